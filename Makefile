@@ -1,0 +1,42 @@
+# Every target sets up what it needs: a virtual environment in .venv, made again when
+# pyproject.toml changes. PYTHON names the interpreter it is made from (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test test-slow check format bench sample-corpus clean
+
+demo: $(READY)
+	$(BIN)/mlgo-gym demo
+
+test: $(READY)
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/pytest -m slow --timeout 3600
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+sample-corpus: $(READY)
+	$(BIN)/python -m mlgo_gym.sample_corpus.build
+
+clean:
+	rm -rf $(VENV) build dist
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlgo_gym needs Python 3.11 or newer; set PYTHON=... (found " + sys.version.split()[0] + ")")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@

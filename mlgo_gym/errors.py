@@ -1,0 +1,114 @@
+"""Every exception that mlgo_gym raises, split by whose fault it is.
+
+::
+
+    MlgoGymError
+      InputError               what was given cannot be used
+        SpecError              a tensor specification or a tensor
+        TrainingLogError       a training log or channel stream
+        CorpusError            a corpus folder or its manifest
+        ModuleError            a module: parsing, target, verification, its command line
+        OptionsError           a setting of a problem, compilation or environment
+      CompilationError         LLVM did not finish a compilation
+        CompilerCrashError     the worker process died
+        CompilationTimeoutError  LLVM outran its deadline
+      EnvironmentSetupError    this machine lacks something: llvmlite, an extra, a tool
+      UsageError               calls in an order that has no meaning
+      InternalError            a state that should be impossible: please report it
+
+Messages name the thing, what was expected and what was found.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CompilationError",
+    "CompilationTimeoutError",
+    "CompilerCrashError",
+    "CorpusError",
+    "EnvironmentSetupError",
+    "InputError",
+    "InternalError",
+    "MlgoGymError",
+    "ModuleError",
+    "OptionsError",
+    "SpecError",
+    "TrainingLogError",
+    "UsageError",
+]
+
+
+class MlgoGymError(Exception):
+    """Base of every error of this package."""
+
+
+class InputError(MlgoGymError, ValueError):
+    """What was given cannot be used."""
+
+
+class SpecError(InputError):
+    """A tensor specification is malformed, or a tensor does not fit its specification."""
+
+
+class TrainingLogError(InputError):
+    """A training log, or the stream of a channel, breaks LLVM's format."""
+
+
+class CorpusError(InputError):
+    """A corpus folder or its manifest cannot be used."""
+
+
+class OptionsError(InputError):
+    """A setting has a value that it cannot have."""
+
+
+class ModuleError(InputError):
+    """A module cannot be compiled: its bytes, its target or its command line.
+
+    Attributes:
+        module: the module's name.
+    """
+
+    def __init__(self, module: str, message: str) -> None:
+        super().__init__(f"module {module!r}: {message}")
+        self.module = module
+
+
+class CompilationError(MlgoGymError):
+    """LLVM did not finish a compilation.
+
+    Attributes:
+        module: the module's name.
+        exit_status: the worker's exit status; negative is the signal that ended it; ``None``
+            where it was still alive.
+        stderr_tail: the last lines that LLVM wrote to its standard error.
+    """
+
+    def __init__(
+        self, module: str, message: str, *, exit_status: int | None, stderr_tail: tuple[str, ...]
+    ) -> None:
+        tail = "".join(f"\n  {line}" for line in stderr_tail)
+        super().__init__(f"module {module!r}: {message}{tail and '; its last words:' + tail}")
+        self.module = module
+        self.exit_status = exit_status
+        self.stderr_tail = stderr_tail
+
+
+class CompilerCrashError(CompilationError):
+    """The worker process died during a compilation."""
+
+
+class CompilationTimeoutError(CompilationError):
+    """LLVM outran its deadline; the worker has been killed."""
+
+
+class EnvironmentSetupError(MlgoGymError):
+    """This machine lacks something; the message says what installs it."""
+
+
+class UsageError(MlgoGymError):
+    """Calls in an order that has no meaning, such as a step before the first reset."""
+
+
+class InternalError(MlgoGymError):
+    """A state that should be impossible. Please report it."""
