@@ -1,0 +1,187 @@
+"""The only file that imports llvmlite: LLVM in this process.
+
+It runs inside a worker process (`mlgo_gym.llvm.child`), since LLVM's options are process-wide, its
+assertions abort and a compilation waits inside a read for every decision. Nothing here imports
+numpy: a worker holds LLVM, a few standard modules and one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import llvmlite
+import llvmlite.binding as llvm
+
+__all__ = [
+    "BitcodeError",
+    "Session",
+    "Target",
+    "compile_module",
+    "llvm_version",
+    "llvmlite_version",
+    "parse",
+    "section_sizes",
+]
+
+_LEVELS: Final = {
+    "O0": (0, 0),
+    "O1": (1, 1),
+    "O2": (2, 2),
+    "O3": (3, 3),
+    "Os": (2, 2),
+    "Oz": (2, 2),
+}
+"""Pipeline and code generation level of each of clang's levels (clang ``BackendUtil.cpp``)."""
+
+
+class BitcodeError(Exception):
+    """LLVM refused a module; the message is LLVM's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What decides the code besides the module itself; see `mlgo_gym.llvm.options`.
+
+    ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
+    chooses for the level.
+    """
+
+    opt_level: str | None
+    relocation_model: str
+    code_model: str
+    vectorize_loops: bool | None
+    vectorize_slp: bool | None
+    unroll_loops: bool | None
+
+
+def llvm_version() -> str:
+    """The version of the LLVM that llvmlite embeds, such as ``22.1.0``."""
+    return ".".join(str(part) for part in llvm.llvm_version_info)
+
+
+def llvmlite_version() -> str:
+    """The version of llvmlite."""
+    return str(llvmlite.__version__)
+
+
+class Session:
+    """LLVM's process-wide state: its targets and its options."""
+
+    def __init__(self) -> None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        llvm.initialize_native_asmparser()
+        self._options: dict[str, str] = {}
+
+    def set_options(self, options: Iterable[str]) -> None:
+        """Set LLVM's command-line options, of which those that already hold are left out.
+
+        LLVM ends the process where it does not know an option.
+        """
+        for option in options:
+            name = option.partition("=")[0]
+            if self._options.get(name) != option:
+                llvm.set_option("mlgo_gym", option)
+                self._options[name] = option
+
+
+def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
+    """Parse a module in a context of its own.
+
+    Raises:
+        BitcodeError: LLVM cannot read it, or its verifier rejects it.
+    """
+    context = llvm.create_context()
+    try:
+        if is_text:
+            module = llvm.parse_assembly(data.decode("utf-8"), context)
+        else:
+            module = llvm.parse_bitcode(data, context)
+        if verify:
+            module.verify()
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise BitcodeError(str(error).strip()) from error
+    if not module.triple:
+        module.triple = llvm.get_default_triple()
+    return module
+
+
+def compile_module(
+    module: Any, target: Target, is_cancelled: Callable[[], bool]
+) -> tuple[str, bytes | None]:
+    """Optimise a module, which changes it, and emit its object, as clang's back end does.
+
+    Returns:
+        The level that was used, and the object's bytes, or ``None`` where `is_cancelled`, asked
+        between optimisation and code generation, said so.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    level = target.opt_level or _attribute_level(module)
+    try:
+        with _target_machine(module, level, target) as machine:
+            _optimize(module, machine, level, target)
+            return level, None if is_cancelled() else machine.emit_object(module)
+    except RuntimeError as error:
+        raise BitcodeError(str(error).strip()) from error
+
+
+def section_sizes(data: bytes) -> list[tuple[str, int]]:
+    """Name and size in bytes of each named section of an object, in its order.
+
+    LLVM's own reader: ELF, Mach-O and COFF.
+    """
+    with llvm.ObjectFileRef.from_data(data) as file:
+        return [
+            (name.decode("utf-8", "replace"), section.size())
+            for section in file.sections()
+            if (name := section.name())
+        ]
+
+
+def _target_machine(module: Any, level: str, target: Target) -> Any:
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(
+        opt=_LEVELS[level][1], reloc=target.relocation_model, codemodel=target.code_model
+    )
+    if not module.data_layout:
+        module.data_layout = str(machine.target_data)
+    return machine
+
+
+def _optimize(module: Any, machine: Any, level: str, target: Target) -> None:
+    # A pass builder keeps callbacks into its last run, so every run needs one of its own. What
+    # llvmlite loses with each of them (about 31 kB) is why workers are replaced in time.
+    with (
+        _tuning(level, target) as tuning,
+        llvm.create_pass_builder(machine, tuning) as builder,
+        builder.getModulePassManager() as passes,
+    ):
+        passes.run(module, builder)
+
+
+def _tuning(level: str, target: Target) -> Any:
+    """Clang's switches for a level (``clang/lib/Driver/ToolChains/CommonArgs.cpp``)."""
+    speed = level in {"O2", "O3"}
+    tuning = llvm.create_pipeline_tuning_options(_LEVELS[level][0])
+    tuning.loop_vectorization = _first(target.vectorize_loops, speed or level == "Os")
+    tuning.slp_vectorization = _first(target.vectorize_slp, speed or level in {"Os", "Oz"})
+    tuning.loop_unrolling = _first(target.unroll_loops, _LEVELS[level][0] > 1)
+    tuning.loop_interleaving = tuning.loop_unrolling
+    return tuning
+
+
+def _attribute_level(module: Any) -> str:
+    for function in module.functions:
+        attributes = b" ".join(function.attributes).split()
+        if b"minsize" in attributes:
+            return "Oz"
+        if b"optsize" in attributes:
+            return "Os"
+    return "O2"
+
+
+def _first(chosen: bool | None, default: bool) -> bool:
+    return default if chosen is None else chosen

@@ -1,0 +1,415 @@
+"""Compilations: one module compiled once, with or without questions.
+
+`Compiler` owns a worker and replaces it when it dies, hangs or has grown. `Compilation` is one
+compilation that asks: take observations and answer them, in turns, until there is none::
+
+    with Compiler() as compiler:
+        with compiler.start(module, InliningForSize()) as compilation:
+            while (observation := compilation.next_observation()) is not None:
+                compilation.answer(int(observation["cost_estimate"][0] < 5))
+            print(compilation.result.text_size_bytes)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any, Final, Self
+
+from mlgo_gym.corpus import Module
+from mlgo_gym.errors import (
+    CompilationTimeoutError,
+    CompilerCrashError,
+    InternalError,
+    ModuleError,
+    OptionsError,
+    UsageError,
+)
+from mlgo_gym.llvm.channel import Channel
+from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
+from mlgo_gym.problems import PROBLEMS, Problem
+from mlgo_gym.training_log import Observation
+
+__all__ = ["Compilation", "CompilationResult", "Compiler", "Policy"]
+
+Policy = Callable[[Observation], int]
+"""Whatever turns an observation into an action."""
+
+DEFAULT_TIMEOUT_S: Final = 300.0
+DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 30
+_ABANDON_TIMEOUT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationResult:
+    """What came out of a compilation.
+
+    Attributes:
+        module: the module's name.
+        module_sha256: the hash of the module's bytes.
+        settings: what decided the code besides: level, models, problem and its settings.
+        llvm_version: the LLVM that compiled.
+        decisions: how many observations were answered.
+        sections: name and size in bytes of each section of the object, in its order.
+        object_sha256: the hash of the object's bytes.
+        object_bytes: the object, where it was asked for.
+    """
+
+    module: str
+    module_sha256: str
+    settings: Mapping[str, Any]
+    llvm_version: str
+    decisions: int
+    sections: tuple[tuple[str, int], ...] = field(repr=False)
+    object_sha256: str
+    object_bytes: bytes | None = field(default=None, repr=False)
+
+    @property
+    def text_size_bytes(self) -> int:
+        """The size of the code: the sum of the ``.text*`` sections (``__text`` in Mach-O)."""
+        return sum(size for name, size in self.sections if name.startswith((".text", "__text")))
+
+
+class Compilation:
+    """One compilation that asks for advice. `Compiler.start` makes it.
+
+    Every wait for LLVM counts against the deadline; the caller's own time does not. After an
+    error the compilation is over, its worker is gone or idle, and the compiler can go on.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem | None,
+        *,
+        timeout_s: float,
+        keep_object: bool,
+    ) -> None:
+        self.module: Final = module
+        self.problem: Final = problem
+        self._worker = worker
+        self._options = options
+        self._timeout_s = timeout_s
+        self._remaining_s = timeout_s
+        self._pending: Observation | None = None
+        self._decisions = 0
+        self._result: CompilationResult | None = None
+        self._finished = False
+        self._channel = Channel(problem) if problem else None
+        if self._channel:
+            worker.watch(self._channel.fileno())
+        worker.send(self._request(keep_object=keep_object), module.data)
+
+    def _request(self, *, keep_object: bool) -> dict[str, Any]:
+        llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
+        if self.problem and self._channel:
+            llvm_options += self.problem.advisor_options(self._channel.base)
+        return {
+            "op": "compile",
+            "is_text": self.module.is_text,
+            "verify": self.module.sha256 not in self._worker.verified,
+            "target": self._options.settings(),
+            "llvm_options": llvm_options,
+            "keep_object": keep_object,
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the code besides the module, for the record."""
+        return self._options.settings() | (self.problem.settings() if self.problem else {})
+
+    @property
+    def decisions(self) -> int:
+        """How many observations have been answered."""
+        return self._decisions
+
+    @property
+    def result(self) -> CompilationResult:
+        """What came out, once `next_observation` has returned ``None``.
+
+        Raises:
+            UsageError: the compilation has not ended, or ended without a result.
+        """
+        if self._result is None:
+            raise UsageError(f"module {self.module.name!r}: the compilation has no result yet")
+        return self._result
+
+    def next_observation(self) -> Observation | None:
+        """Wait for the next question; ``None`` when the compilation has ended.
+
+        Asking twice without an answer in between returns the same observation.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: LLVM outran the deadline.
+        """
+        if self._pending is None and not self._finished:
+            try:
+                self._pending = self._wait_for_observation()
+            except BaseException:
+                self._abort()
+                raise
+        return self._pending
+
+    def answer(self, action: int) -> None:
+        """Answer the pending observation.
+
+        Raises:
+            UsageError: nothing is pending, or LLVM does not take this action; then the
+                observation stays pending.
+        """
+        if self._pending is None or self.problem is None or self._channel is None:
+            raise UsageError(f"module {self.module.name!r}: no decision is pending")
+        advice = self.problem.encode_advice(action, self._pending)
+        self._pending = None
+        self._decisions += 1
+        self._channel.reply(advice)
+
+    def close(self) -> None:
+        """End the compilation, finished or not; safe to call twice.
+
+        What is left of it is answered cheaply for a moment, without code generation; a worker
+        that has not finished by then is killed, and the compiler starts another.
+        """
+        if self._finished:
+            return
+        self._remaining_s = min(self._remaining_s, _ABANDON_TIMEOUT_S)
+        try:
+            self._worker.send({"op": "cancel"})
+            while (observation := self.next_observation()) is not None:
+                self.answer(self._fallback(observation))
+        except (CompilationTimeoutError, CompilerCrashError, ModuleError):
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _fallback(self, observation: Observation) -> int:
+        if self.problem is None:
+            raise InternalError("a compilation without a problem asked for advice")
+        return self.problem.fallback_action(observation)
+
+    def _wait_for_observation(self) -> Observation | None:
+        while True:
+            if self._channel and (observation := self._channel.next_observation()):
+                return observation
+            if (frame := self._worker.take_frame()) is not None:
+                self._finish(*frame)
+                return None
+            self._wait()
+
+    def _wait(self) -> None:
+        start = monotonic()
+        try:
+            readable = self._worker.wait(self._remaining_s)
+        except WorkerDiedError as error:
+            raise CompilerCrashError(
+                self.module.name,
+                f"LLVM ended with {describe_exit(error.exit_status)}",
+                exit_status=error.exit_status,
+                stderr_tail=error.stderr_tail,
+            ) from error
+        self._remaining_s -= monotonic() - start
+        if readable and self._channel and not self._channel.receive():
+            self._worker.unwatch(self._channel.fileno())
+        if self._remaining_s <= 0:
+            raise CompilationTimeoutError(
+                self.module.name,
+                f"LLVM took more than its {self._timeout_s:g} s after {self._decisions} decisions",
+                exit_status=None,
+                stderr_tail=self._worker.stderr_tail(),
+            )
+
+    def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
+        self._release_channel()
+        self._finished = True
+        if "error" in answer:
+            raise ModuleError(self.module.name, answer["error"])
+        self._worker.verified.add(self.module.sha256)
+        if "cancelled" in answer:
+            return
+        self._result = CompilationResult(
+            module=self.module.name,
+            module_sha256=self.module.sha256,
+            settings=self.settings | {"opt_level": answer["opt_level"]},
+            llvm_version=self._worker.versions["llvm"],
+            decisions=self._decisions,
+            sections=tuple((name, size) for name, size in answer["sections"]),
+            object_sha256=answer["object_sha256"],
+            object_bytes=payload or None,
+        )
+
+    def _abort(self) -> None:
+        if not self._finished:  # LLVM may still be waiting for advice that will never come
+            self._worker.kill()
+        self._release_channel()
+        self._finished = True
+
+    def _release_channel(self) -> None:
+        if self._channel:
+            self._worker.unwatch(self._channel.fileno())
+            self._channel.close()
+            self._channel = None
+
+
+class Compiler:
+    """LLVM, as one worker process that is started when it is first needed.
+
+    Not safe for use from several threads at once; a forked process gets a worker of its own.
+
+    Attributes:
+        timeout_s: how long LLVM may take for one compilation, in seconds; what the caller
+            takes for its answers does not count.
+        memory_limit_bytes: a worker whose resident memory is above it after a compilation is
+            replaced before the next.
+
+    Raises:
+        OptionsError: a limit is not a number above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    ) -> None:
+        for name, value in (("timeout_s", timeout_s), ("memory_limit_bytes", memory_limit_bytes)):
+            if not isinstance(value, int | float) or not value > 0:
+                raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
+        self.timeout_s: Final = timeout_s
+        self.memory_limit_bytes: Final = memory_limit_bytes
+        self._worker: Worker | None = None
+        self._owner = os.getpid()
+        self._current: Compilation | None = None
+        self._closed = False
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The process id of the worker, where there is one now."""
+        return self._worker.pid if self._worker and self._worker.is_alive() else None
+
+    def start(
+        self,
+        module: Module,
+        problem: Problem | None,
+        options: CompileOptions | None = None,
+        *,
+        keep_object: bool = False,
+    ) -> Compilation:
+        """Start compiling a module; an unfinished compilation is closed first.
+
+        Args:
+            module: what is compiled.
+            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
+            options: how it is compiled; ``None`` takes the module's command line, or where it
+                has none, the level that its functions' attributes stand for.
+            keep_object: the result holds the object's bytes.
+
+        Raises:
+            ModuleError: the module's command line cannot be honoured.
+            EnvironmentSetupError: no worker can be started.
+            UsageError: the compiler is closed.
+        """
+        if self._closed:
+            raise UsageError("compiler: closed")
+        chosen = options or options_of(module)
+        if self._current:
+            self._current.close()
+        self._current = Compilation(
+            self._ready_worker(),
+            module,
+            chosen,
+            problem,
+            timeout_s=self.timeout_s,
+            keep_object=keep_object,
+        )
+        return self._current
+
+    def compile_module(
+        self,
+        module: Module,
+        options: CompileOptions | None = None,
+        *,
+        problem: Problem | None = None,
+        policy: Policy | None = None,
+        keep_object: bool = False,
+    ) -> CompilationResult:
+        """Compile a module to its end.
+
+        Args:
+            module: what is compiled.
+            options: as in `start`.
+            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
+            policy: what answers; there is one exactly where there is a problem.
+            keep_object: the result holds the object's bytes.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+            UsageError: a problem without a policy, or a policy without a problem.
+        """
+        if (problem is None) != (policy is None):
+            raise UsageError("compile_module: expected a problem and a policy, or neither")
+        with self.start(module, problem, options, keep_object=keep_object) as compilation:
+            while (observation := compilation.next_observation()) is not None:
+                if policy is not None:
+                    compilation.answer(policy(observation))
+            return compilation.result
+
+    def interrupt(self) -> None:
+        """Kill the worker, from any thread: what it compiles ends with `CompilerCrashError`."""
+        if (worker := self._worker) is not None:
+            worker.signal_kill()
+
+    def close(self) -> None:
+        """End the worker; safe to call twice."""
+        if self._current:
+            self._current.close()
+        if self._worker:
+            self._worker.close()
+        self._worker = self._current = None
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _ready_worker(self) -> Worker:
+        if self._owner != os.getpid() and self._worker:
+            self._worker.disown()
+            self._worker, self._owner = None, os.getpid()
+        if self._worker and not self._worker.is_alive():
+            self._worker = None
+        if self._worker and self._worker.rss_bytes > self.memory_limit_bytes:
+            self._worker.close()
+            self._worker = None
+        if self._worker is None:
+            self._worker = Worker()
+        return self._worker
+
+
+def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
+    """How a module is compiled: as its command line says, at another level if one is given.
+
+    Raises:
+        ModuleError: the command line cannot be honoured.
+        OptionsError: there is no such level.
+    """
+    if module.command is None:
+        return CompileOptions().with_level(opt_level)
+    try:
+        options = CompileOptions.from_command(module.command)
+    except OptionsError as error:
+        raise ModuleError(module.name, str(error)) from error
+    return options.with_level(opt_level)

@@ -1,0 +1,273 @@
+"""A worker: one child process with LLVM in it, and everything that can happen to it.
+
+The parent never waits for it without a deadline, always drains its standard error, and takes
+nothing for granted: a worker that died or hung is killed, reaped and described in an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from time import monotonic
+from typing import IO, Any, Final
+
+from packaging.version import Version
+
+from mlgo_gym.errors import EnvironmentSetupError, InternalError
+from mlgo_gym.llvm.channel import remove_stale_folders
+from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
+
+__all__ = ["MINIMUM_LLVMLITE", "Worker", "WorkerDiedError", "check_llvmlite", "describe_exit"]
+
+MINIMUM_LLVMLITE: Final = "0.48"
+"""The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
+
+_START_TIMEOUT_S: Final = 60.0
+_CHUNK_BYTES: Final = 1 << 16
+_STDERR_LINES: Final = 20
+_STDERR_BYTES: Final = 1 << 14
+_CLOSE_TIMEOUT_S: Final = 5.0
+
+
+def check_llvmlite(version: str | None) -> None:
+    """Raise unless this version of llvmlite embeds an LLVM that can be used.
+
+    Raises:
+        EnvironmentSetupError: it is missing (``None``) or too old.
+    """
+    if version is None or Version(version) < Version(MINIMUM_LLVMLITE):
+        raise EnvironmentSetupError(
+            f"llvmlite: expected version {MINIMUM_LLVMLITE} or newer, found {version or 'none'}; "
+            f"run: pip install 'llvmlite>={MINIMUM_LLVMLITE}'"
+        )
+
+
+def installed_llvmlite() -> str | None:
+    """The version of the installed llvmlite; importing it is left to the workers."""
+    try:
+        return metadata.version("llvmlite")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+class WorkerDiedError(Exception):
+    """The child process is gone.
+
+    Attributes:
+        exit_status: its exit status; negative is the signal that ended it.
+        stderr_tail: the last lines that it wrote to its standard error.
+    """
+
+    def __init__(self, exit_status: int, stderr_tail: tuple[str, ...]) -> None:
+        super().__init__(f"worker died with {describe_exit(exit_status)}")
+        self.exit_status = exit_status
+        self.stderr_tail = stderr_tail
+
+
+def describe_exit(status: int) -> str:
+    """An exit status in words.
+
+    >>> describe_exit(1), describe_exit(-6)
+    ('exit status 1', 'signal 6 (SIGABRT)')
+    """
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {-status} ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"signal {-status}"
+
+
+class Worker:
+    """A child process that compiles, one module at a time.
+
+    Attributes:
+        pid: its process id.
+        versions: of ``llvm`` and ``llvmlite``, as the child reports them.
+        rss_bytes: its resident memory at its last answer.
+        verified: hashes of the modules that its verifier has passed.
+
+    Raises:
+        EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
+    """
+
+    def __init__(self) -> None:
+        check_llvmlite(installed_llvmlite())
+        remove_stale_folders()
+        self._socket, child_socket = socket.socketpair()
+        with child_socket:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "mlgo_gym.llvm.child", str(child_socket.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=[child_socket.fileno()],
+                env=_child_environment(),
+                start_new_session=True,
+            )
+        self.pid: Final = self._process.pid
+        self.versions: dict[str, str] = {}
+        self.rss_bytes = 0
+        self.verified: set[str] = set()
+        self._decoder = FrameDecoder()
+        self._unsent = memoryview(b"")
+        self._stderr = b""
+        self._stderr_fd = _stream(self._process.stderr).fileno()
+        self._poll = select.poll()
+        for descriptor in (self._socket.fileno(), self._stderr_fd):
+            os.set_blocking(descriptor, False)
+            self._poll.register(descriptor, select.POLLIN)
+        self._greet()
+
+    def _greet(self) -> None:
+        deadline = monotonic() + _START_TIMEOUT_S
+        try:
+            while (frame := self.take_frame()) is None and monotonic() < deadline:
+                self.wait(deadline - monotonic())
+        except WorkerDiedError as error:
+            raise EnvironmentSetupError(
+                f"worker: could not start: {'; '.join(error.stderr_tail) or error}"
+            ) from error
+        except BaseException:
+            self.kill()
+            raise
+        if frame is None:
+            self.kill()
+            raise EnvironmentSetupError(
+                f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s"
+            )
+        self.versions = frame[0]["versions"]
+
+    def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
+        """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""
+        self._unsent = memoryview(bytes(self._unsent) + encode_frame(message, payload))
+        self._flush()
+
+    def take_frame(self) -> tuple[dict[str, Any], bytes] | None:
+        """The next frame that has arrived whole, if there is one."""
+        frame = self._decoder.next_frame()
+        if frame is not None:
+            self.rss_bytes = frame[0]["rss_bytes"]
+        return frame
+
+    def watch(self, descriptor: int) -> None:
+        """Let `wait` look at one more descriptor, the channel's."""
+        self._poll.register(descriptor, select.POLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Undo `watch`; what is not watched is left alone."""
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(descriptor)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until something happens, and deal with all but what is watched.
+
+        Returns:
+            Whether the watched descriptor has something.
+
+        Raises:
+            WorkerDiedError: the child is gone.
+        """
+        watched = False
+        for descriptor, _ in self._poll.poll(max(0.0, timeout_s) * 1000):
+            if descriptor == self._stderr_fd:
+                self._drain_stderr()
+            elif descriptor == self._socket.fileno():
+                self._flush()
+                self._receive()
+            else:
+                watched = True
+        return watched
+
+    def is_alive(self) -> bool:
+        """Whether the child is there and has not been told to end."""
+        return self._process.poll() is None
+
+    def kill(self) -> tuple[int, tuple[str, ...]]:
+        """End the child at once; safe to call twice.
+
+        Returns:
+            Its exit status and the last lines of its standard error.
+        """
+        self.signal_kill()
+        return self._reap()
+
+    def signal_kill(self) -> None:
+        """Send SIGKILL and leave the rest to whoever waits for the child."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """End an idle child in good order; safe to call twice."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._end()
+
+    def disown(self) -> None:
+        """Let go of a child that belongs to the process this one was forked from."""
+        self._socket.close()
+        _stream(self._process.stdin).close()
+        _stream(self._process.stderr).close()
+        self._process.returncode = 0
+
+    def stderr_tail(self) -> tuple[str, ...]:
+        """The last lines that the child has written to its standard error."""
+        lines = self._stderr.decode("utf-8", "replace").splitlines()
+        return tuple(line for line in lines if line.strip())[-_STDERR_LINES:]
+
+    def _flush(self) -> None:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent[:_CHUNK_BYTES]) :]
+        interest = select.POLLIN | (select.POLLOUT if self._unsent else 0)
+        self._poll.modify(self._socket.fileno(), interest)
+
+    def _receive(self) -> None:
+        try:
+            while data := self._socket.recv(_CHUNK_BYTES):
+                self._decoder.feed(data)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            pass
+        raise WorkerDiedError(*self._end())
+
+    def _end(self) -> tuple[int, tuple[str, ...]]:
+        # The child hung up: give it a moment to exit by itself, so that its status is its own.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CLOSE_TIMEOUT_S)
+        return self.kill()
+
+    def _reap(self) -> tuple[int, tuple[str, ...]]:
+        status = self._process.wait()
+        if not _stream(self._process.stderr).closed:
+            self._drain_stderr()
+            self._socket.close()
+            _stream(self._process.stdin).close()
+            _stream(self._process.stderr).close()
+        return status, self.stderr_tail()
+
+    def _drain_stderr(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._stderr_fd, _CHUNK_BYTES):
+                self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
+            self.unwatch(self._stderr_fd)  # the child closed it
+
+
+def _child_environment() -> dict[str, str]:
+    """The parent's environment, and its way to find modules, so that both run the same code."""
+    module_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+    return os.environ | {"PYTHONPATH": module_path, "MLGO_GYM_WORKER": "1"}
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise InternalError("worker: a pipe to the child is missing")
+    return stream
