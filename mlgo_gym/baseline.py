@@ -1,0 +1,45 @@
+"""Baselines: the same compilation with LLVM's own heuristic, done once and remembered."""
+
+from __future__ import annotations
+
+from mlgo_gym.corpus import Module
+from mlgo_gym.llvm.compilation import CompilationResult, Compiler
+from mlgo_gym.llvm.options import CompileOptions
+
+__all__ = ["BaselineCache", "relative_reduction"]
+
+
+class BaselineCache:
+    """Results of plain compilations, by module and options.
+
+    It belongs to one `Compiler`, so to one version of LLVM.
+    """
+
+    def __init__(self, compiler: Compiler) -> None:
+        self._compiler = compiler
+        self._results: dict[tuple[str, CompileOptions], CompilationResult] = {}
+
+    def get(self, module: Module, options: CompileOptions) -> CompilationResult:
+        """The plain compilation of a module.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        key = (module.sha256, options)
+        if key not in self._results:
+            self._results[key] = self._compiler.compile_module(module, options)
+        return self._results[key]
+
+
+def relative_reduction(size_bytes: int, baseline_size_bytes: int) -> float:
+    """The share of the baseline that was saved: ``1 - size / baseline``, positive is better.
+
+    Where the baseline is empty it is 0 if the size is too, otherwise -1.
+
+    >>> relative_reduction(90, 100), relative_reduction(150, 100), relative_reduction(8, 0)
+    (0.1, -0.5, -1.0)
+    """
+    if baseline_size_bytes == 0:
+        return 0.0 if size_bytes == 0 else -1.0
+    return (baseline_size_bytes - size_bytes) / baseline_size_bytes

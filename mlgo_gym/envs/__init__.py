@@ -1,0 +1,1 @@
+"""Gymnasium environments; `mlgo_gym.envs.registration` lists their ids."""
