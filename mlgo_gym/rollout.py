@@ -7,10 +7,11 @@ come in the corpus's order whatever the number of workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import BinaryIO, Final
 
@@ -81,6 +82,14 @@ class ModuleReport:
         """Whether the plain compilation and every attempt have a result."""
         return self.baseline is not None and all(each.result for each in self.attempts)
 
+    def attempt(self, policy: str) -> Attempt | None:
+        """The attempt of a policy; ``None`` where the plain compilation failed."""
+        return next((each for each in self.attempts if each.policy == policy), None)
+
+    def without_decisions(self) -> ModuleReport:
+        """The same report without the attempts' decisions, which take the most memory."""
+        return replace(self, attempts=tuple(replace(each, decisions=()) for each in self.attempts))
+
     def reward(self, attempt: Attempt) -> float | None:
         """The share of the baseline's text that an attempt saved; ``None`` where one failed."""
         if self.baseline is None or attempt.result is None:
@@ -98,6 +107,7 @@ def rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
+    on_finished: Callable[[str], None] | None = None,
 ) -> Iterator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -113,6 +123,7 @@ def rollout(
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         keep_decisions: attempts hold their decisions.
+        on_finished: called with a module's name when its report is ready, from any thread.
 
     Yields:
         One report for each module, in the order of the names.
@@ -130,10 +141,11 @@ def rollout(
         for compiler in compilers:
             runner.idle.put(compiler)
         pool = stack.enter_context(ThreadPoolExecutor(jobs, "mlgo-gym-rollout"))
-        futures: dict[str, Future[ModuleReport]] = {
-            name: pool.submit(runner.run, name)
-            for name in sorted(names, key=runner.size, reverse=True)
-        }
+        futures: dict[str, Future[ModuleReport]] = {}
+        for name in sorted(names, key=runner.size, reverse=True) if jobs > 1 else names:
+            futures[name] = pool.submit(runner.run, name)
+            if on_finished:
+                futures[name].add_done_callback(partial(_call, on_finished, name))
         try:
             for name in names:
                 yield futures.pop(name).result()
@@ -141,6 +153,10 @@ def rollout(
             pool.shutdown(wait=False, cancel_futures=True)
             for compiler in compilers if futures else ():
                 compiler.interrupt()
+
+
+def _call(on_finished: Callable[[str], None], name: str, _: Future[ModuleReport]) -> None:
+    on_finished(name)
 
 
 class _Runner:

@@ -1,0 +1,158 @@
+"""A comparison of policies with LLVM's default: as a table, as JSON and as a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from mlgo_gym.llvm.compilation import CompilationResult
+from mlgo_gym.rollout import ModuleReport
+
+__all__ = ["as_json", "as_table", "check_plot_path", "save_plot"]
+
+_NAME_WIDTH: Final = 26
+_ZERO_BAND: Final = 0.0005
+_PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
+
+
+def as_table(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Table:
+    """Bytes of text per module under LLVM's default, and each policy's change against it.
+
+    The last row sums up the modules that every policy compiled.
+    """
+    table = Table(show_footer=True)
+    complete = [report for report in reports if report.is_complete]
+    table.add_column("module", "total", overflow="ellipsis", no_wrap=True, max_width=_NAME_WIDTH)
+    asked = sum(_decisions(report) for report in complete)
+    baseline = _total(complete, None)
+    table.add_column("decisions", f"{asked:,}", justify="right")
+    table.add_column("LLVM, bytes", f"{baseline:,}", justify="right")
+    for policy in policies:
+        change = _styled(_change(_total(complete, policy), baseline))
+        table.add_column(policy, change, justify="right", no_wrap=True)
+    for report in reports:
+        table.add_row(*_row(report, policies))
+    return table
+
+
+def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
+    """The same as JSON values, with hashes, settings and errors."""
+    complete = [report for report in reports if report.is_complete]
+    return {
+        "modules": [_record(report) for report in reports],
+        "total": {
+            "modules": len(complete),
+            "baseline_text_size_bytes": _total(complete, None),
+            "text_size_bytes": {policy: _total(complete, policy) for policy in policies},
+        },
+    }
+
+
+def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Path) -> None:
+    """Plot each policy's change of text per module, in percent of LLVM's default."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
+
+    complete = [each for each in reports if each.is_complete and _decisions(each)]
+    baseline = _total(complete, None)
+    figure = Figure(figsize=(9, 1.5 + 0.3 * len(complete)), layout="constrained")
+    axes = figure.add_subplot()
+    height = 0.8 / len(policies)
+    for index, policy in enumerate(policies):
+        offset = (index - (len(policies) - 1) / 2) * height
+        axes.barh(
+            [row + offset for row in range(len(complete))],
+            [100 * (_size(report, policy) / _size(report, None) - 1) for report in complete],
+            height,
+            label=f"{policy} ({_change(_total(complete, policy), baseline)} in total)",
+        )
+    axes.set_yticks(range(len(complete)), [report.module for report in complete])
+    axes.invert_yaxis()
+    axes.margins(y=0.01)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("change of text against LLVM's default, in percent (left is smaller)")
+    axes.legend()
+    figure.savefig(path)
+
+
+def check_plot_path(path: Path) -> str | None:
+    """Why a plot cannot be written there, if so."""
+    if path.suffix not in _PLOT_SUFFIXES:
+        return f"expected a file name ending in {', '.join(_PLOT_SUFFIXES)}, found {str(path)!r}"
+    if not path.resolve().parent.is_dir():
+        return f"expected an existing folder, found {str(path.parent)!r}"
+    return None
+
+
+def _row(report: ModuleReport, policies: Sequence[str]) -> list[Text | str]:
+    if report.baseline is None:
+        return [report.module, "", "failed", *[""] * len(policies)]
+    size = _size(report, None)
+    changes: list[Text | str] = [
+        _styled(_change(attempt.result.text_size_bytes, size))
+        if (attempt := report.attempt(policy)) and attempt.result
+        else "failed"
+        for policy in policies
+    ]
+    return [report.module, f"{_decisions(report):,}", f"{size:,}", *changes]
+
+
+def _record(report: ModuleReport) -> dict[str, Any]:
+    record: dict[str, Any] = {"module": report.module, "error": report.error}
+    if report.baseline is not None:
+        record["sha256"] = report.baseline.module_sha256
+        record["llvm_version"] = report.baseline.llvm_version
+        record["baseline"] = {
+            "text_size_bytes": report.baseline.text_size_bytes,
+            "object_sha256": report.baseline.object_sha256,
+            "settings": dict(report.baseline.settings),
+        }
+    record["policies"] = {
+        each.policy: {
+            "text_size_bytes": each.result.text_size_bytes,
+            "object_sha256": each.result.object_sha256,
+            "decisions": each.result.decisions,
+            "reward": report.reward(each),
+            "settings": dict(each.result.settings),
+        }
+        if each.result
+        else {"error": each.error}
+        for each in report.attempts
+    }
+    return record
+
+
+def _result(report: ModuleReport, policy: str | None) -> CompilationResult | None:
+    if policy is None:
+        return report.baseline
+    attempt = report.attempt(policy)
+    return attempt.result if attempt else None
+
+
+def _decisions(report: ModuleReport) -> int:
+    """What the first policy was asked; under another, LLVM may ask more or less."""
+    result = report.attempts[0].result if report.attempts else None
+    return result.decisions if result else 0
+
+
+def _size(report: ModuleReport, policy: str | None) -> int:
+    result = _result(report, policy)
+    return result.text_size_bytes if result else 0
+
+
+def _total(reports: Sequence[ModuleReport], policy: str | None) -> int:
+    return sum(_size(report, policy) for report in reports)
+
+
+def _change(size: int, baseline: int) -> str:
+    if baseline == 0:
+        return "0.0 %" if size == 0 else "new"
+    change = size / baseline - 1
+    return "0.0 %" if abs(change) < _ZERO_BAND else f"{100 * change:+.1f} %"
+
+
+def _styled(change: str) -> Text:
+    return Text(change, style={"+": "red", "-": "green"}.get(change[0], ""))

@@ -1,0 +1,145 @@
+"""``mlgo-gym rollout``: one policy over a corpus, beside LLVM's default, and its training log."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from mlgo_gym.cli import comparison
+from mlgo_gym.cli.output import Output, add_json_option
+from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.llvm.compilation import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm.options import OPT_LEVELS
+from mlgo_gym.policies import POLICIES, PolicyFactory, make_policy
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
+from mlgo_gym.rollout import ModuleReport, RolloutLog, rollout
+
+__all__ = ["add_compilation_options", "add_parser", "run", "run_policies", "warn_of_failures"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "rollout",
+        help="run a policy over a corpus and write a training log",
+        description="Compile every module of a corpus under a policy and under LLVM's default; "
+        "print the sizes and write LLVM's training log with the rewards.",
+    )
+    add_compilation_options(parser)
+    parser.add_argument("--policy", choices=tuple(POLICIES), default="default")
+    parser.add_argument("--seed", type=int, default=0, help="for the random policy (default: 0)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def add_compilation_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is compiled, and how."""
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="DIR",
+        default=SAMPLE_CORPUS,
+        help="a corpus in mlgo-utils' layout (default: the sample in this package)",
+    )
+    parser.add_argument(
+        "--opt-level",
+        choices=OPT_LEVELS,
+        metavar="LEVEL",
+        help="O0 to O3, Os or Oz (default: each module's own)",
+    )
+    parser.add_argument(
+        "--size-increase-threshold",
+        type=float,
+        metavar="FACTOR",
+        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
+        help="growth at which LLVM's advisor stops asking; inf lifts it "
+        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        default=DEFAULT_TIMEOUT_S,
+        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
+    )
+    parser.add_argument(
+        "--jobs", type=int, metavar="N", default=1, help="compile N modules at once (default: 1)"
+    )
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the subcommand."""
+    policies = {options.policy: make_policy(options.policy, options.seed)}
+    reports: list[ModuleReport] = []
+    logged = 0
+    with contextlib.ExitStack() as stack:
+        log = None
+        if options.log:
+            file = stack.enter_context(replacing(options.log))
+            log = RolloutLog(file, InliningForSize(options.size_increase_threshold))
+        for report in run_policies(options, output, policies, keep_decisions=log is not None):
+            logged += log.write(report) if log else 0
+            reports.append(report.without_decisions())
+    output.print(comparison.as_table(reports, [options.policy]))
+    if options.log:
+        output.print(f"{logged:,} decisions in {options.log}")
+    output.json(comparison.as_json(reports, [options.policy]))
+    return warn_of_failures(reports, output)
+
+
+def run_policies(
+    options: argparse.Namespace,
+    output: Output,
+    policies: Mapping[str, PolicyFactory],
+    *,
+    keep_decisions: bool = False,
+) -> Iterator[ModuleReport]:
+    """Roll policies out as the options of `add_compilation_options` say, behind a progress bar."""
+    corpus = Corpus.load(options.corpus)
+    with output.counting("compiling", len(corpus)) as count:
+        yield from rollout(
+            corpus,
+            policies,
+            InliningForSize(options.size_increase_threshold),
+            opt_level=options.opt_level,
+            jobs=options.jobs,
+            timeout_s=options.timeout,
+            keep_decisions=keep_decisions,
+            on_finished=count,
+        )
+
+
+def warn_of_failures(reports: list[ModuleReport], output: Output) -> int:
+    """Name every module that failed; the exit status is 1 where there is one."""
+    for report in reports:
+        if report.error:
+            output.warn(report.error)
+        for attempt in report.attempts:
+            if attempt.error:
+                output.warn(f"policy {attempt.policy}: {attempt.error}")
+    return 0 if all(report.is_complete for report in reports) else 1
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name only when all has been written.
+
+    Raises:
+        OptionsError: it cannot be written there.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        partial.replace(path)
+    except OSError as error:
+        raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
+    finally:
+        partial.unlink(missing_ok=True)
