@@ -1,0 +1,212 @@
+"""Building a corpus: from a recipe, or from a folder of sources.
+
+The same inputs give the same bytes, whatever the number of jobs and wherever the sources are
+unpacked: clang runs at their root and sees relative names only. The output folder appears when
+the corpus is complete, and is not touched before.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from corpus_tools.archive import unpack_sdist
+from corpus_tools.clang import Clang, find_clang
+from corpus_tools.compilation import Compilation, Progress, check_options, compile_sources
+from corpus_tools.errors import (
+    BuildFailedError,
+    CompileFailure,
+    EmptyGlobError,
+    PythonHeadersError,
+)
+from corpus_tools.manifest import Manifest, write_json
+from corpus_tools.recipes import Recipe
+from corpus_tools.sdist import fetch_sdist
+from corpus_tools.staging import INFO_NAME, check_output, staged_folder
+
+
+@dataclass(frozen=True, slots=True)
+class BuildReport:
+    """What a build made.
+
+    Attributes:
+        output: the corpus.
+        modules: its modules, sorted.
+        failures: the sources that are not in it because they did not compile, sorted.
+        elapsed_s: seconds that the compilation took, without fetching and unpacking.
+    """
+
+    output: Path
+    modules: tuple[str, ...]
+    failures: tuple[CompileFailure, ...]
+    elapsed_s: float
+
+
+def build_corpus(
+    recipe: Recipe,
+    output: Path,
+    *,
+    clang: Clang | None = None,
+    opt_level: str = "Oz",
+    jobs: int = 1,
+    cache_dir: Path | None = None,
+    keep_going: bool = False,
+    progress: Progress | None = None,
+) -> BuildReport:
+    """Fetch a recipe's sdist, check it, and compile it into a corpus.
+
+    Args:
+        recipe: what to build.
+        output: the corpus; a corpus that is there is replaced, anything else is refused.
+        clang: the compiler; by default the one that `find_clang` finds.
+        opt_level: one of `corpus_tools.clang.OPT_LEVELS`.
+        jobs: how many clangs run at a time.
+        cache_dir: where the sdist is looked for and kept; by default it is not kept.
+        keep_going: leave out sources that do not compile, as long as one does.
+        progress: called after each source.
+
+    Raises:
+        CorpusToolsError: see `corpus_tools.errors`. ``output`` is then as it was before.
+    """
+    # What can be refused at once is refused before anything is downloaded.
+    check_options(opt_level, jobs)
+    check_output(output)
+    clang = clang or find_clang()
+    with tempfile.TemporaryDirectory(prefix="corpus_tools.") as temporary:
+        sdist = fetch_sdist(recipe, cache_dir or Path(temporary) / "cache")
+        root = unpack_sdist(sdist, Path(temporary))
+        return build_from_sources(
+            root,
+            expand_globs(recipe, root),
+            output,
+            flags=(*recipe.flags, *python_header_flags(recipe)),
+            file_flags=recipe.file_flags,
+            clang=clang,
+            opt_level=opt_level,
+            jobs=jobs,
+            keep_going=keep_going,
+            progress=progress,
+            info=_provenance(recipe),
+        )
+
+
+def build_from_sources(
+    root: Path,
+    sources: Sequence[str],
+    output: Path,
+    *,
+    flags: Sequence[str] = (),
+    file_flags: tuple[tuple[str, tuple[str, ...]], ...] = (),
+    clang: Clang | None = None,
+    opt_level: str = "Oz",
+    jobs: int = 1,
+    keep_going: bool = False,
+    progress: Progress | None = None,
+    info: Mapping[str, str] | None = None,
+) -> BuildReport:
+    """Compile sources of a local folder into a corpus.
+
+    Args:
+        root: folder that sources, and relative paths in flags, start at.
+        sources: relative to ``root``, with ``/`` between parts; doubles count once.
+        output: as for `build_corpus`.
+        flags: for clang; ``-std=c++*`` is dropped for ``.c`` files.
+        file_flags: pairs (pattern, further flags of the sources it matches).
+        clang: the compiler; by default the one that `find_clang` finds.
+        opt_level: one of `corpus_tools.clang.OPT_LEVELS`.
+        jobs: how many clangs run at a time.
+        keep_going: leave out sources that do not compile, as long as one does.
+        progress: called after each source.
+        info: provenance for ``corpus_info.json``, beside compiler and optimisation level.
+
+    Raises:
+        CorpusToolsError: see `corpus_tools.errors`. ``output`` is then as it was before.
+    """
+    compilation = Compilation(
+        clang=clang or find_clang(),
+        root=root,
+        flags=tuple(flags),
+        file_flags=file_flags,
+        opt_level=opt_level,
+        jobs=jobs,
+    )
+    sources = sorted(set(sources))
+    start = time.monotonic()
+    with staged_folder(output) as staged:
+        failures = compile_sources(compilation, sources, staged, progress=progress)
+        modules = _kept(sources, failures, keep_going=keep_going)
+        built_by = {"clang": compilation.clang.banner, "opt_level": opt_level}
+        write_json(staged / INFO_NAME, {**(info or {}), **built_by})
+        Manifest(modules).write(staged)
+    return BuildReport(output, modules, failures, time.monotonic() - start)
+
+
+def expand_globs(recipe: Recipe, root: Path) -> tuple[str, ...]:
+    """Return the sources that a recipe selects, relative to ``root``, sorted.
+
+    Args:
+        recipe: its globs and exclusions.
+        root: the unpacked sdist.
+
+    Raises:
+        EmptyGlobError: a glob matches no file, or nothing but excluded ones.
+    """
+    sources: set[str] = set()
+    for glob in recipe.globs:
+        sources |= _matches(recipe, glob, root)
+    return tuple(sorted(sources))
+
+
+def python_header_flags(recipe: Recipe) -> tuple[str, ...]:
+    """Return the include flags of the running Python, if the recipe needs them.
+
+    Raises:
+        PythonHeadersError: it needs them and there is no Python.h.
+    """
+    if not recipe.needs_python_headers:
+        return ()
+    folder = Path(sysconfig.get_path("include"))
+    if not (folder / "Python.h").is_file():
+        raise PythonHeadersError(recipe.name, folder)
+    folders = dict.fromkeys([str(folder), sysconfig.get_path("platinclude")])
+    # Assertions in Python's headers put __FILE__ into the bitcode.
+    return tuple(
+        flag for name in folders for flag in (f"-I{name}", f"-fmacro-prefix-map={name}=python")
+    )
+
+
+def _matches(recipe: Recipe, glob: str, root: Path) -> set[str]:
+    files = {path.relative_to(root).as_posix() for path in root.glob(glob) if path.is_file()}
+    if not files:
+        raise EmptyGlobError(recipe.name, glob, f"matches no file of {recipe.sdist}")
+    kept = {file for file in files if not any(fnmatchcase(file, no) for no in recipe.exclude)}
+    if not kept:
+        raise EmptyGlobError(recipe.name, glob, f"matches only excluded files of {recipe.sdist}")
+    return kept
+
+
+def _kept(
+    sources: Sequence[str], failures: tuple[CompileFailure, ...], *, keep_going: bool
+) -> tuple[str, ...]:
+    failed = {failure.source for failure in failures}
+    modules = tuple(source for source in sources if source not in failed)
+    if not modules or (failures and not keep_going):
+        raise BuildFailedError(failures, len(sources))
+    return modules
+
+
+def _provenance(recipe: Recipe) -> dict[str, str]:
+    return {
+        "recipe": recipe.name,
+        "package": recipe.package,
+        "version": recipe.version,
+        "sdist": recipe.sdist,
+        "sha256": recipe.sha256,
+        "split": recipe.split,
+        "license": recipe.license,
+    }

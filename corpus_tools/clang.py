@@ -1,0 +1,230 @@
+"""Running clang: finding one, and compiling one source to bitcode and to its ``-cc1`` command.
+
+Sources are named relative to the root of their package and clang runs there, so that neither the
+bitcode nor the command depends on where the package was unpacked. What else could leak into them
+from the machine (configuration files, ``CPATH``, the time of day) is switched off.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
+from corpus_tools.errors import ClangNotFoundError, ClangTooOldError, CompileError, ToolchainError
+
+MINIMUM_VERSION = 19
+CANDIDATES = ("clang", "clang-22", "clang-21", "clang-20", "clang-19")
+OPT_LEVELS = ("O2", "O3", "Os", "Oz")
+DEADLINE_S = 300.0
+
+_STDERR_TAIL_LINES = 20
+_VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
+# Variables by which clang takes include folders or arguments from whoever calls it.
+_DROPPED_VARIABLES = (
+    *("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+    *("OBJC_INCLUDE_PATH", "COMPILER_PATH", "CLANG_CONFIG_FILE_SYSTEM_DIR"),
+    *("CLANG_CONFIG_FILE_USER_DIR", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"),
+)
+# 1980-01-01, the oldest date that every archive format can hold: what __DATE__ says.
+_SOURCE_DATE = "315532800"
+# In one process, so that killing it at its deadline kills all of it; no files left by a crash.
+_PROCESS_FLAGS = ("--no-default-config", "-fintegrated-cc1", "-fno-crash-diagnostics")
+_BITCODE_FLAGS = ("-Xclang", "-disable-llvm-optzns", "-emit-llvm")
+
+
+@dataclass(frozen=True, slots=True)
+class Clang:
+    """A clang that will do.
+
+    Attributes:
+        path: the program.
+        version: major, minor and patch level.
+        banner: the first line of ``--version``, which also names the vendor.
+
+    Raises:
+        ClangTooOldError: the version is below MINIMUM_VERSION.
+    """
+
+    path: Path
+    version: tuple[int, int, int]
+    banner: str
+
+    def __post_init__(self) -> None:
+        if self.version[0] < MINIMUM_VERSION:
+            found = ".".join(map(str, self.version))
+            raise ClangTooOldError(self.path, MINIMUM_VERSION, found)
+
+
+def find_clang(path: Path | str | None = None) -> Clang:
+    """Find a clang of at least MINIMUM_VERSION.
+
+    Args:
+        path: the program to take; by default the first of CANDIDATES on PATH that will do.
+
+    Raises:
+        ClangNotFoundError: there is none, or what ``path`` names is not a clang.
+        ClangTooOldError: what ``path`` names is too old.
+    """
+    if path is None:
+        return _first_candidate()
+    if found := shutil.which(str(path)):
+        return _ask(found)
+    raise ClangNotFoundError([str(path)], MINIMUM_VERSION)
+
+
+def compile_to_bitcode(
+    clang: Clang,
+    source: str,
+    output: Path,
+    *,
+    root: Path,
+    flags: Sequence[str] = (),
+    opt_level: str = "Oz",
+    deadline_s: float = DEADLINE_S,
+) -> None:
+    """Compile one source to bitcode as it is before LLVM's optimisations.
+
+    Args:
+        clang: the compiler.
+        source: the file, relative to ``root``.
+        output: the bitcode file to write; its folder must exist.
+        root: the folder that clang runs in.
+        flags: further flags of the driver; relative paths in them start at ``root``.
+        opt_level: one of OPT_LEVELS: the attributes that clang gives functions depend on it.
+        deadline_s: seconds after which clang is killed.
+
+    Raises:
+        CompileError: clang failed or ran past the deadline.
+    """
+    _run(
+        clang,
+        [*_BITCODE_FLAGS, "-o", str(output.absolute()), *_driver_flags(source, flags, opt_level)],
+        source=source,
+        root=root,
+        deadline_s=deadline_s,
+    )
+
+
+def driver_command(
+    clang: Clang,
+    source: str,
+    *,
+    root: Path,
+    flags: Sequence[str] = (),
+    opt_level: str = "Oz",
+    deadline_s: float = DEADLINE_S,
+) -> tuple[str, ...]:
+    """Return the ``-cc1`` command by which clang would compile a source to object code.
+
+    The result is what clang's ``-fembed-bitcode`` writes to ``.llvmcmd``; see `portable_command`
+    for what a corpus keeps of it. Arguments are those of `compile_to_bitcode`.
+
+    Raises:
+        CompileError: clang failed, ran past the deadline, or would not run exactly one ``-cc1``.
+    """
+    arguments = ["-###", "-o", "output.o", *_driver_flags(source, flags, opt_level)]
+    text = _run(clang, arguments, source=source, root=root, deadline_s=deadline_s)
+    commands = parse_driver_output(text)
+    if len(commands) != 1:
+        raise CompileError(source, f"expected one -cc1 command, found {len(commands)}")
+    return embedded_command(commands[0], source)
+
+
+def corpus_command(
+    clang: Clang,
+    source: str,
+    *,
+    root: Path,
+    flags: Sequence[str] = (),
+    opt_level: str = "Oz",
+    deadline_s: float = DEADLINE_S,
+) -> tuple[str, ...]:
+    """Return the ``-cc1`` command that a corpus keeps for a source: it holds no path.
+
+    Arguments are those of `compile_to_bitcode`.
+
+    Raises:
+        CompileError: as `driver_command`, or an argument that must be kept names a path.
+    """
+    command = portable_command(
+        driver_command(
+            clang, source, root=root, flags=flags, opt_level=opt_level, deadline_s=deadline_s
+        )
+    )
+    for argument in command:
+        if "/" in argument:
+            raise CompileError(source, f"expected a command without paths, found {argument!r}")
+    return command
+
+
+def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
+    own = ["-c", "-w", f"-{opt_level}", "-fPIC", "-ffile-compilation-dir=."]
+    return [*_PROCESS_FLAGS, *own, *flags, "--", source]
+
+
+def _run(
+    clang: Clang, arguments: Sequence[str], *, source: str, root: Path, deadline_s: float
+) -> str:
+    try:
+        process = _start([str(clang.path), *arguments], root, deadline_s)
+    except subprocess.TimeoutExpired as error:
+        raise CompileError(source, f"clang ran past its deadline of {deadline_s:g} s") from error
+    except OSError as error:
+        raise CompileError(source, f"{clang.path} does not run: {error.strerror}") from error
+    if process.returncode != 0:
+        status = process.returncode
+        tail = "\n".join(process.stderr.splitlines()[-_STDERR_TAIL_LINES:])
+        raise CompileError(source, _exit_reason(status), exit_status=status, stderr_tail=tail)
+    return process.stderr
+
+
+def _exit_reason(status: int) -> str:
+    return f"clang was killed by signal {-status}" if status < 0 else f"clang exited with {status}"
+
+
+def _start(
+    command: Sequence[str], root: Path | None, deadline_s: float
+) -> subprocess.CompletedProcess[str]:
+    kept = {key: value for key, value in os.environ.items() if key not in _DROPPED_VARIABLES}
+    return subprocess.run(
+        command,
+        cwd=root,
+        env=kept | {"LC_ALL": "C", "SOURCE_DATE_EPOCH": _SOURCE_DATE},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=deadline_s,
+        check=False,
+    )
+
+
+def _first_candidate() -> Clang:
+    notes = []
+    for name in CANDIDATES:
+        if found := shutil.which(name):
+            try:
+                return _ask(found)
+            except ToolchainError as error:
+                notes.append(str(error))
+    raise ClangNotFoundError(CANDIDATES, MINIMUM_VERSION, notes)
+
+
+def _ask(program: str) -> Clang:
+    try:
+        process = _start([program, "--version"], None, DEADLINE_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        note = f"{program} does not run: {error}"
+        raise ClangNotFoundError([program], MINIMUM_VERSION, [note]) from error
+    banner = process.stdout.partition("\n")[0]
+    if match := _VERSION.search(banner):
+        major, minor, patch = map(int, match.groups())
+        # Absolute, because clang runs in the folder of the sources.
+        return Clang(Path(program).absolute(), (major, minor, patch), banner)
+    raise ClangNotFoundError([program], MINIMUM_VERSION, [f"--version says {banner!r}"])

@@ -1,0 +1,221 @@
+"""The corpus layout of mlgo-utils: a manifest, and a command for each module.
+
+A corpus is a folder with
+
+* ``corpus_description.json``: a JSON object with ``modules`` (list of names), ``has_thinlto``
+  (bool) and, where all modules share one command, ``global_command_override`` (list of strings);
+* ``NAME.bc`` for each module: LLVM bitcode;
+* ``NAME.cmd``: the arguments of ``clang -cc1``, separated by NUL bytes, the first being ``-cc1``.
+  Clang's own ``-fembed-bitcode`` ends every argument with a NUL, mlgo-utils puts NULs between
+  them; both are read, and the second is written because ml-compiler-opt reads no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Self
+
+from corpus_tools.errors import CommandError, ManifestError, MissingBitcodeError
+
+MANIFEST_NAME = "corpus_description.json"
+
+
+def name_problem(name: str) -> str | None:
+    """Say why a module may not be called ``name``, or None if it may.
+
+    >>> name_problem("src/lapi.c") is None
+    True
+    >>> name_problem("../lapi.c")
+    "expected a name inside the corpus, found a '..' part"
+    """
+    if not name:
+        return "expected a name, found an empty string"
+    if "\0" in name or "\\" in name:
+        return "expected a name without NUL and backslash, found one"
+    if PurePosixPath(name).is_absolute() or PureWindowsPath(name).drive:
+        return "expected a relative name, found an absolute one"
+    if ".." in PurePosixPath(name).parts:
+        return "expected a name inside the corpus, found a '..' part"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What ``corpus_description.json`` says.
+
+    Attributes:
+        modules: names relative to the corpus, with ``/`` between parts and without ``.bc``.
+        has_thinlto: whether the modules were made for ThinLTO.
+        global_command_override: the one command of all modules, or None if each has its own.
+
+    Raises:
+        ManifestError: a module's name is not one, or comes twice.
+    """
+
+    modules: tuple[str, ...]
+    has_thinlto: bool = False
+    global_command_override: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _check_modules(self.modules)
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read the manifest of a corpus and see that every module has its bitcode.
+
+        Args:
+            folder: the corpus.
+
+        Raises:
+            ManifestError: there is no manifest, or it is not a valid one.
+            MissingBitcodeError: a module's ``.bc`` file is not there.
+        """
+        path = folder / MANIFEST_NAME
+        try:
+            manifest = cls._from_json(_read_object(path))
+        except ManifestError as error:
+            raise ManifestError(path, error.problem) from error.__cause__
+        _check_bitcode(manifest.modules, folder)
+        return manifest
+
+    def write(self, folder: Path) -> None:
+        """Write the manifest into a corpus; a reader sees the old one or the new one, no mix.
+
+        Args:
+            folder: the corpus, which must exist.
+        """
+        description: dict[str, object] = {}
+        if self.global_command_override is not None:
+            description["global_command_override"] = list(self.global_command_override)
+        description |= {"has_thinlto": self.has_thinlto, "modules": list(self.modules)}
+        write_json(folder / MANIFEST_NAME, description)
+
+    @classmethod
+    def _from_json(cls, description: dict[str, object]) -> Self:
+        modules = _string_list(description, "modules")
+        has_thinlto = description.get("has_thinlto")
+        if not isinstance(has_thinlto, bool):
+            raise ManifestError(
+                None, f"key 'has_thinlto': expected true or false, found {_shown(has_thinlto)}"
+            )
+        override = None
+        if "global_command_override" in description:
+            override = _string_list(description, "global_command_override")
+        return cls(modules, has_thinlto, override)
+
+
+def read_command(path: Path) -> tuple[str, ...]:
+    """Read a ``NAME.cmd`` file.
+
+    Args:
+        path: the file. Bytes that are not UTF-8 come back as surrogates (``surrogateescape``).
+
+    Returns:
+        The arguments, the first of which is ``-cc1``.
+
+    Raises:
+        CommandError: the file cannot be read, or does not start with ``-cc1``.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CommandError(path, f"cannot be read: {error.strerror}") from error
+    arguments = data.removesuffix(b"\0").decode("utf-8", "surrogateescape").split("\0")
+    _check_command(arguments, path)
+    return tuple(arguments)
+
+
+def encode_command(args: Sequence[str]) -> bytes:
+    r"""Encode arguments as the content of a ``NAME.cmd`` file.
+
+    >>> encode_command(["-cc1", "-Oz"])
+    b'-cc1\x00-Oz'
+
+    Args:
+        args: the arguments, the first of which is ``-cc1``; surrogates stand for raw bytes.
+
+    Raises:
+        CommandError: the first argument is not ``-cc1``, or an argument holds a NUL.
+    """
+    _check_command(args, None)
+    for argument in args:
+        if "\0" in argument:
+            raise CommandError(None, f"expected arguments without NUL, found {argument!r}")
+    # The reader drops one NUL at the end: an empty last argument needs its own.
+    end = "" if args[-1] else "\0"
+    return ("\0".join(args) + end).encode("utf-8", "surrogateescape")
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replace a file by JSON as mlgo-utils writes it, in one step.
+
+    Args:
+        path: the file; its folder must exist.
+        value: what ``json.dump`` takes.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(value, stream, indent=2)
+            stream.flush()
+            os.fsync(stream.fileno())
+        # mkstemp makes files that only their owner reads; a corpus is for everybody.
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _read_object(path: Path) -> dict[str, object]:
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ManifestError(path, f"cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ManifestError(path, f"expected JSON, found something else: {error}") from error
+    if not isinstance(value, dict):
+        raise ManifestError(path, f"expected a JSON object, found {_shown(value)}")
+    return value
+
+
+def _string_list(description: dict[str, object], key: str) -> tuple[str, ...]:
+    value = description.get(key)
+    if not isinstance(value, list):
+        raise ManifestError(None, f"key {key!r}: expected a list, found {_shown(value)}")
+    for item in value:
+        if not isinstance(item, str):
+            raise ManifestError(None, f"key {key!r}: expected strings, found {_shown(item)}")
+    return tuple(value)
+
+
+def _check_modules(modules: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for module in modules:
+        if problem := name_problem(module):
+            raise ManifestError(None, f"module {module!r}: {problem}")
+        if module in seen:
+            raise ManifestError(None, f"module {module!r}: expected once, found twice")
+        seen.add(module)
+
+
+def _check_bitcode(modules: Sequence[str], folder: Path) -> None:
+    missing = [module for module in modules if not (folder / f"{module}.bc").is_file()]
+    if missing:
+        raise MissingBitcodeError(missing[0], folder / f"{missing[0]}.bc", len(missing))
+
+
+def _check_command(arguments: Sequence[str], path: Path | None) -> None:
+    first = arguments[0] if arguments else ""
+    if first != "-cc1":
+        raise CommandError(path, f"expected '-cc1' as the first argument, found {first!r}")
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."

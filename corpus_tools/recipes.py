@@ -1,0 +1,215 @@
+"""Recipes: how to make a corpus from the source distribution of a PyPI package.
+
+A recipe is a TOML file; `FIELDS` lists its keys. Those in ``corpus_tools/recipes/`` ship with the
+package and are found by name; any other is named by its path.
+
+>>> available_recipes()
+('brotli', 'fasttext', 'libsass', 'lupa', 'lz4', 'zstandard')
+>>> load_recipe("lupa").sdist
+'lupa-2.8.tar.gz'
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, cast
+
+from corpus_tools.errors import RecipeFormatError, UnknownRecipeError
+from corpus_tools.manifest import name_problem
+
+_SUFFIX = ".toml"
+
+
+class Field(NamedTuple):
+    """What a key of a recipe must be.
+
+    Attributes:
+        expected: in words, for the error.
+        accepts: whether a value will do.
+        required: whether the key must be there.
+    """
+
+    expected: str
+    accepts: Callable[[object], bool]
+    required: bool = True
+
+
+def _matches(pattern: str) -> Callable[[object], bool]:
+    compiled = re.compile(pattern)
+    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
+
+
+def _is_strings(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
+
+
+def _is_globs(value: object) -> bool:
+    return _is_strings(value) and not any(map(name_problem, cast("list[str]", value)))
+
+
+def _is_flag_table(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and _is_globs(list(value))
+        and all(_is_strings(flags) for flags in value.values())
+    )
+
+
+_GLOBS = "a list of patterns relative to the sdist, without '..'"
+_TEXT = Field("a non-empty string", lambda value: isinstance(value, str) and value != "")
+
+FIELDS: Mapping[str, Field] = {
+    "name": Field("lower-case letters, digits, '-', '_'", _matches(r"[a-z0-9][a-z0-9_-]*")),
+    "package": Field("a package's name", _matches(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")),
+    "version": Field("a version", _matches(r"[0-9][0-9A-Za-z.+!_-]*")),
+    "sdist": Field(
+        "a file name that ends with .tar.gz or .zip",
+        _matches(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\.(tar\.gz|zip)"),
+    ),
+    "sha256": Field("64 lower-case hexadecimal digits", _matches(r"[0-9a-f]{64}")),
+    "split": Field("'train' or 'test'", _matches("train|test")),
+    "language": _TEXT,
+    "license": _TEXT,
+    "globs": Field(f"{_GLOBS}, not empty", lambda value: _is_globs(value) and bool(value)),
+    "exclude": Field(_GLOBS, _is_globs, required=False),
+    "flags": Field("a list of strings", _is_strings, required=False),
+    "file_flags": Field("a table from pattern to list of strings", _is_flag_table, required=False),
+    "needs_python_headers": Field(
+        "true or false", lambda value: isinstance(value, bool), required=False
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How to make a corpus from one sdist.
+
+    Attributes:
+        name: of the recipe.
+        package: its name on PyPI.
+        version: of the package.
+        sdist: file name of the source distribution.
+        sha256: of that file, hexadecimal.
+        split: ``train``, or ``test`` for packages that no policy may be trained on.
+        language: of the sources, for people.
+        license: of the sources, for people.
+        globs: which files to compile, as `pathlib.Path.glob` takes them.
+        exclude: which of those to leave out, as `fnmatch` takes them, on the whole relative path.
+        flags: for clang, relative paths in them starting at the root of the sdist.
+        file_flags: pairs (pattern, further flags for the files it matches), as in ``exclude``.
+        needs_python_headers: whether the include folder of the running Python is needed.
+
+    Raises:
+        RecipeFormatError: a value is malformed.
+    """
+
+    name: str
+    package: str
+    version: str
+    sdist: str
+    sha256: str
+    split: str
+    language: str
+    license: str
+    globs: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    file_flags: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    needs_python_headers: bool = False
+
+    def __post_init__(self) -> None:
+        table = {field.name: getattr(self, field.name) for field in fields(self)}
+        _check_values(table | {"file_flags": dict(self.file_flags)}, f"recipe {self.name!r}")
+
+
+def available_recipes() -> tuple[str, ...]:
+    """Return the names of the recipes that ship with this package, sorted."""
+    files = (Path(entry.name) for entry in _shipped().iterdir())
+    return tuple(sorted(file.stem for file in files if file.suffix == _SUFFIX))
+
+
+def load_recipe(name_or_path: str | Path) -> Recipe:
+    """Load a recipe.
+
+    Args:
+        name_or_path: the name of a shipped recipe, or the path of a ``.toml`` file.
+
+    Raises:
+        UnknownRecipeError: no shipped recipe has this name, or no file this path.
+        RecipeFormatError: the file is not a valid recipe.
+    """
+    known = available_recipes()
+    if name_or_path in known:
+        shipped = _shipped() / f"{name_or_path}{_SUFFIX}"
+        return _parse(shipped.read_bytes(), str(shipped))
+    path = Path(name_or_path)
+    if path.suffix != _SUFFIX or not path.is_file():
+        raise UnknownRecipeError(str(name_or_path), known)
+    return _parse(path.read_bytes(), str(path))
+
+
+def flags_for(
+    source: str,
+    flags: tuple[str, ...],
+    file_flags: tuple[tuple[str, tuple[str, ...]], ...] = (),
+) -> tuple[str, ...]:
+    """Return the flags of one source: those of C++ alone are dropped for C.
+
+    >>> flags_for("a.c", ("-std=c++17", "-Isrc"), (("a.*", ("-mavx2",)),))
+    ('-Isrc', '-mavx2')
+
+    Args:
+        source: relative to the root of its package.
+        flags: of all sources.
+        file_flags: pairs (pattern, further flags of the sources it matches).
+    """
+    is_c = PurePosixPath(source).suffix == ".c"
+    general = [flag for flag in flags if not (is_c and flag.startswith(("-std=c++", "-std=gnu++")))]
+    own = [flag for glob, more in file_flags if fnmatchcase(source, glob) for flag in more]
+    return (*general, *own)
+
+
+def _shipped() -> Traversable:
+    # The folder holds data and is no package: this module has its name.
+    return resources.files("corpus_tools") / "recipes"
+
+
+def _parse(data: bytes, where: str) -> Recipe:
+    try:
+        table = tomllib.loads(data.decode())
+    except ValueError as error:
+        raise RecipeFormatError(where, None, expected="TOML", found=str(error)) from error
+    _check_keys(table, where)
+    _check_values(table, where)
+    return Recipe(**{key: _frozen(value) for key, value in table.items()})
+
+
+def _check_keys(table: Mapping[str, object], where: str) -> None:
+    for key in table:
+        if key not in FIELDS:
+            known = f"one of {', '.join(FIELDS)}"
+            raise RecipeFormatError(where, key, expected=known, found="an unknown key")
+    for key, field in FIELDS.items():
+        if field.required and key not in table:
+            raise RecipeFormatError(where, key, expected=field.expected, found="no such key")
+
+
+def _check_values(table: Mapping[str, object], where: str) -> None:
+    for key, value in table.items():
+        if not FIELDS[key].accepts(value):
+            raise RecipeFormatError(where, key, expected=FIELDS[key].expected, found=repr(value))
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, Mapping):
+        return tuple((glob, tuple(flags)) for glob, flags in value.items())
+    return value

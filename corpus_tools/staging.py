@@ -1,0 +1,77 @@
+"""An output folder that appears whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from corpus_tools.errors import OutputError
+from corpus_tools.manifest import MANIFEST_NAME
+
+INFO_NAME = "corpus_info.json"
+
+_OWN_NAMES = frozenset({MANIFEST_NAME, INFO_NAME})
+_OWN_SUFFIXES = (".bc", ".cmd")
+
+
+def check_output(output: Path) -> None:
+    """See that a corpus may be written to a folder.
+
+    It may if nothing is there, an empty folder, or a corpus with no foreign files in it: the
+    folder will be replaced, and files that no corpus has are not ours to delete.
+
+    Raises:
+        OutputError: something else is there.
+    """
+    if not output.exists():
+        return
+    if not output.is_dir():
+        raise OutputError(output, "expected a folder or nothing, found a file")
+    if any(output.iterdir()) and not (output / MANIFEST_NAME).is_file():
+        raise OutputError(output, f"expected a corpus, found a folder without {MANIFEST_NAME}")
+    for foreign in _foreign_files(output):
+        raise OutputError(output, f"expected only a corpus, found {foreign.as_posix()} in it")
+
+
+@contextmanager
+def staged_folder(output: Path) -> Iterator[Path]:
+    """Yield a temporary sibling of ``output`` that takes its place when the block ends well.
+
+    Args:
+        output: must pass `check_output`, before the block and after it.
+
+    Raises:
+        OutputError: something else than a corpus is at ``output``.
+    """
+    output = output.resolve()
+    check_output(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
+        # One level down: mkdtemp's folders are readable by their owner only.
+        staged = Path(temporary) / "new"
+        staged.mkdir()
+        yield staged
+        check_output(output)
+        _swap(staged, output, Path(temporary) / "old")
+
+
+def _swap(staged: Path, output: Path, old: Path) -> None:
+    if output.exists():
+        output.rename(old)
+    try:
+        staged.rename(output)
+    except OSError:
+        if old.exists():
+            old.rename(output)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _foreign_files(output: Path) -> Iterator[Path]:
+    for path in sorted(output.rglob("*")):
+        is_own = path.name in _OWN_NAMES or path.name.endswith(_OWN_SUFFIXES)
+        if not path.is_dir() and not is_own:
+            yield path.relative_to(output)

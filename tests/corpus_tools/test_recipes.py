@@ -1,0 +1,135 @@
+"""Recipes: those that ship, and every way for a file not to be one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from corpus_tools import Recipe, available_recipes, load_recipe
+from corpus_tools.errors import RecipeFormatError, UnknownRecipeError
+from corpus_tools.recipes import FIELDS
+
+_GOOD: dict[str, object] = {
+    "name": "tiny",
+    "package": "Tiny.Package",
+    "version": "1.0rc1",
+    "sdist": "tiny-1.0rc1.zip",
+    "sha256": "0123456789abcdef" * 4,
+    "split": "test",
+    "language": "C",
+    "license": "MIT",
+    "globs": ["src/**/*.c"],
+}
+_GLOBS = "a list of patterns relative to the sdist, without '..'"
+
+
+def _write(folder: Path, table: dict[str, object]) -> Path:
+    # JSON's scalars and lists are TOML's; tables inside are not needed but for file_flags.
+    path = folder / "tiny.toml"
+    path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()))
+    return path
+
+
+@pytest.mark.parametrize("name", available_recipes())
+def test_shipped_recipes_load_under_their_own_name(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.sdist.startswith(f"{recipe.package}-{recipe.version}.")
+
+
+def test_no_policy_is_trained_on_the_packages_it_is_tested_on() -> None:
+    splits = {name: load_recipe(name).split for name in available_recipes()}
+    assert {name for name, split in splits.items() if split == "test"} == {"lupa", "libsass"}
+
+
+def test_every_field_of_the_table_is_a_field_of_the_recipe() -> None:
+    assert list(FIELDS) == list(Recipe.__dataclass_fields__)
+
+
+def test_a_file_gives_all_fields(tmp_path: Path) -> None:
+    path = _write(tmp_path, _GOOD | {"exclude": ["src/main.c"], "needs_python_headers": True})
+    path.write_text(path.read_text() + '[file_flags]\n"*avx2*" = ["-mavx2", "-mbmi"]\n')
+    recipe = load_recipe(path)
+    assert recipe.globs == ("src/**/*.c",)
+    assert recipe.exclude == ("src/main.c",)
+    assert recipe.file_flags == (("*avx2*", ("-mavx2", "-mbmi")),)
+    assert recipe.needs_python_headers
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected", "found"),
+    [
+        ("name", "Tiny Recipe", "lower-case letters, digits, '-', '_'", "'Tiny Recipe'"),
+        ("package", "../tiny", "a package's name", "'../tiny'"),
+        ("version", 1.0, "a version", "1.0"),
+        ("sdist", "a/b.tar.gz", "a file name that ends with .tar.gz or .zip", "'a/b.tar.gz'"),
+        ("sdist", "b.whl", "a file name that ends with .tar.gz or .zip", "'b.whl'"),
+        ("sha256", "abc", "64 lower-case hexadecimal digits", "'abc'"),
+        ("sha256", "A" * 64, "64 lower-case hexadecimal digits", repr("A" * 64)),
+        ("split", "dev", "'train' or 'test'", "'dev'"),
+        ("language", "", "a non-empty string", "''"),
+        ("license", 3, "a non-empty string", "3"),
+        ("globs", [], f"{_GLOBS}, not empty", "[]"),
+        ("globs", "*.c", f"{_GLOBS}, not empty", "'*.c'"),
+        ("globs", ["/etc/*"], f"{_GLOBS}, not empty", "['/etc/*']"),
+        ("globs", ["a/../../*.c"], f"{_GLOBS}, not empty", "['a/../../*.c']"),
+        ("exclude", ["../*.c"], _GLOBS, "['../*.c']"),
+        ("flags", "-O2", "a list of strings", "'-O2'"),
+        ("flags", [1], "a list of strings", "[1]"),
+        ("file_flags", [], "a table from pattern to list of strings", "[]"),
+        ("needs_python_headers", 1, "true or false", "1"),
+    ],
+)
+def test_a_malformed_value_is_refused(
+    tmp_path: Path, key: str, value: object, expected: str, found: str
+) -> None:
+    path = _write(tmp_path, _GOOD | {key: value})
+    with pytest.raises(RecipeFormatError) as caught:
+        load_recipe(path)
+    assert str(caught.value) == f"{path}: key {key!r}: expected {expected}, found {found}"
+    assert (caught.value.where, caught.value.key) == (str(path), key)
+
+
+def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path, _GOOD | {"glob": "*.c"})
+    with pytest.raises(RecipeFormatError) as caught:
+        load_recipe(path)
+    known = ", ".join(FIELDS)
+    assert str(caught.value) == f"{path}: key 'glob': expected one of {known}, found an unknown key"
+
+
+@pytest.mark.parametrize("key", sorted(_GOOD))
+def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
+    path = _write(tmp_path, {other: value for other, value in _GOOD.items() if other != key})
+    with pytest.raises(RecipeFormatError) as caught:
+        load_recipe(path)
+    expected = FIELDS[key].expected
+    assert str(caught.value) == f"{path}: key {key!r}: expected {expected}, found no such key"
+
+
+@pytest.mark.parametrize("content", [b"name =", b"\xff\xfe"])
+def test_what_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_bytes(content)
+    with pytest.raises(RecipeFormatError, match=r"bad\.toml: expected TOML, found ") as caught:
+        load_recipe(path)
+    assert caught.value.expected == "TOML"
+
+
+def test_a_recipe_made_in_code_is_checked_too(tiny_recipe: Callable[..., Recipe]) -> None:
+    with pytest.raises(RecipeFormatError) as caught:
+        tiny_recipe(split="dev")
+    assert (
+        str(caught.value) == "recipe 'tiny': key 'split': expected 'train' or 'test', found 'dev'"
+    )
+
+
+@pytest.mark.parametrize("name", ["lua", "no/such.toml", "lupa.toml"])
+def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(UnknownRecipeError) as caught:
+        load_recipe(name)
+    known = "brotli, fasttext, libsass, lupa, lz4, zstandard"
+    assert str(caught.value) == f"no recipe {name!r}; known recipes: {known}"
