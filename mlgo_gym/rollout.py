@@ -135,7 +135,7 @@ def rollout(
         raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
     CompileOptions(opt_level)
     runner = _Runner(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
-    names = corpus.names if names is None else names
+    names = corpus.names if names is None else tuple(dict.fromkeys(names))
     with ExitStack() as stack:
         compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
         for compiler in compilers:

@@ -366,7 +366,11 @@ class Compiler:
             return compilation.result
 
     def interrupt(self) -> None:
-        """Kill the worker, from any thread: what it compiles ends with `CompilerCrashError`."""
+        """Kill the worker, from any thread, for good.
+
+        What it compiles ends with `CompilerCrashError`; nothing more can be started.
+        """
+        self._closed = True
         if (worker := self._worker) is not None:
             worker.signal_kill()
 
