@@ -53,7 +53,7 @@ def test_bytes_are_those_of_llvm() -> None:
         b'"score":{"name":"reward","type":"float","port":0,"shape":[1]}}'
     )
     assert lines[1:3] == [b'{"context":"f"}', b'{"observation":0}']
-    assert lines[3] == np.int64(1).tobytes() + np.float32([0.5, -1]).tobytes()
+    assert lines[3] == np.int64(1).tobytes() + np.array([0.5, -1], np.float32).tobytes()
     assert lines[4:6] == [b'{"outcome":0}', np.float32(0).tobytes()]
     assert lines[6] == b'{"observation":1}'
 

@@ -96,8 +96,8 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         self.observation_space = _observation_space()
         self.action_space = spaces.Discrete(2)
         self._opt_level = opt_level
-        self._compiler = Compiler(timeout_s=timeout_s)
-        self._baselines = BaselineCache(self._compiler)
+        self.compiler: Final = Compiler(timeout_s=timeout_s)
+        self._baselines = BaselineCache(self.compiler)
         self._unusable: dict[str, str] = {}
         self._compilation: Compilation | None = None
         self._baseline_size_bytes = 0
@@ -166,7 +166,7 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
 
     def close(self) -> None:
         """End the worker process."""
-        self._compiler.close()
+        self.compiler.close()
         self._compilation = self._pending = None
 
     def _start_drawn(self) -> tuple[Compilation, dict[str, str]]:
@@ -188,7 +188,7 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         self._pending = None
         options = options_of(module, self._opt_level)
         self._baseline_size_bytes = self._baselines.get(module, options).text_size_bytes
-        compilation = self._compiler.start(module, self.problem, options)
+        compilation = self.compiler.start(module, self.problem, options)
         self._pending = compilation.next_observation()
         if self._pending is None:
             raise ModuleError(module.name, "asks for no inlining decision")

@@ -78,7 +78,7 @@ class Session:
     def set_options(self, options: Iterable[str]) -> None:
         """Set LLVM's command-line options, of which those that already hold are left out.
 
-        LLVM ends the process where it does not know an option.
+        One that LLVM does not know is ignored, since llvmlite does not pass LLVM's verdict on.
         """
         for option in options:
             name = option.partition("=")[0]

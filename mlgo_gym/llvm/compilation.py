@@ -136,7 +136,7 @@ class Compilation:
             UsageError: the compilation has not ended, or ended without a result.
         """
         if self._result is None:
-            raise UsageError(f"module {self.module.name!r}: the compilation has no result yet")
+            raise UsageError(f"module {self.module.name!r}: the compilation has no result")
         return self._result
 
     def next_observation(self) -> Observation | None:

@@ -1,0 +1,188 @@
+"""The command line as users run it: real processes, output, exit status, files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym import __version__
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.training_log import TrainingLogReader
+
+
+@pytest.fixture
+def small_folder(small: Corpus, tmp_path: Path) -> Path:
+    folder = tmp_path / "small corpus"
+    folder.mkdir()
+    for name in small:
+        for suffix in ("bc", "cmd"):
+            (folder / f"{name}.{suffix}").write_bytes(
+                (small.folder / f"{name}.{suffix}").read_bytes()
+            )
+    manifest = {"modules": list(small), "has_thinlto": False}
+    (folder / "corpus_description.json").write_text(json.dumps(manifest))
+    return folder
+
+
+def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mlgo_gym.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "80"} | environment,
+        check=False,
+    )
+
+
+def test_demo(small_folder: Path, tmp_path: Path) -> None:
+    done = run("demo", "--corpus", small_folder, "--plot", "plot.svg", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    for word in ("json_write.c", "always", "never", "random", "total", "Plot: plot.svg"):
+        assert word in done.stdout
+    assert "3 of 3 objects are equal byte for byte" in " ".join(done.stdout.split())
+    assert "<svg" in (tmp_path / "plot.svg").read_text()
+
+
+def test_demo_for_machines(small_folder: Path, tmp_path: Path) -> None:
+    done = run("demo", "--corpus", small_folder, "--json", cwd=tmp_path)
+    assert done.stderr == ""
+    result = json.loads(done.stdout)
+    assert result["total"]["modules"] == 3
+    assert [each["module"] for each in result["modules"]] == list(Corpus.load(small_folder))
+    for module in result["modules"]:
+        assert module["policies"]["default"]["object_sha256"] == module["baseline"]["object_sha256"]
+        assert module["policies"]["never"]["settings"]["size_increase_threshold"] == 2.0
+    assert (tmp_path / "mlgo-gym-demo.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rollout_writes_a_log(small_folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "rollout", "--corpus", small_folder, "--policy", "random", "--seed", "3",
+        "--log", "out.log", "--jobs", "2", cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    with (tmp_path / "out.log").open("rb") as file:
+        records = list(TrainingLogReader(file))
+    assert f"{len(records)} decisions in out.log" in done.stdout
+    assert {record.observation.context for record in records} == set(Corpus.load(small_folder))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out.log", "small corpus"]
+
+
+def test_rollout_reports_bad_modules(small_folder: Path, tmp_path: Path) -> None:
+    (small_folder / "hash_map.c.bc").write_bytes(b"BC\xc0\xde")
+    done = run("rollout", "--corpus", small_folder, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "failed" in done.stdout
+    assert done.stderr == (
+        "mlgo-gym: module 'hash_map.c': LLVM bitcode parsing error\nExpected a single module\n"
+    )
+
+
+def test_corpus_stats(small_folder: Path, tmp_path: Path) -> None:
+    done = run("corpus", "stats", "--corpus", small_folder, "--json", cwd=tmp_path)
+    total = json.loads(done.stdout)["total"]
+    assert (total["modules"], total["asking_modules"]) == (3, 3)
+    assert total["decisions"] > 50
+    assert "C" in run("corpus", "stats", "--corpus", small_folder, cwd=tmp_path).stdout
+
+
+def test_doctor(tmp_path: Path) -> None:
+    done = run("doctor", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "asked 1 question" in done.stdout
+    checks = {
+        each["name"]: each for each in json.loads(run("doctor", "--json", cwd=tmp_path).stdout)
+    }
+    assert checks["embedded LLVM"]["found"].startswith("22.")
+
+
+def test_doctor_without_clang(tmp_path: Path) -> None:
+    done = run("doctor", "--json", cwd=tmp_path, PATH="")
+    clang = json.loads(done.stdout)[-1]
+    assert done.returncode == 0  # nothing but corpus build needs it
+    assert not clang["is_ok"]
+    assert clang["found"].endswith("on Debian or Ubuntu: apt-get install clang-22")
+
+
+def test_version_and_help(tmp_path: Path) -> None:
+    assert run("--version", cwd=tmp_path).stdout == f"mlgo-gym {__version__}\n"
+    for command in ([], ["demo"], ["doctor"], ["rollout"], ["corpus"], ["corpus", "build"]):
+        text = run(*command, "--help", cwd=tmp_path).stdout
+        assert text.startswith(f"usage: mlgo-gym {' '.join(command)}".rstrip())
+        assert max(len(line) for line in text.splitlines()) <= 80
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["rollout", "--corpus", "none"],
+            "none/corpus_description.json: cannot be read: No such file or directory",
+        ),
+        (["rollout", "--jobs", "0"], "jobs: expected a number above 0, found 0"),
+        (["rollout", "--timeout", "-1"], "timeout_s: expected a number above 0, found -1.0"),
+        (
+            ["rollout", "--size-increase-threshold", "nan"],
+            "size_increase_threshold: expected a number above 0, found nan",
+        ),
+        (
+            ["rollout", "--log", "no/where.log"],
+            "cannot write 'no/where.log': No such file or directory",
+        ),
+        (
+            ["demo", "--plot", "plot.txt"],
+            "--plot: expected a file name ending in .png, .svg, .pdf, found 'plot.txt'",
+        ),
+        (["demo", "--plot", "no/plot.png"], "--plot: expected an existing folder, found 'no'"),
+        (
+            ["corpus", "build", "lua", "--output", "x"],
+            "no recipe 'lua'; known recipes: brotli, fasttext, libsass, lupa, lz4, zstandard",
+        ),
+    ],
+)
+def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run(*arguments, cwd=tmp_path, COLUMNS="400")
+    assert done.returncode == 1
+    assert (done.stdout, done.stderr) == ("", f"mlgo-gym: error: {message}\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_corpus_build_without_clang(tmp_path: Path) -> None:
+    done = run("corpus", "build", "lupa", "--output", "x", cwd=tmp_path, PATH="", COLUMNS="400")
+    assert done.returncode == 1
+    assert done.stderr.endswith("on Debian or Ubuntu: apt-get install clang-22\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C in the middle: a line, exit status 130, no log, no leftovers."""
+    command = [
+        sys.executable,
+        "-m",
+        "mlgo_gym.cli.main",
+        "rollout",
+        "--log",
+        "x.log",
+        "--jobs",
+        "2",
+    ]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".x.log.*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (130, "mlgo-gym: error: interrupted\n")
+    assert not list(tmp_path.iterdir())

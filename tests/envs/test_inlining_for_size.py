@@ -1,0 +1,297 @@
+"""The environment: episodes, rewards, information, failures, and Gymnasium's own checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import mlgo_gym
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
+from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
+from mlgo_gym.problems import InliningForSize
+
+ID = "mlgo_gym/InliningForSize-v0"
+
+
+@pytest.fixture
+def env(small: Corpus) -> Iterator[InliningForSizeEnv]:
+    env = InliningForSizeEnv(small, render_mode="ansi")
+    yield env
+    env.close()
+
+
+def finish(env: gymnasium.Env[Any, Any], action: int) -> tuple[float, dict[str, Any]]:
+    """Answer everything alike; the reward and information of the last step."""
+    ended = False
+    reward = 0.0
+    info: dict[str, Any] = {}
+    while not ended:
+        assert reward == 0.0
+        _, last, terminated, truncated, info = env.step(action)
+        reward, ended = float(last), terminated or truncated
+    return reward, info
+
+
+def test_gymnasium_finds_and_approves_it() -> None:
+    assert mlgo_gym.__version__
+    env = gymnasium.make(ID, render_mode="ansi")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped, skip_close_check=False)
+    env.close()
+
+
+def test_an_episode_is_a_module(env: InliningForSizeEnv) -> None:
+    observation, info = env.reset(options={"module": "digest.c"})
+    assert list(observation) == [each.spec.name for each in InliningForSize.features]
+    assert observation in env.observation_space
+    assert {key: info[key] for key in ("module", "decision", "context", "skipped")} == {
+        "module": "digest.c",
+        "decision": 0,
+        "context": "",
+        "skipped": {},
+    }
+    baseline = info["baseline_text_size_bytes"]
+    reward, info = finish(env, 0)
+    assert info["decision"] > 1
+    assert "default_advice" not in info
+    assert info["baseline_text_size_bytes"] == baseline
+    assert reward == pytest.approx(1 - info["text_size_bytes"] / baseline)
+    assert reward < 0
+    assert info["settings"]["size_increase_threshold"] == 2.0
+
+
+def test_default_advice_scores_zero(env: InliningForSizeEnv) -> None:
+    for name in env.corpus:
+        _, info = env.reset(options={"module": name})
+        terminated = False
+        reward = -1.0
+        while not terminated:
+            _, reward, terminated, _, info = env.step(info["default_advice"])
+        assert reward == 0.0
+
+
+def test_observations_are_fresh_and_end_in_zeros(env: InliningForSizeEnv) -> None:
+    first, _ = env.reset(seed=1)
+    copy = {name: value.copy() for name, value in first.items()}
+    second, *_ = env.step(0)
+    second["cost_estimate"][0] = 12345
+    assert all(np.array_equal(first[name], copy[name]) for name in first)
+    terminated = False
+    last = second
+    while not terminated:
+        last, _, terminated, _, _ = env.step(1)
+    assert all(value.tolist() == [0] for value in last.values())
+    assert last in env.observation_space
+
+
+def test_modules_are_drawn_by_the_seed(env: InliningForSizeEnv) -> None:
+    def drawn(seed: int) -> list[str]:
+        names = [env.reset(seed=seed)[1]["module"]]
+        return names + [env.reset()[1]["module"] for _ in range(7)]
+
+    assert drawn(3) == drawn(3)
+    assert set(drawn(3)) == set(env.corpus)
+
+
+def test_any_module_may_be_given(env: InliningForSizeEnv, sample: Corpus) -> None:
+    _, info = env.reset(options={"module": sample["lz_pack.c"]})
+    assert info["module"] == "lz_pack.c"
+
+
+def test_same_seed_same_episodes_in_two_processes() -> None:
+    script = textwrap.dedent("""
+        import json, sys
+        import gymnasium, mlgo_gym
+        env = gymnasium.make("mlgo_gym/InliningForSize-v0")
+        env.action_space.seed(11)
+        episodes = []
+        for episode in range(4):
+            observation, info = env.reset(seed=5 if episode == 0 else None)
+            trace, ended = [], False
+            while not ended:
+                trace.append([int(value[0]) for value in observation.values()])
+                action = env.action_space.sample()
+                observation, reward, terminated, truncated, info = env.step(action)
+                ended = terminated or truncated
+            episodes.append([info, reward, trace])
+        env.close()
+        print(json.dumps(episodes))
+    """)
+    runs = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert len({episode[0]["object_sha256"] for episode in json.loads(runs[0].stdout)}) > 1
+
+
+SILENT = "define i32 @f() {\n  ret i32 1\n}\n"
+
+
+@pytest.fixture
+def mixed(small: Corpus, tmp_path: Path) -> Corpus:
+    """One good module; one that asks nothing; one that is broken."""
+    shutil.copy(small.folder / "digest.c.bc", tmp_path / "good.bc")
+    (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
+    data = (small.folder / "digest.c.bc").read_bytes()
+    (tmp_path / "cut.bc").write_bytes(data[: len(data) // 2])
+    manifest = {"modules": ["broken", "cut", "good"], "has_thinlto": False}
+    (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
+    return Corpus.load(tmp_path)
+
+
+def test_unusable_modules_are_skipped_and_named(mixed: Corpus) -> None:
+    env = InliningForSizeEnv(mixed)
+    skipped: dict[str, str] = {}
+    for seed in range(12):
+        _, info = env.reset(seed=seed)
+        assert info["module"] == "good"
+        skipped |= info["skipped"]
+    assert (
+        skipped["broken"] == "module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    )
+    assert set(skipped) == {"broken", "cut"}
+    with pytest.raises(ModuleError, match="^module 'broken': LLVM bitcode parsing error"):
+        env.reset(options={"module": "broken"})
+    env.close()
+
+
+def test_a_module_that_asks_nothing(env: InliningForSizeEnv) -> None:
+    with pytest.raises(ModuleError) as caught:
+        env.reset(options={"module": Module.from_ir(SILENT, "silent")})
+    assert str(caught.value) == "module 'silent': asks for no inlining decision"
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none"):
+        env.step(0)
+
+
+def test_a_corpus_that_asks_nothing(mixed: Corpus) -> None:
+    env = InliningForSizeEnv(Corpus(mixed.folder, ("broken",)))
+    with pytest.raises(UsageError) as caught:
+        env.reset(seed=0)
+    assert str(caught.value) == (
+        f"corpus '{mixed.folder}': expected a module that asks for a decision, found none among "
+        "1; the last: module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    )
+    env.close()
+
+
+def test_a_crash_truncates_the_episode(env: InliningForSizeEnv) -> None:
+    env.reset(options={"module": "digest.c"})
+    worker = env.compiler.worker_pid
+    assert worker is not None
+    os.kill(worker, signal.SIGKILL)
+    observation, reward, terminated, truncated, info = env.step(1)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["error"] == "module 'digest.c': LLVM ended with signal 9 (SIGKILL)"
+    assert all(value.tolist() == [0] for value in observation.values())
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none"):
+        env.step(1)
+    env.reset(options={"module": "digest.c"})
+    assert "object_sha256" in finish(env, 1)[1]
+
+
+def test_a_deadline_truncates_the_episode(small: Corpus) -> None:
+    env = InliningForSizeEnv(small, timeout_s=1.0)
+    env.reset(options={"module": "digest.c"})
+    worker = env.compiler.worker_pid
+    assert worker is not None
+    os.kill(worker, signal.SIGSTOP)
+    *_, truncated, info = env.step(1)
+    assert truncated
+    assert info["error"] == "module 'digest.c': LLVM took more than its 1 s after 1 decisions"
+    env.close()
+
+
+def test_calls_in_the_wrong_order(env: InliningForSizeEnv) -> None:
+    assert env.render() == "no episode\n"
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none; call r"):
+        env.step(0)
+    env.reset()
+    with pytest.raises(UsageError, match="^inlining_decision: expected 0 or 1, found 2$"):
+        env.step(2)
+    env.step(1)  # the decision was still pending
+    env.close()
+    env.close()
+    with pytest.raises(UsageError, match="^compiler: closed$"):
+        env.reset()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"modul": "x"}, OptionsError, "reset options: expected only 'module', found ['modul']"),
+        ({"module": 3}, OptionsError, "reset options: expected a module or its name, found 3"),
+        (
+            {"module": "x"},
+            CorpusError,
+            "corpus '{folder}': expected one of its 3 modules, found 'x'",
+        ),
+    ],
+)
+def test_bad_reset_options(
+    env: InliningForSizeEnv, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error) as caught:
+        env.reset(options=options)
+    assert str(caught.value) == message.replace("{folder}", str(env.corpus.folder))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"opt_level": "-Oz"}, "opt_level: expected one of O0, O1, O2, O3, Os, Oz, found '-Oz'"),
+        ({"render_mode": "human"}, "render_mode: expected None or 'ansi', found 'human'"),
+        (
+            {"size_increase_threshold": 0},
+            "size_increase_threshold: expected a number above 0, found 0",
+        ),
+        ({"timeout_s": 0}, "timeout_s: expected a number above 0, found 0"),
+    ],
+)
+def test_bad_settings(small: Corpus, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        InliningForSizeEnv(small, **settings)
+    assert str(caught.value) == message
+
+
+def test_another_level(small: Corpus) -> None:
+    env = InliningForSizeEnv(small, opt_level="O1")
+    assert env.reset(seed=0)[1]["settings"]["opt_level"] == "O1"
+    env.close()
+
+
+def test_what_a_person_sees(env: InliningForSizeEnv) -> None:
+    env.reset(options={"module": "json_write.c"})
+    env.step(1)
+    assert str(env.render()).splitlines()[:3] == [
+        "module json_write.c, decision 1",
+        "  last action: inline",
+        "  LLVM's default: leave",
+    ]
+    finish(env, 0)
+    assert str(env.render()).splitlines()[-1] == "  no decision is pending"
+
+
+def test_many_episodes_leave_nothing(env: InliningForSizeEnv) -> None:
+    """Half of them abandoned midway; the conftest's check looks for what is left."""
+    for episode in range(30):
+        env.reset(seed=episode)
+        env.step(1)
+        if episode % 2:
+            finish(env, 0)

@@ -1,0 +1,408 @@
+"""Compilations with real LLVM: equality, answers, deadlines, crashes, kills, and what is left."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.errors import (
+    CompilationTimeoutError,
+    CompilerCrashError,
+    EnvironmentSetupError,
+    ModuleError,
+    OptionsError,
+    UsageError,
+)
+from mlgo_gym.llvm.compilation import Compiler, options_of
+from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.policies import always, default, never
+from mlgo_gym.problems import Feature, InliningForSize
+from mlgo_gym.training_log import Observation
+
+LIFTED = InliningForSize(size_increase_threshold=math.inf)
+
+CALLS = """
+target triple = "x86_64-pc-linux-gnu"
+define internal i32 @callee(i32 %x) minsize optsize noinline_hint {
+  %y = mul i32 %x, %x
+  %z = add i32 %y, 7
+  ret i32 %z
+}
+define i32 @caller(i32 %x) minsize optsize {
+  %a = call i32 @callee(i32 %x)
+  %b = call i32 @callee(i32 %a)
+  ret i32 %b
+}
+""".replace(" noinline_hint", "")
+
+BAD_ASSEMBLY = """
+target triple = "x86_64-pc-linux-gnu"
+define internal i32 @callee(i32 %x) { ret i32 %x }
+define i32 @caller(i32 %x) {
+  call void asm sideeffect "no_such_instruction", ""()
+  %y = call i32 @callee(i32 %x)
+  ret i32 %y
+}
+"""
+
+
+def test_text_in_text_out(compiler: Compiler) -> None:
+    module = Module.from_ir(CALLS)
+    left = compiler.compile_module(module, problem=LIFTED, policy=never)
+    inlined = compiler.compile_module(module, problem=LIFTED, policy=always)
+    assert left.decisions == inlined.decisions == 2
+    # Not inlined, callee and both calls stay; inlined, the internal callee disappears.
+    assert left.text_size_bytes > inlined.text_size_bytes
+    assert left.settings["opt_level"] == "Oz"
+
+
+def test_default_answers_change_nothing(compiler: Compiler, sample: Corpus) -> None:
+    """With the limit lifted: the object is that of LLVM left alone, byte for byte."""
+    for name in sample:
+        plain = compiler.compile_module(sample[name], keep_object=True)
+        asked = compiler.compile_module(
+            sample[name], problem=LIFTED, policy=default, keep_object=True
+        )
+        assert asked.object_bytes == plain.object_bytes
+        assert asked.decisions > 0
+
+
+def test_same_decisions_same_bytes(compiler: Compiler, small: Corpus) -> None:
+    def alternate(observation: Observation) -> int:
+        return observation.index % 2
+
+    hashes = {
+        compiler.compile_module(small[name], problem=LIFTED, policy=alternate).object_sha256
+        for _ in range(3)
+        for name in small
+    }
+    assert len(hashes) == len(small)
+
+
+@pytest.mark.parametrize("level", ["O1", "O2", "O3", "Os", "Oz"])
+def test_code_is_that_of_clang(
+    level: str, compiler: Compiler, sample: Corpus, clang22: str, tmp_path: Path
+) -> None:
+    source = sample.folder.parent / "src" / "json_write.c"
+    bitcode, native = tmp_path / "x.bc", tmp_path / "x.o"
+    flags = [clang22, f"-{level}", "-fPIC", "-c", source]
+    subprocess.run([*flags, "-o", native], check=True)
+    subprocess.run(
+        [*flags, "-Xclang", "-disable-llvm-optzns", "-emit-llvm", "-o", bitcode], check=True
+    )
+    result = compiler.compile_module(
+        Module.from_file(bitcode), CompileOptions(level), keep_object=True
+    )
+    assert result.object_bytes is not None
+    assert _text(result.object_bytes) == _text(native.read_bytes())
+
+
+def _text(data: bytes) -> bytes:
+    from llvmlite import binding  # noqa: PLC0415, TID251 - LLVM's object reader, to compare
+
+    with binding.ObjectFileRef.from_data(data) as file:
+        return b"".join(s.data() for s in file.sections() if (s.name() or b"").startswith(b".text"))
+
+
+def test_the_command_line_decides(compiler: Compiler) -> None:
+    module = Module("x", CALLS.encode(), ("-cc1", "-O2", "-vectorize-loops"), is_text=True)
+    assert compiler.compile_module(module).settings["opt_level"] == "O2"
+    options = options_of(module, "Oz")
+    assert compiler.compile_module(module, options).settings["opt_level"] == "Oz"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        (
+            "empty.bc",
+            b"",
+            "module 'empty.bc': LLVM bitcode parsing error\nfile too small to contain bitcode "
+            "header",
+        ),
+        (
+            "random.bc",
+            b"\x07random bytes",
+            "module 'random.bc': LLVM bitcode parsing error\nInvalid bitcode signature",
+        ),
+        (
+            "broken.ll",
+            b"define i32 @f() {",
+            "module 'broken.ll': LLVM IR parsing error\n<string>:1:18: error: found end of file "
+            "when expecting more instructions\ndefine i32 @f() {\n                 ^",
+        ),
+        (
+            "latin1.ll",
+            b"; \xe9\n",
+            "module 'latin1.ll': 'utf-8' codec can't decode byte 0xe9 in position 2: invalid "
+            "continuation byte",
+        ),
+        (
+            "unverified.ll",
+            b"define i32 @f() {\n ret i32 1\n}\ndefine i32 @g() {\n %x = call i32 @f(i32 1)\n"
+            b" ret i32 %x\n}\n@a = alias i32, ptr @b\n@b = alias i32, ptr @a\n",
+            "module 'unverified.ll': Aliases cannot form a cycle\nptr @a\n"
+            "Aliases cannot form a cycle\nptr @b",
+        ),
+        (
+            "target.ll",
+            b'target triple = "pdp11-dec-unix"\ndefine i32 @f() {\n ret i32 1\n}\n',
+            "module 'target.ll': No available targets are compatible with triple "
+            '"pdp11-dec-unix"',
+        ),
+        (
+            "command.ll",
+            b"define i32 @f() {\n ret i32 1\n}\n",
+            "module 'command.ll': command line: expected -cc1 first, found 'clang'",
+        ),
+    ],
+)
+def test_what_llvm_refuses(compiler: Compiler, name: str, data: bytes, message: str) -> None:
+    command = ("clang",) if name == "command.ll" else None
+    module = Module(name, data, command, is_text=name.endswith(".ll"))
+    with pytest.raises(ModuleError) as caught:
+        compiler.compile_module(module)
+    assert str(caught.value) == message
+    assert caught.value.module == name
+    compiler.compile_module(Module.from_ir(CALLS))  # the compiler goes on
+
+
+def test_truncated_bitcode(compiler: Compiler, small: Corpus) -> None:
+    data = small["digest.c"].data
+    for length in range(4, len(data), len(data) // 12):
+        with pytest.raises((ModuleError, CompilerCrashError)):
+            compiler.compile_module(Module("cut", data[:length]))
+    assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+
+
+def test_a_module_without_functions(compiler: Compiler) -> None:
+    module = Module.from_ir('target triple = "x86_64-pc-linux-gnu"\n')
+    result = compiler.compile_module(module, problem=LIFTED, policy=default)
+    assert (result.decisions, result.text_size_bytes) == (0, 0)
+
+
+def test_another_target(compiler: Compiler) -> None:
+    module = Module.from_ir(CALLS.replace("x86_64-pc-linux-gnu", "aarch64-linux-gnu"))
+    result = compiler.compile_module(module, problem=LIFTED, policy=default)
+    assert (result.decisions, result.text_size_bytes % 4) == (2, 0)
+
+
+def test_a_crash_names_module_status_and_last_words(compiler: Compiler) -> None:
+    with pytest.raises(CompilerCrashError) as caught:
+        compiler.compile_module(
+            Module.from_ir(BAD_ASSEMBLY, "bad.ll"), problem=LIFTED, policy=default
+        )
+    error = caught.value
+    assert str(error).startswith("module 'bad.ll': LLVM ended with exit status 1; its last words:")
+    assert (error.module, error.exit_status) == ("bad.ll", 1)
+    assert any("no_such_instruction" in line for line in error.stderr_tail)
+    assert compiler.worker_pid is None
+    assert compiler.compile_module(Module.from_ir(CALLS)).text_size_bytes > 0
+
+
+def test_a_killed_worker_is_replaced(compiler: Compiler, small: Corpus) -> None:
+    compilation = compiler.start(small["digest.c"], LIFTED)
+    assert compilation.next_observation() is not None
+    first = compiler.worker_pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    compilation.answer(1)
+    with pytest.raises(CompilerCrashError) as caught:
+        compilation.next_observation()
+    assert str(caught.value) == "module 'digest.c': LLVM ended with signal 9 (SIGKILL)"
+    assert caught.value.exit_status == -signal.SIGKILL
+    assert compilation.next_observation() is None
+    with pytest.raises(UsageError, match="^module 'digest.c': the compilation has no result$"):
+        _ = compilation.result
+    assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+    assert compiler.worker_pid != first
+
+
+def test_a_hanging_worker_is_killed(small: Corpus) -> None:
+    with Compiler(timeout_s=0.5) as compiler:
+        compilation = compiler.start(small["digest.c"], LIFTED)
+        assert compilation.next_observation() is not None
+        pid = compiler.worker_pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        compilation.answer(1)
+        with pytest.raises(CompilationTimeoutError) as caught:
+            compilation.next_observation()
+        message = "module 'digest.c': LLVM took more than its 0.5 s after 1 decisions"
+        assert str(caught.value) == message
+        assert not psutil.pid_exists(pid)
+
+
+def test_the_callers_time_does_not_count(small: Corpus) -> None:
+    with Compiler(timeout_s=2) as compiler:
+        compilation = compiler.start(small["json_write.c"], LIFTED)
+        assert compilation.next_observation() is not None
+        time.sleep(2.5)
+        while compilation.next_observation() is not None:
+            compilation.answer(0)
+        assert compilation.result.decisions > 1
+
+
+class Chatty(InliningForSize):
+    """Makes LLVM write far more to standard error than a pipe holds."""
+
+    def advisor_options(self, channel_base: str) -> tuple[str, ...]:
+        return (*super().advisor_options(channel_base), "-print-after-all")
+
+
+def test_standard_error_is_drained(compiler: Compiler, small: Corpus) -> None:
+    result = compiler.compile_module(
+        small["json_write.c"], problem=Chatty(math.inf), policy=default
+    )
+    assert result.text_size_bytes > 0
+
+
+class OtherFeatures(InliningForSize):
+    features = (*InliningForSize.features[1:], Feature(InliningForSize.advice, "", "", 0, 1))
+
+
+def test_features_that_llvm_does_not_send(compiler: Compiler) -> None:
+    with pytest.raises(EnvironmentSetupError) as caught:
+        compiler.compile_module(Module.from_ir(CALLS), problem=OtherFeatures(), policy=default)
+    assert str(caught.value) == (
+        "InliningForSize: this LLVM describes the problem differently: feature "
+        "'inlining_decision': expected int64_t (1,), found none; unknown feature 'sroa_savings'"
+    )
+    assert compiler.compile_module(Module.from_ir(CALLS)).text_size_bytes > 0
+
+
+def test_an_abandoned_compilation(compiler: Compiler, sample: Corpus) -> None:
+    compiler.compile_module(sample["digest.c"])
+    pid = compiler.worker_pid
+    for _ in range(3):
+        compilation = compiler.start(sample["symbolic.cpp"], LIFTED)
+        assert compilation.next_observation() is not None
+        compilation.close()
+        compilation.close()
+        with pytest.raises(UsageError, match="the compilation has no result"):
+            _ = compilation.result
+    assert compiler.compile_module(sample["digest.c"]).text_size_bytes > 0
+    assert compiler.worker_pid == pid  # what was left was finished quickly, not killed
+
+
+def test_starting_the_next_closes_the_last(compiler: Compiler, small: Corpus) -> None:
+    first = compiler.start(small["digest.c"], LIFTED)
+    assert first.next_observation() is not None
+    second = compiler.start(small["json_write.c"], LIFTED)
+    assert second.next_observation() is not None
+    with pytest.raises(UsageError, match="^module 'digest.c': no decision is pending$"):
+        first.answer(1)
+
+
+def test_a_policy_that_raises(compiler: Compiler, small: Corpus) -> None:
+    def broken(observation: Observation) -> int:
+        raise ZeroDivisionError(observation.index)
+
+    with pytest.raises(ZeroDivisionError):
+        compiler.compile_module(small["digest.c"], problem=LIFTED, policy=broken)
+    assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+
+
+def test_an_illegal_action_leaves_the_decision_pending(compiler: Compiler) -> None:
+    compilation = compiler.start(Module.from_ir(CALLS), LIFTED)
+    observation = compilation.next_observation()
+    with pytest.raises(UsageError, match="^inlining_decision: expected 0 or 1, found 2$"):
+        compilation.answer(2)
+    assert compilation.next_observation() is observation
+    compilation.answer(1)
+
+
+def test_calls_that_have_no_meaning(compiler: Compiler) -> None:
+    module = Module.from_ir(CALLS)
+    with pytest.raises(UsageError, match="^compile_module: expected a problem and a policy, or n"):
+        compiler.compile_module(module, policy=default)
+    compilation = compiler.start(module, None)
+    with pytest.raises(UsageError, match="^module '<ir>': no decision is pending$"):
+        compilation.answer(1)
+    compiler.close()
+    compiler.close()
+    with pytest.raises(UsageError, match="^compiler: closed$"):
+        compiler.compile_module(module)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("timeout_s", 0), ("timeout_s", math.nan), ("memory_limit_bytes", -1)]
+)
+def test_limits(name: str, value: float) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Compiler(**{name: value})  # type: ignore[arg-type]
+    assert str(caught.value) == f"{name}: expected a number above 0, found {value!r}"
+
+
+def test_a_worker_that_has_grown_is_replaced(small: Corpus) -> None:
+    with Compiler(memory_limit_bytes=1) as compiler:
+        pids = set()
+        for name in small:
+            compiler.compile_module(small[name])
+            pids.add(compiler.worker_pid)
+    assert len(pids) == len(small)
+
+
+def test_a_forked_process_gets_its_own_worker(compiler: Compiler, small: Corpus) -> None:
+    expected = compiler.compile_module(small["digest.c"]).object_sha256
+    parents_worker = compiler.worker_pid
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            same = compiler.compile_module(small["digest.c"]).object_sha256 == expected
+            status = 0 if same and compiler.worker_pid != parents_worker else 2
+            compiler.close()
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert compiler.worker_pid == parents_worker
+    assert compiler.compile_module(small["digest.c"]).object_sha256 == expected
+
+
+def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
+    """SIGKILL the process that owns a worker in the middle of a decision."""
+    script = textwrap.dedent("""
+        import sys, time
+        from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+        compiler = Compiler()
+        compilation = compiler.start(Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize())
+        compilation.next_observation()
+        print(compiler.worker_pid, flush=True)
+        time.sleep(60)
+    """)
+    environment = os.environ | {"TMPDIR": str(own_temporary_folder)}
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    worker.wait(10)  # SIGIO from the kernel; it is not our child, so its status is not known
+    assert not list(own_temporary_folder.glob("mlgo-gym-*"))
+
+
+def test_fifos_of_a_dead_process_are_swept(compiler: Compiler) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    folder = Path(tempfile.gettempdir())
+    stale = folder / f"mlgo-gym-{process.pid}-abc"
+    alive = folder / f"mlgo-gym-{os.getppid()}-abc"
+    for each in (stale, alive):
+        each.mkdir()
+        os.mkfifo(each / "channel.in")
+    compiler.compile_module(Module.from_ir(CALLS))
+    assert (stale.exists(), alive.exists()) == (False, True)
+    (alive / "channel.in").unlink()
+    alive.rmdir()

@@ -1,0 +1,114 @@
+"""The feature table, against the header that LLVM sends and the values it holds."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.errors import EnvironmentSetupError, OptionsError, UsageError
+from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.policies import default
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.training_log import Header, Observation
+
+
+def test_every_value_is_within_its_documented_range(compiler: Compiler, sample: Corpus) -> None:
+    """The header is checked at every compilation; here the values are."""
+    seen: dict[str, set[int]] = defaultdict(set)
+
+    def watch(observation: Observation) -> int:
+        for name, array in observation.arrays().items():
+            seen[name].add(int(array[0]))
+        return default(observation)
+
+    for name in sample:
+        compiler.compile_module(sample[name], problem=InliningForSize(), policy=watch)
+    for feature in InliningForSize.features + InliningForSize.extras:
+        values = seen[feature.spec.name]
+        assert feature.low <= min(values) <= max(values) <= feature.high, feature.spec.name
+    # What the table claims about single features.
+    assert seen["indirect_call_penalty"] == {0}
+    assert all(value % 25 == 0 for value in seen["call_penalty"] | seen["num_loops"])
+    assert all(value % 5 == 0 for value in seen["unsimplified_common_instructions"])
+    assert max(seen["callsite_cost"]) < 0
+    assert seen["last_call_to_static_bonus"] == seen["is_multiple_blocks"] == {0, 1}
+
+
+def test_every_feature_is_documented() -> None:
+    for feature in InliningForSize.features + InliningForSize.extras:
+        assert feature.meaning
+        assert feature.unit in {"cost", "count", "flag"}
+
+
+@pytest.mark.parametrize("value", [0, -1, math.nan, "2"])
+def test_growth_limits_that_make_no_sense(value: float) -> None:
+    with pytest.raises(OptionsError) as caught:
+        InliningForSize(size_increase_threshold=value)
+    expected = f"size_increase_threshold: expected a number above 0, found {value!r}"
+    assert str(caught.value) == expected
+
+
+def test_the_growth_limit_is_on_record() -> None:
+    assert InliningForSize(3).settings()["size_increase_threshold"] == 3.0
+    assert InliningForSize(math.inf).settings()["size_increase_threshold"] == "inf"
+
+
+def test_the_growth_limit_is_in_force(compiler: Compiler, sample: Corpus) -> None:
+    module = sample["variant_value.cpp"]
+
+    def decisions(limit: float) -> int:
+        problem = InliningForSize(size_increase_threshold=limit)
+        return compiler.compile_module(module, problem=problem, policy=lambda _: 1).decisions
+
+    assert decisions(1.01) < decisions(2.0) < decisions(math.inf)
+
+
+@pytest.mark.parametrize("action", [2, -1, 0.5, None])
+def test_actions_that_llvm_does_not_take(action: int) -> None:
+    observation = Observation(Header(InliningForSize.sent()), "", 0, bytes(8 * 39))
+    with pytest.raises(UsageError) as caught:
+        InliningForSize().encode_advice(action, observation)
+    assert str(caught.value) == f"inlining_decision: expected 0 or 1, found {action!r}"
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (
+            Header(InliningForSize.sent()[1:], advice=InliningForSize.advice),
+            "feature 'sroa_savings': expected int64_t (1,), found none",
+        ),
+        (
+            Header(
+                (*InliningForSize.sent(), TensorSpec("new", "float", (1,))),
+                advice=InliningForSize.advice,
+            ),
+            "unknown feature 'new'",
+        ),
+        (
+            Header(InliningForSize.sent()[::-1], advice=InliningForSize.advice),
+            "the features come in another order",
+        ),
+        (
+            Header(
+                (TensorSpec("sroa_savings", "float", (1,)), *InliningForSize.sent()[1:]),
+                advice=InliningForSize.advice,
+            ),
+            "feature 'sroa_savings': expected int64_t (1,), found float (1,)",
+        ),
+        (
+            Header(InliningForSize.sent()),
+            "advice: expected TensorSpec(name='inlining_decision', type='int64_t', shape=(1,), "
+            "port=0), found None",
+        ),
+    ],
+)
+def test_headers_of_another_llvm(header: Header, message: str) -> None:
+    with pytest.raises(EnvironmentSetupError) as caught:
+        InliningForSize.check_header(header)
+    prefix = "InliningForSize: this LLVM describes the problem differently: "
+    assert str(caught.value) == prefix + message
