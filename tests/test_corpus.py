@@ -46,8 +46,8 @@ BASE: dict[str, Any] = {"modules": ["m"], "has_thinlto": False}
     [
         (
             "{",
-            "{folder}/corpus_description.json: expected JSON, found something else: Expecting property name enclosed in "
-            "double quotes: line 1 column 2 (char 1)",
+            "{folder}/corpus_description.json: expected JSON, found something else: "
+            "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
         ),
         ([], "{folder}/corpus_description.json: expected a JSON object, found []"),
         (

@@ -22,6 +22,7 @@ __all__ = [
     "llvm_version",
     "llvmlite_version",
     "parse",
+    "section_contents",
     "section_sizes",
 ]
 
@@ -139,6 +140,16 @@ def section_sizes(data: bytes) -> list[tuple[str, int]]:
             (name.decode("utf-8", "replace"), section.size())
             for section in file.sections()
             if (name := section.name())
+        ]
+
+
+def section_contents(data: bytes, prefix: str) -> list[bytes]:
+    """The bytes of each section of an object whose name starts so, in its order."""
+    with llvm.ObjectFileRef.from_data(data) as file:
+        return [
+            bytes(section.data())
+            for section in file.sections()
+            if (section.name() or b"").startswith(prefix.encode())
         ]
 
 

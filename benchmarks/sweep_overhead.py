@@ -1,0 +1,85 @@
+"""What the environment costs: a sweep answering with LLVM's default, against plain LLVM.
+
+Three ways through the same modules, in turns, module by module:
+
+- bare: llvmlite called in this process, with nothing of mlgo_gym's workers around it;
+- plain: the worker process compiles, and nothing is asked;
+- environment: ``gymnasium.make(...)``, every decision answered with LLVM's default.
+
+Baselines are known before the clock starts, as they are after the first episode of a module.
+Times are sums over modules of the median over the rounds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from statistics import median
+
+import gymnasium
+
+import mlgo_gym
+from mlgo_gym import Compiler, Corpus, Module
+from mlgo_gym.errors import ModuleError
+from mlgo_gym.llvm import binding
+from mlgo_gym.llvm.compilation import options_of
+
+
+def run(corpus: Corpus, rounds: int) -> None:
+    env = gymnasium.make(
+        "mlgo_gym/InliningForSize-v0", corpus=corpus, size_increase_threshold=math.inf
+    )
+    session = binding.Session()
+    with Compiler() as compiler:
+        ways: dict[str, Callable[[Module], int]] = {
+            "bare": lambda module: bare(session, module),
+            "plain": lambda module: compiler.compile_module(module).decisions,
+            "environment": lambda module: episode(env, module),
+        }
+        modules = [corpus[name] for name in corpus if asks(env, corpus[name])]
+        times: dict[str, float] = dict.fromkeys(ways, 0.0)
+        decisions = sum(ways["environment"](module) for module in modules)
+        for module in modules:
+            samples: dict[str, list[float]] = {way: [] for way in ways}
+            for _ in range(rounds):
+                for way, compile_once in ways.items():
+                    start = time.perf_counter()
+                    compile_once(module)
+                    samples[way].append(time.perf_counter() - start)
+            for way, each in samples.items():
+                times[way] += median(each)
+    env.close()
+    print(f"mlgo_gym {mlgo_gym.__version__}, {len(modules)} modules, {decisions} decisions")
+    for way, seconds in times.items():
+        print(f"{way:12} {seconds:7.3f} s   {seconds / times['plain']:.3f} x plain")
+    print(f"environment / bare  {times['environment'] / times['bare']:.3f}")
+    extra = (times["environment"] - times["plain"]) / decisions
+    print(f"a decision costs {1e6 * extra:.0f} us more than none, LLVM's features included")
+
+
+def bare(session: binding.Session, module: Module) -> int:
+    session.set_options(["-enable-ml-inliner=default"])
+    target = binding.Target(**options_of(module).settings())
+    with binding.parse(module.data, is_text=False, verify=False) as parsed:
+        binding.compile_module(parsed, target, lambda: False)
+    return 0
+
+
+def asks(env: gymnasium.Env[object, object], module: Module) -> bool:
+    try:
+        env.reset(options={"module": module})
+    except ModuleError:
+        return False
+    return True
+
+
+def episode(env: gymnasium.Env[object, object], module: Module) -> int:
+    _, info = env.reset(options={"module": module})
+    ended = False
+    while not ended:
+        _, reward, terminated, truncated, info = env.step(info["default_advice"])
+        ended = terminated or truncated
+    if reward != 0:
+        raise RuntimeError(f"{module.name}: LLVM's default answers scored {reward}, expected 0")
+    return int(info["decision"])
