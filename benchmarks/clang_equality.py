@@ -43,9 +43,9 @@ def compare(compiler: Compiler, level: str, corpus: Corpus) -> None:
         ours += text_column(plain.object_bytes or b"")
         clangs += text_column(native)
     print(
-        f"-{level}: {decisions} decisions; {equal_objects} of {len(corpus)} objects equal to those "
-        f"of LLVM left alone; code of {equal_code} equal to {CLANG}'s; size's text column {ours:,} against "
-        f"{clangs:,} bytes ({100 * (ours / clangs - 1):+.3f} %)"
+        f"-{level}: {decisions} decisions; equal to LLVM left alone: {equal_objects} of "
+        f"{len(corpus)} objects; code equal to {CLANG}'s: {equal_code}; size's text column: "
+        f"{ours:,} against {clangs:,} bytes ({100 * (ours / clangs - 1):+.3f} %)"
     )
 
 

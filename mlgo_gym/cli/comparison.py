@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -14,7 +16,6 @@ from mlgo_gym.rollout import ModuleReport
 
 __all__ = ["as_json", "as_table", "check_plot_path", "save_plot"]
 
-_NAME_WIDTH: Final = 26
 _ZERO_BAND: Final = 0.0005
 _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
@@ -24,19 +25,34 @@ def as_table(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Table:
 
     The last row sums up the modules that every policy compiled.
     """
-    table = Table(show_footer=True)
     complete = [report for report in reports if report.is_complete]
-    table.add_column("module", "total", overflow="ellipsis", no_wrap=True, max_width=_NAME_WIDTH)
-    asked = sum(_decisions(report) for report in complete)
     baseline = _total(complete, None)
-    table.add_column("decisions", f"{asked:,}", justify="right")
-    table.add_column("LLVM, bytes", f"{baseline:,}", justify="right")
-    for policy in policies:
-        change = _styled(_change(_total(complete, policy), baseline))
-        table.add_column(policy, change, justify="right", no_wrap=True)
-    for report in reports:
-        table.add_row(*_row(report, policies))
+    shown = short_names([report.module for report in reports])
+    rows = [(shown[report.module], *_row(report, policies)) for report in reports]
+    asked = f"{sum(_decisions(report) for report in complete):,}"
+    changes = [_styled(_change(_total(complete, policy), baseline)) for policy in policies]
+    footer = ("total", asked, f"{baseline:,}", *changes)
+    table = Table(show_footer=True)
+    for index, heading in enumerate(("module", "decisions", "LLVM, bytes", *policies)):
+        # Where the terminal is too narrow the names give way, never the numbers.
+        width = max(len(each[index]) for each in (footer, *rows)) if index else None
+        justify: JustifyMethod = "right" if index else "left"
+        table.add_column(heading, footer[index], justify=justify, min_width=width, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
     return table
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """The names without the folders that all of them start with.
+
+    >>> short_names(["src/lua/lapi.c", "src/lua/lib/lgc.c"])
+    {'src/lua/lapi.c': 'lapi.c', 'src/lua/lib/lgc.c': 'lib/lgc.c'}
+    """
+    folders = [PurePosixPath(name).parent.parts for name in names]
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    common = sum(1 for _ in levels)
+    return {name: str(PurePosixPath(*PurePosixPath(name).parts[common:])) for name in names}
 
 
 def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
@@ -69,7 +85,8 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
             height,
             label=f"{policy} ({_change(_total(complete, policy), baseline)} in total)",
         )
-    axes.set_yticks(range(len(complete)), [report.module for report in complete])
+    shown = short_names([report.module for report in complete])
+    axes.set_yticks(range(len(complete)), list(shown.values()))
     axes.invert_yaxis()
     axes.margins(y=0.01)
     axes.axvline(0, color="black", linewidth=0.8)
@@ -87,17 +104,17 @@ def check_plot_path(path: Path) -> str | None:
     return None
 
 
-def _row(report: ModuleReport, policies: Sequence[str]) -> list[Text | str]:
+def _row(report: ModuleReport, policies: Sequence[str]) -> list[str | Text]:
     if report.baseline is None:
-        return [report.module, "", "failed", *[""] * len(policies)]
+        return ["", "failed", *[""] * len(policies)]
     size = _size(report, None)
-    changes: list[Text | str] = [
+    changes: list[str | Text] = [
         _styled(_change(attempt.result.text_size_bytes, size))
         if (attempt := report.attempt(policy)) and attempt.result
         else "failed"
         for policy in policies
     ]
-    return [report.module, f"{_decisions(report):,}", f"{size:,}", *changes]
+    return [f"{_decisions(report):,}", f"{size:,}", *changes]
 
 
 def _record(report: ModuleReport) -> dict[str, Any]:
