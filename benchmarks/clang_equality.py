@@ -64,7 +64,7 @@ def by_clang(module: Module) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source, output = Path(folder, "x.bc"), Path(folder, "x.o")
         source.write_bytes(module.data)
-        command = [CLANG, *(module.command or ()), "-x", "ir", source, "-o", output]
+        command = [CLANG, *(module.command or ()), "-x", "ir", str(source), "-o", str(output)]
         subprocess.run(command, check=True)
         return output.read_bytes()
 

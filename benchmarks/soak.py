@@ -16,10 +16,16 @@ import mlgo_gym
 from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
 
 WARM_UP = 200
+MEMORY_LIMIT_BYTES = 256 << 20
+"""Half the default, so that workers are seen to be replaced."""
 
 
 def run(episodes: int) -> None:
-    env = gymnasium.make("mlgo_gym/InliningForSize-v0", corpus=mlgo_gym.SAMPLE_CORPUS)
+    env = gymnasium.make(
+        "mlgo_gym/InliningForSize-v0",
+        corpus=mlgo_gym.SAMPLE_CORPUS,
+        memory_limit_bytes=MEMORY_LIMIT_BYTES,
+    )
     env.action_space.seed(0)
     inner = env.unwrapped
     if not isinstance(inner, InliningForSizeEnv):

@@ -1,17 +1,17 @@
 """Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic.
 
 Every module is compiled once plainly and once under each policy, in the same worker, so that all
-sizes come out of the same pipeline. Several workers share the modules, the largest first; reports
-come in the corpus's order whatever the number of workers.
+sizes come out of the same pipeline. Several workers may share the modules; reports come in the
+corpus's order whatever their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
 from queue import SimpleQueue
 from typing import BinaryIO, Final
 
@@ -35,13 +35,16 @@ from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
 __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
 
+_AHEAD: Final = 4
+"""How many modules for each worker are started before the first of them is taken."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An observation's raw tensors and the action that answered it."""
+    """The raw tensors of an observation, and of the advice that answered it."""
 
     payload: bytes
-    action: int
+    advice: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +110,12 @@ def rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
-    on_finished: Callable[[str], None] | None = None,
-) -> Iterator[ModuleReport]:
+) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
     A module that LLVM refuses, or crashes or hangs on, is reported with its error; the others
-    go on. Closing the iterator early ends the workers.
+    go on. A policy that raises ends the rollout. Closing the iterator early ends the workers.
+    With one job policies are called in the caller's thread, with more in as many threads at once.
 
     Args:
         corpus: where the modules are.
@@ -123,7 +126,6 @@ def rollout(
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         keep_decisions: attempts hold their decisions.
-        on_finished: called with a module's name when its report is ready, from any thread.
 
     Yields:
         One report for each module, in the order of the names.
@@ -134,33 +136,49 @@ def rollout(
     if jobs < 1:
         raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
     CompileOptions(opt_level)
-    runner = _Runner(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
+    task = _Task(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
     with ExitStack() as stack:
         compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
-        for compiler in compilers:
-            runner.idle.put(compiler)
-        pool = stack.enter_context(ThreadPoolExecutor(jobs, "mlgo-gym-rollout"))
-        futures: dict[str, Future[ModuleReport]] = {}
-        for name in sorted(names, key=runner.size, reverse=True) if jobs > 1 else names:
-            futures[name] = pool.submit(runner.run, name)
-            if on_finished:
-                futures[name].add_done_callback(partial(_call, on_finished, name))
+        if jobs == 1:
+            yield from (task.run(compilers[0], name) for name in names)
+        else:
+            yield from _in_parallel(task, compilers, names)
+
+
+def _in_parallel(
+    task: _Task, compilers: Sequence[Compiler], names: Sequence[str]
+) -> Iterator[ModuleReport]:
+    """Reports in order; work runs ahead of the consumer by a few modules, and no more."""
+    idle: SimpleQueue[Compiler] = SimpleQueue()
+    for compiler in compilers:
+        idle.put(compiler)
+
+    def run(name: str) -> ModuleReport:
+        compiler = idle.get()
+        try:
+            return task.run(compiler, name)
+        finally:
+            idle.put(compiler)
+
+    ahead: deque[Future[ModuleReport]] = deque()
+    with ThreadPoolExecutor(len(compilers), "mlgo-gym-rollout") as pool:
         try:
             for name in names:
-                yield futures.pop(name).result()
-        finally:
+                ahead.append(pool.submit(run, name))
+                if len(ahead) >= _AHEAD * len(compilers):
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        except BaseException:  # also where the consumer closes this generator
             pool.shutdown(wait=False, cancel_futures=True)
-            for compiler in compilers if futures else ():
+            for compiler in compilers:
                 compiler.interrupt()
+            raise
 
 
-def _call(on_finished: Callable[[str], None], name: str, _: Future[ModuleReport]) -> None:
-    on_finished(name)
-
-
-class _Runner:
-    """What the threads share; each takes an idle compiler for the time of one module."""
+class _Task:
+    """What is done with a module: compiled plainly, and under each policy."""
 
     def __init__(
         self,
@@ -176,26 +194,16 @@ class _Runner:
         self._problem = problem
         self._opt_level = opt_level
         self._keep_decisions = keep_decisions
-        self.idle: Final[SimpleQueue[Compiler]] = SimpleQueue()
 
-    def size(self, name: str) -> int:
-        path = self._corpus.folder / f"{name}.bc"
-        return path.stat().st_size if path.exists() else 0
-
-    def run(self, name: str) -> ModuleReport:
-        compiler = self.idle.get()
+    def run(self, compiler: Compiler, name: str) -> ModuleReport:
         try:
             module = self._corpus[name]
             options = options_of(module, self._opt_level)
             baseline = compiler.compile_module(module, options)
-            attempts = tuple(
-                self._attempt(compiler, module, options, policy) for policy in self._policies
-            )
         except (CompilationError, InputError) as error:
             return ModuleReport(name, None, (), str(error))
-        finally:
-            self.idle.put(compiler)
-        return ModuleReport(name, baseline, attempts)
+        attempts = (self._attempt(compiler, module, options, policy) for policy in self._policies)
+        return ModuleReport(name, baseline, tuple(attempts))
 
     def _attempt(
         self, compiler: Compiler, module: Module, options: CompileOptions, name: str
@@ -203,21 +211,21 @@ class _Runner:
         policy = self._policies[name](module)
         decisions: list[Decision] = []
         if self._keep_decisions:
-            policy = _recorded(policy, decisions)
+            policy = self._recorded(policy, decisions)
         try:
             result = compiler.compile_module(module, options, problem=self._problem, policy=policy)
         except (CompilationError, InputError) as error:
             return Attempt(name, None, str(error), tuple(decisions))
         return Attempt(name, result, None, tuple(decisions))
 
+    def _recorded(self, policy: Policy, decisions: list[Decision]) -> Policy:
+        def answer(observation: Observation) -> int:
+            action = policy(observation)
+            advice = self._problem.encode_advice(action, observation)
+            decisions.append(Decision(observation.payload, advice))
+            return action
 
-def _recorded(policy: Policy, decisions: list[Decision]) -> Policy:
-    def answer(observation: Observation) -> int:
-        action = policy(observation)
-        decisions.append(Decision(observation.payload, action))
-        return action
-
-    return answer
+        return answer
 
 
 class RolloutLog:
@@ -230,7 +238,6 @@ class RolloutLog:
     """
 
     def __init__(self, file: BinaryIO, problem: Problem) -> None:
-        self._advice = problem.advice
         score = TensorSpec("reward", "float", (1,))
         self._writer = TrainingLogWriter(file, Header((*problem.sent(), problem.advice), score))
 
@@ -245,6 +252,6 @@ class RolloutLog:
         self._writer.start_context(report.module)
         last = len(attempt.decisions) - 1
         for index, decision in enumerate(attempt.decisions):
-            self._writer.log_observation(decision.payload + self._advice.encode(decision.action))
+            self._writer.log_observation(decision.payload + decision.advice)
             self._writer.log_outcome(np.float32(reward if index == last else 0.0))
         return len(attempt.decisions)

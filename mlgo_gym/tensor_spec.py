@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,7 +71,7 @@ class TensorSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise SpecError(f"tensor spec: expected a name, found {self.name!r}")
-        if self.type not in SCALAR_TYPES:
+        if not isinstance(self.type, str) or self.type not in SCALAR_TYPES:
             expected = ", ".join(SCALAR_TYPES)
             raise SpecError(
                 f"tensor {self.name!r}: expected a type out of {expected}, found {self.type!r}"
@@ -83,11 +84,11 @@ class TensorSpec:
 
     def _check_shape(self) -> None:
         if not isinstance(self.shape, tuple) or not all(
-            _is_int(size) and size >= 1 for size in self.shape
+            _is_int(size) and 1 <= size < _MAX_BYTES for size in self.shape
         ):
             raise SpecError(
-                f"tensor {self.name!r}: expected a tuple of dimensions of at least 1 as shape, "
-                f"found {self.shape!r}"
+                f"tensor {self.name!r}: expected a tuple of dimensions of 1 to {_MAX_BYTES - 1} "
+                f"as shape, found {reprlib.repr(self.shape)}"
             )
         if self.size_bytes >= _MAX_BYTES:
             raise SpecError(
@@ -184,14 +185,21 @@ class TensorSpec:
     def encode(self, value: object) -> bytes:
         """The raw bytes, in native order, of a scalar or array that fits this spec.
 
+        Integers are held exactly or not at all; floats are rounded to the spec's precision.
+
         Raises:
-            SpecError: the value has another number of elements, or cannot be held without loss.
+            SpecError: the value has another number of elements, or is out of the type's range.
         """
         array = np.asarray(value)
         kinds = "biu" if self.dtype.kind in "iu" else "biuf"
         if array.dtype.kind in kinds and array.size == self.element_count:
-            tensor = array.astype(self.dtype)
-            if self.dtype.kind == "f" or np.array_equal(tensor, array):
+            with np.errstate(over="ignore"):
+                tensor = array.astype(self.dtype)
+            if self.dtype.kind == "f":
+                fits = np.array_equal(np.isfinite(tensor), np.isfinite(array))
+            else:
+                fits = np.array_equal(tensor, array)
+            if fits:
                 return tensor.tobytes()
         raise SpecError(
             f"tensor {self.name!r}: expected {self.dtype} {self.shape}, found {value!r}"

@@ -92,6 +92,11 @@ class Header:
                 f"header: expected observations of 1 to {MAX_OBSERVATION_BYTES} bytes, "
                 f"found {start} bytes in {len(self.features)} features"
             )
+        if self.score is not None and self.score.size_bytes > MAX_OBSERVATION_BYTES:
+            raise TrainingLogError(
+                f"header: expected a score of at most {MAX_OBSERVATION_BYTES} bytes, "
+                f"found {self.score.size_bytes}"
+            )
         object.__setattr__(self, "size_bytes", start)
         object.__setattr__(self, "slices", slices)
         object.__setattr__(self, "runs", tuple(_runs(self.features)))
@@ -219,16 +224,24 @@ class StreamDecoder:
     def __init__(self) -> None:
         self.header: Header | None = None
         self._buffer = b""
+        self._arrived: list[bytes] = []
+        self._missing = 0
         self._position = 0
         self._context: str | None = None
         self._last_index: int | None = None
 
     def feed(self, data: bytes) -> None:
         """Take in the bytes that follow the ones fed before."""
-        self._buffer = self._buffer + data if self._buffer else data
+        self._arrived.append(data)
+        self._missing -= len(data)
 
     def next_event(self) -> Event | None:
         """The next whole event, or ``None`` where more bytes are needed first."""
+        if self._missing > 0:
+            return None
+        if self._arrived:
+            self._buffer = b"".join((self._buffer, *self._arrived))
+            self._arrived.clear()
         end = self._buffer.find(b"\n")
         if end < 0:
             if len(self._buffer) > MAX_LINE_BYTES:
@@ -244,6 +257,7 @@ class StreamDecoder:
         Raises:
             TrainingLogError: there was no header, or the last event is cut off.
         """
+        self._buffer = b"".join((self._buffer, *self._arrived))
         if self._buffer:
             raise self._error("the stream ends in the middle of")
         if self.header is None:
@@ -267,7 +281,7 @@ class StreamDecoder:
 
     def _observation(self, header: Header, end: int) -> Observation | None:
         total = end + 2 + header.size_bytes
-        if len(self._buffer) < total:
+        if not self._has(total):
             return None
         number = self._buffer[15 : end - 1]
         if not number.isdigit() or self._buffer[end - 1 : end] != b"}" or len(number) > 18:
@@ -286,12 +300,16 @@ class StreamDecoder:
         if self._context is None or index != self._last_index:
             raise self._error(f"expected the outcome of observation {self._last_index}, found")
         total = end + 2 + header.score.size_bytes
-        if len(self._buffer) < total:
+        if not self._has(total):
             return None
         self._check_end(total)
         payload = self._buffer[end + 1 : total - 1]
         self._consume(total)
         return Outcome(self._context, index, payload)
+
+    def _has(self, total: int) -> bool:
+        self._missing = max(0, total - len(self._buffer))  # until then nothing is looked at again
+        return self._missing == 0
 
     def _check_end(self, total: int) -> None:
         if self._buffer[total - 1] != ord("\n"):

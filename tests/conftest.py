@@ -78,6 +78,6 @@ def _descriptors() -> int:
 
 def _is_worker(process: psutil.Process) -> bool:
     try:
-        return "mlgo_gym.llvm.child" in process.cmdline()
+        return any("mlgo_gym.llvm.child" in argument for argument in process.cmdline())
     except psutil.NoSuchProcess:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -82,15 +83,25 @@ VALUE: dict[str, Any] = {"name": "x", "type": "float", "port": 0, "shape": [1]}
             "tensor 'x': expected a type out of float, double, int8_t, uint8_t, int16_t, "
             "uint16_t, int32_t, uint32_t, int64_t, uint64_t, found 'int'",
         ),
+        (
+            VALUE | {"type": []},
+            "tensor 'x': expected a type out of float, double, int8_t, uint8_t, int16_t, "
+            "uint16_t, int32_t, uint32_t, int64_t, uint64_t, found []",
+        ),
+        (
+            VALUE | {"shape": [10**4000]},
+            "tensor 'x': expected a tuple of dimensions of 1 to 2147483647 as shape, "
+            "found (100000000000000000...0000000000000000000,)",
+        ),
         (VALUE | {"port": -1}, "tensor 'x': expected a port of 0 to 2147483647, found -1"),
         (VALUE | {"port": True}, "tensor 'x': expected a port of 0 to 2147483647, found True"),
         (
             VALUE | {"shape": [1, 0]},
-            "tensor 'x': expected a tuple of dimensions of at least 1 as shape, found (1, 0)",
+            "tensor 'x': expected a tuple of dimensions of 1 to 2147483647 as shape, found (1, 0)",
         ),
         (
             VALUE | {"shape": 1},
-            "tensor 'x': expected a tuple of dimensions of at least 1 as shape, found 1",
+            "tensor 'x': expected a tuple of dimensions of 1 to 2147483647 as shape, found 1",
         ),
         (
             VALUE | {"shape": [1 << 20, 1 << 20]},
@@ -141,6 +152,7 @@ def test_decode_needs_the_exact_length() -> None:
         ("uint8_t", (2,), [0, 255], b"\x00\xff"),
         ("float", (1,), 0.1, np.float32(0.1).tobytes()),
         ("float", (), 2, np.float32(2).tobytes()),
+        ("float", (1,), math.inf, np.float32(math.inf).tobytes()),
     ],
 )
 def test_encode(scalar_type: str, shape: tuple[int, ...], value: object, encoded: bytes) -> None:
@@ -155,6 +167,7 @@ def test_encode(scalar_type: str, shape: tuple[int, ...], value: object, encoded
         ("int64_t", (1,), 0.5, "tensor 'x': expected int64 (1,), found 0.5"),
         ("int64_t", (2,), [1], "tensor 'x': expected int64 (2,), found [1]"),
         ("float", (1,), "one", "tensor 'x': expected float32 (1,), found 'one'"),
+        ("float", (1,), 1e300, "tensor 'x': expected float32 (1,), found 1e+300"),
         ("float", (1,), None, "tensor 'x': expected float32 (1,), found None"),
     ],
 )

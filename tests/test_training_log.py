@@ -27,6 +27,7 @@ from tests.native_peer import captured_stream
 
 A = TensorSpec("a", "int64_t", (1,))
 B = TensorSpec("b", "float", (2,))
+HUGE = TensorSpec("x", "int64_t", (1 << 22,))
 REWARD = TensorSpec("reward", "float", (1,))
 
 
@@ -138,6 +139,10 @@ OBSERVATION = b'{"observation":0}\n' + bytes(8) + b"\n"
             b'{"features":[{"name":"x","type":"int64_t","port":0,"shape":[4194304]}]}\n',
             "header: expected observations of 1 to 16777216 bytes, "
             "found 33554432 bytes in 1 features",
+        ),
+        (
+            (Header((A,)).to_json()[:-1] + ',"score":' + HUGE.to_json() + "}\n").encode(),
+            "header: expected a score of at most 16777216 bytes, found 33554432",
         ),
         (
             Header((A,)).to_json().replace("]}", "]}" + "," + A.to_json(), 1).encode() + b"\n",

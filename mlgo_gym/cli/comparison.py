@@ -7,7 +7,6 @@ from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
@@ -16,30 +15,33 @@ from mlgo_gym.rollout import ModuleReport
 
 __all__ = ["as_json", "as_table", "check_plot_path", "save_plot"]
 
+_SHORTEST_NAME: Final = 12
 _ZERO_BAND: Final = 0.0005
 _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
-def as_table(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Table:
+def as_table(reports: Sequence[ModuleReport], policies: Sequence[str], width: int) -> Table:
     """Bytes of text per module under LLVM's default, and each policy's change against it.
 
-    The last row sums up the modules that every policy compiled.
+    The last row sums up the modules that every policy compiled. Where the table would be wider
+    than ``width`` characters, names give way, never numbers.
     """
     complete = [report for report in reports if report.is_complete]
     baseline = _total(complete, None)
-    shown = short_names([report.module for report in reports])
-    rows = [(shown[report.module], *_row(report, policies)) for report in reports]
+    headings = ("decisions", "LLVM, bytes", *policies)
+    rows = [_row(report, policies) for report in reports]
     asked = f"{sum(_decisions(report) for report in complete):,}"
     changes = [_styled(_change(_total(complete, policy), baseline)) for policy in policies]
-    footer = ("total", asked, f"{baseline:,}", *changes)
-    table = Table(show_footer=True)
-    for index, heading in enumerate(("module", "decisions", "LLVM, bytes", *policies)):
-        # Where the terminal is too narrow the names give way, never the numbers.
-        width = max(len(each[index]) for each in (footer, *rows)) if index else None
-        justify: JustifyMethod = "right" if index else "left"
-        table.add_column(heading, footer[index], justify=justify, min_width=width, no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+    footer: list[str | Text] = [asked, f"{baseline:,}", *changes]
+    table = Table("module", show_footer=True)
+    table.columns[0].footer = "total"
+    left = width - len("│  │")
+    for heading, total, cells in zip(headings, footer, zip(*rows, strict=True), strict=True):
+        table.add_column(heading, total, justify="right", no_wrap=True)
+        left -= max(len(each) for each in (heading, total, *cells)) + len("  │")
+    names = short_names([report.module for report in reports])
+    for report, row in zip(reports, rows, strict=True):
+        table.add_row(_cut(names[report.module], max(left, _SHORTEST_NAME)), *row)
     return table
 
 
@@ -72,7 +74,9 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
     """Plot each policy's change of text per module, in percent of LLVM's default."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
 
-    complete = [each for each in reports if each.is_complete and _decisions(each)]
+    complete = [
+        each for each in reports if each.is_complete and _decisions(each) and _size(each, None)
+    ]
     baseline = _total(complete, None)
     figure = Figure(figsize=(9, 1.5 + 0.3 * len(complete)), layout="constrained")
     axes = figure.add_subplot()
@@ -95,12 +99,18 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
     figure.savefig(path)
 
 
+def _cut(name: str, width: int) -> str:
+    return name if len(name) <= width else "…" + name[len(name) - width + 1 :]
+
+
 def check_plot_path(path: Path) -> str | None:
     """Why a plot cannot be written there, if so."""
     if path.suffix not in _PLOT_SUFFIXES:
         return f"expected a file name ending in {', '.join(_PLOT_SUFFIXES)}, found {str(path)!r}"
     if not path.resolve().parent.is_dir():
         return f"expected an existing folder, found {str(path.parent)!r}"
+    if path.is_dir():
+        return f"expected a file, found the folder {str(path)!r}"
     return None
 
 

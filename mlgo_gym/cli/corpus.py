@@ -13,7 +13,7 @@ from corpus_tools.build import build_corpus
 from corpus_tools.clang import find_clang
 from corpus_tools.recipes import available_recipes, load_recipe
 from mlgo_gym.cli.output import Output, add_json_option
-from mlgo_gym.cli.rollout import add_compilation_options, run_policies, warn_of_failures
+from mlgo_gym.cli.rollout import add_compilation_options, run_policies, warn_of_failures, whole
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.policies import make_policy
 from mlgo_gym.rollout import ModuleReport
@@ -45,7 +45,13 @@ def _add_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument(
         "--opt-level", choices=_BUILD_LEVELS, default="Oz", help="clang's level (default: Oz)"
     )
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument(
+        "--jobs",
+        type=whole(1),
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="run N clangs at once (default: one for each core)",
+    )
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep fetched sources there")
     parser.add_argument(
         "--keep-going", action="store_true", help="leave out sources that do not compile"

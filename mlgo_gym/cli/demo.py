@@ -9,7 +9,12 @@ from typing import Final
 
 from mlgo_gym.cli import comparison
 from mlgo_gym.cli.output import Output, add_json_option
-from mlgo_gym.cli.rollout import add_compilation_options, run_policies, warn_of_failures
+from mlgo_gym.cli.rollout import (
+    add_compilation_options,
+    add_seed_option,
+    run_policies,
+    warn_of_failures,
+)
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.policies import make_policy
 from mlgo_gym.rollout import ModuleReport
@@ -29,7 +34,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "policies, and as LLVM's default would; compare the sizes of the code.",
     )
     add_compilation_options(parser)
-    parser.add_argument("--seed", type=int, default=0, help="for the random policy (default: 0)")
+    add_seed_option(parser)
     parser.add_argument(
         "--plot",
         type=Path,
@@ -51,9 +56,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     policies = {name: make_policy(name, options.seed) for name in (_CONTROL, *_POLICIES)}
     reports = list(run_policies(options, output, policies))
-    comparison.save_plot(reports, _POLICIES, options.plot)
-    output.print(comparison.as_table(reports, _POLICIES), *_notes(reports), f"Plot: {options.plot}")
+    table = comparison.as_table(reports, _POLICIES, output.width)
+    output.print(table, *_notes(reports))
     output.json(comparison.as_json(reports, (_CONTROL, *_POLICIES)))
+    try:
+        comparison.save_plot(reports, _POLICIES, options.plot)
+    except OSError as error:
+        raise OptionsError(f"--plot: cannot write {str(options.plot)!r}: {error}") from error
+    output.print(f"Plot: {options.plot}")
     return warn_of_failures(reports, output)
 
 
@@ -72,4 +82,9 @@ def _notes(reports: Sequence[ModuleReport]) -> list[str]:
         f"Control: answered with LLVM's default, {equal} of {len(complete)} objects are equal "
         "byte for byte to those of LLVM left alone."
     )
+    if equal < len(complete):
+        control += (
+            " Others grew to the limit at which LLVM's advisor stops asking; "
+            "--size-increase-threshold inf lifts it."
+        )
     return [legend, control]

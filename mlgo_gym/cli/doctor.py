@@ -18,6 +18,7 @@ from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.worker import check_llvmlite, installed_llvmlite
 from mlgo_gym.policies import POLICIES, default
 from mlgo_gym.problems import InliningForSize
 
@@ -78,11 +79,21 @@ def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
 def _checks() -> Iterator[Check]:
     yield Check("mlgo_gym", True, __version__)
     yield Check("Python", True, f"{platform.python_version()} on {platform.platform()}")
-    for package in ("gymnasium", "numpy", "llvmlite"):
+    for package in ("gymnasium", "numpy"):
         yield Check(package, True, metadata.version(package))
+    yield _check_llvmlite()
     yield from _check_compiler()
     yield Check("policies", True, f"{', '.join(POLICIES)}, any Python function")
     yield _check_clang()
+
+
+def _check_llvmlite() -> Check:
+    version = installed_llvmlite()
+    try:
+        check_llvmlite(version)
+    except MlgoGymError as error:
+        return Check("llvmlite", False, str(error))
+    return Check("llvmlite", True, str(version))
 
 
 def _check_compiler() -> Iterator[Check]:

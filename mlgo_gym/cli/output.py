@@ -6,15 +6,16 @@ Progress bars appear on a terminal only, and never with ``--json``.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 __all__ = ["Output", "add_json_option"]
+
+_T = TypeVar("_T")
 
 
 def add_json_option(parser: argparse.ArgumentParser) -> None:
@@ -33,14 +34,19 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._out = Console(highlight=False, soft_wrap=False)
-        self._err = Console(stderr=True, highlight=False)
+        self._out = Console(highlight=False, markup=False)
+        self._err = Console(stderr=True, highlight=False, markup=False)
+
+    @property
+    def width(self) -> int:
+        """How many characters a line of standard output holds."""
+        return self._out.width
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: text or a table."""
         if not self.as_json:
             for part in parts:
-                self._out.print(part)
+                self._out.print(part, soft_wrap=not self._out.is_terminal and isinstance(part, str))
 
     def json(self, value: Any) -> None:
         """Print for machines."""
@@ -49,11 +55,11 @@ class Output:
 
     def error(self, message: str) -> None:
         """Print an error."""
-        self._err.print(f"mlgo-gym: error: {message}", markup=False, style="red")
+        self._err.print(f"mlgo-gym: error: {message}", style="red", soft_wrap=True)
 
     def warn(self, message: str) -> None:
         """Print a warning."""
-        self._err.print(f"mlgo-gym: {message}", markup=False, style="yellow")
+        self._err.print(f"mlgo-gym: {message}", style="yellow", soft_wrap=True)
 
     def progress(self) -> Progress:
         """A progress display, to be used as a context manager."""
@@ -67,9 +73,7 @@ class Output:
             transient=True,
         )
 
-    @contextlib.contextmanager
-    def counting(self, description: str, total: int) -> Iterator[Callable[[str], None]]:
-        """A progress bar, and what to call for everything that is done."""
+    def track(self, items: Iterable[_T], description: str, total: int) -> Iterator[_T]:
+        """Pass items through while a progress bar counts them."""
         with self.progress() as progress:
-            task = progress.add_task(description, total=total)
-            yield lambda _: progress.advance(task)
+            yield from progress.track(items, total=total, description=description)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_compilation_options(parser)
     parser.add_argument("--policy", choices=tuple(POLICIES), default="default")
-    parser.add_argument("--seed", type=int, default=0, help="for the random policy (default: 0)")
+    add_seed_option(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
     add_json_option(parser)
     parser.set_defaults(run=run)
@@ -50,13 +50,13 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--opt-level",
-        choices=OPT_LEVELS,
+        choices=OPT_LEVELS[1:],
         metavar="LEVEL",
-        help="O0 to O3, Os or Oz (default: each module's own)",
+        help="O1, O2, O3, Os or Oz (default: each module's own)",
     )
     parser.add_argument(
         "--size-increase-threshold",
-        type=float,
+        type=above_zero,
         metavar="FACTOR",
         default=DEFAULT_SIZE_INCREASE_THRESHOLD,
         help="growth at which LLVM's advisor stops asking; inf lifts it "
@@ -64,14 +64,46 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--timeout",
-        type=float,
+        type=above_zero,
         metavar="SECONDS",
         default=DEFAULT_TIMEOUT_S,
         help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
     )
     parser.add_argument(
-        "--jobs", type=int, metavar="N", default=1, help="compile N modules at once (default: 1)"
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        default=1,
+        help="compile N modules at once (default: 1)",
     )
+
+
+def add_seed_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--seed``."""
+    parser.add_argument(
+        "--seed", type=whole(0), default=0, help="for the random policy (default: 0)"
+    )
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """An argparse type: whole numbers of at least this much."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number of at least {least}, found {text!r}"
+            )
+        return int(text)
+
+    return parse
+
+
+def above_zero(text: str) -> float:
+    """An argparse type: numbers above 0, ``inf`` included."""
+    with contextlib.suppress(ValueError):
+        if (value := float(text)) > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -87,7 +119,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         for report in run_policies(options, output, policies, keep_decisions=log is not None):
             logged += log.write(report) if log else 0
             reports.append(report.without_decisions())
-    output.print(comparison.as_table(reports, [options.policy]))
+    output.print(comparison.as_table(reports, [options.policy], output.width))
     if options.log:
         output.print(f"{logged:,} decisions in {options.log}")
     output.json(comparison.as_json(reports, [options.policy]))
@@ -103,17 +135,17 @@ def run_policies(
 ) -> Iterator[ModuleReport]:
     """Roll policies out as the options of `add_compilation_options` say, behind a progress bar."""
     corpus = Corpus.load(options.corpus)
-    with output.counting("compiling", len(corpus)) as count:
-        yield from rollout(
-            corpus,
-            policies,
-            InliningForSize(options.size_increase_threshold),
-            opt_level=options.opt_level,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
-            keep_decisions=keep_decisions,
-            on_finished=count,
-        )
+    reports = rollout(
+        corpus,
+        policies,
+        InliningForSize(options.size_increase_threshold),
+        opt_level=options.opt_level,
+        jobs=options.jobs,
+        timeout_s=options.timeout,
+        keep_decisions=keep_decisions,
+    )
+    with contextlib.closing(reports):
+        yield from output.track(reports, "compiling", len(corpus))
 
 
 def warn_of_failures(reports: list[ModuleReport], output: Output) -> int:
@@ -131,15 +163,30 @@ def warn_of_failures(reports: list[ModuleReport], output: Output) -> int:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name only when all has been written.
 
+    What is there and is no regular file, such as a FIFO or ``/dev/stdout``, is written to as it
+    is; of a symbolic link, the target is replaced.
+
     Raises:
         OptionsError: it cannot be written there.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    target = Path(os.path.realpath(path))
+    in_place = target.exists() and not target.is_file()
+    partial = target if in_place else Path(f"{target}.{os.getpid()}.partial")
+    with _writing(path):
+        file = partial.open("wb")
     try:
-        with partial.open("wb") as file:
+        with file:
             yield file
-        partial.replace(path)
+        with _writing(path):
+            partial.replace(target)
+    finally:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
-    finally:
-        partial.unlink(missing_ok=True)

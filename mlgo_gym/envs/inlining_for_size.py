@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,11 +15,13 @@ from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.envs.observation_space import ObservationDict, dict_space
 from mlgo_gym.errors import (
     CompilationError,
+    CorpusError,
     ModuleError,
     OptionsError,
     UsageError,
 )
 from mlgo_gym.llvm.compilation import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
     DEFAULT_TIMEOUT_S,
     Compilation,
     CompilationResult,
@@ -59,11 +62,13 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
     random generator; one that asks for no decision, or that LLVM cannot compile, is skipped.
 
     Args:
-        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package.
+        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package. Where the
+            environment's spec is to be saved as JSON, give the folder as a string.
         opt_level: clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``); ``None`` takes
             the one of each module's command line.
         size_increase_threshold: LLVM's growth limit, see `InliningForSize`.
         timeout_s: how long LLVM may take for one compilation, in seconds.
+        memory_limit_bytes: a worker that has grown above it is replaced between episodes.
         render_mode: ``ansi`` makes ``render`` describe the state in a few lines of text.
 
     Raises:
@@ -83,6 +88,7 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         opt_level: str | None = None,
         size_increase_threshold: float = DEFAULT_SIZE_INCREASE_THRESHOLD,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
         render_mode: str | None = None,
     ) -> None:
         if render_mode not in {None, *self.metadata["render_modes"]}:
@@ -96,7 +102,7 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         self.observation_space = _observation_space()
         self.action_space = spaces.Discrete(2)
         self._opt_level = opt_level
-        self.compiler: Final = Compiler(timeout_s=timeout_s)
+        self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
         self._baselines = BaselineCache(self.compiler)
         self._unusable: dict[str, str] = {}
         self._compilation: Compilation | None = None
@@ -111,10 +117,10 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
 
         Raises:
             OptionsError: an option is unknown.
-            CorpusError: the corpus has no such module.
-            ModuleError: the module that was asked for asks for no decision, or LLVM refused it.
+            CorpusError: the corpus has no such module, or none that asks for a decision.
+            ModuleError: the module that was asked for asks for no decision, has no code to
+                measure, or LLVM refused it.
             CompilationError: LLVM crashed or hung on the module that was asked for.
-            UsageError: no module of the corpus asks for a decision.
         """
         super().reset(seed=seed)
         asked = _asked_module(options)
@@ -144,8 +150,8 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         if compilation is None or self._pending is None:
             raise UsageError("step: expected a pending decision, found none; call reset first")
         try:
-            compilation.answer(int(action))
-            self._last_action = int(action)
+            compilation.answer(int(action) if isinstance(action, np.integer) else action)
+            self._last_action = operator.index(action)
             self._pending = compilation.next_observation()
         except (CompilationError, ModuleError) as error:
             self._pending = None
@@ -173,21 +179,30 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         names, skipped = list(self.corpus), dict[str, str]()
         while names:
             name = names.pop(int(self.np_random.integers(len(names))))
-            try:
-                if name not in self._unusable:
-                    return self._start(self.corpus[name]), skipped
-            except (CompilationError, ModuleError) as error:
-                self._unusable[name] = str(error)
+            if name not in self._unusable:
+                try:
+                    return self._start_again(self.corpus[name]), skipped
+                except (CompilationError, ModuleError) as error:
+                    self._unusable[name] = str(error)
             skipped[name] = self._unusable[name]
-        raise UsageError(
+        raise CorpusError(
             f"corpus {str(self.corpus.folder)!r}: expected a module that asks for a decision, "
             f"found none among {len(self.corpus)}; the last: {skipped.popitem()[1]}"
         )
+
+    def _start_again(self, module: Module) -> Compilation:
+        """Start, twice if need be: what kills a worker once may not be the module's fault."""
+        try:
+            return self._start(module)
+        except CompilationError:
+            return self._start(module)
 
     def _start(self, module: Module) -> Compilation:
         self._pending = None
         options = options_of(module, self._opt_level)
         self._baseline_size_bytes = self._baselines.get(module, options).text_size_bytes
+        if self._baseline_size_bytes == 0:
+            raise ModuleError(module.name, "has no code to measure: its .text* sections are empty")
         compilation = self.compiler.start(module, self.problem, options)
         self._pending = compilation.next_observation()
         if self._pending is None:

@@ -12,22 +12,22 @@ compilation; the FIFOs' names are gone as soon as LLVM has opened both.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-import re
-import shutil
 import tempfile
+import weakref
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.errors import InternalError, UsageError
+from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
 from mlgo_gym.problems import Problem
 from mlgo_gym.training_log import Context, Header, Observation, StreamDecoder
 
 __all__ = ["Channel", "remove_stale_folders"]
 
 _READ_BYTES: Final = 1 << 16
-_FOLDER_PREFIX: Final = "mlgo-gym-"
-_FOLDER_NAME: Final = re.compile(rf"{_FOLDER_PREFIX}(\d+)-")
+_FIFO_STEM: Final = "channel"
 
 
 class Channel:
@@ -36,22 +36,19 @@ class Channel:
     Attributes:
         base: the path that LLVM is told, without ``.in`` and ``.out``.
         context: the context that LLVM named last.
+
+    Raises:
+        EnvironmentSetupError: the FIFOs cannot be made in the system's temporary folder.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._decoder = StreamDecoder()
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-"))
-        self.base: Final = str(self._folder / "channel")
+        self._ends = _make_fifos()
+        self._finalizer = weakref.finalize(self, self._ends.close)
+        self.base: Final = str(self._ends.folder / _FIFO_STEM)
         self.context = ""
-        self._out: int | None = None
-        self._in: int | None = None
-        try:
-            self._in = _open_fifo(f"{self.base}.in", os.O_RDWR)
-            self._out = _open_fifo(f"{self.base}.out", os.O_RDONLY)
-        except BaseException:
-            self.close()
-            raise
+        _CHANNELS.add(self)
 
     def fileno(self) -> int:
         """The descriptor that is readable when LLVM has sent something.
@@ -59,9 +56,7 @@ class Channel:
         Raises:
             UsageError: the channel is closed.
         """
-        if self._out is None:
-            raise UsageError("channel: closed")
-        return self._out
+        return self._open_ends().outbound
 
     def receive(self) -> bool:
         """Take in what LLVM has sent, without waiting; false once LLVM has closed its end."""
@@ -87,49 +82,117 @@ class Channel:
                     self.context = name
                 case Header():
                     self._problem.check_header(event)
-                    self._remove_names()
+                    self._ends.remove_names()  # LLVM has opened both
         return None
 
     def reply(self, advice: bytes) -> None:
         """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks."""
-        if self._in is None:
-            raise UsageError("channel: closed")
-        if os.write(self._in, advice) != len(advice):
+        if os.write(self._open_ends().inbound, advice) != len(advice):
             raise InternalError(f"channel: could not write {len(advice)} bytes at once")
 
     def close(self) -> None:
         """Close both ends and remove what is left on disk. LLVM must have finished or be gone."""
-        for descriptor in (self._out, self._in):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._out = self._in = None
-        self._remove_names()
+        self._finalizer()
 
-    def _remove_names(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+    def disown(self) -> None:
+        """Let go of a channel that belongs to the process this one was forked from."""
+        if self._finalizer.detach():
+            self._ends.close_descriptors()
+
+    def _open_ends(self) -> _Ends:
+        if not self._finalizer.alive:
+            raise UsageError("channel: closed")
+        return self._ends
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What a channel holds of the system: two descriptors, and names until LLVM has them open."""
+
+    folder: Path
+    inbound: int
+    outbound: int
+
+    def close(self) -> None:
+        self.close_descriptors()
+        self.remove_names()
+
+    def close_descriptors(self) -> None:
+        os.close(self.inbound)
+        os.close(self.outbound)
+
+    def remove_names(self) -> None:
+        _remove_fifos(self.folder)
+
+
+_CHANNELS: Final[weakref.WeakSet[Channel]] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for channel in list(_CHANNELS):
+        channel.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 def remove_stale_folders() -> None:
-    """Remove FIFOs whose owner was killed before LLVM had opened them."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
-        match = _FOLDER_NAME.match(folder.name)
-        if match and not _is_alive(int(match.group(1))):
-            shutil.rmtree(folder, ignore_errors=True)
+    """Remove the FIFOs of processes that were killed before LLVM had opened them.
+
+    Only folders of the calling user, of dead processes of the same process namespace, with
+    nothing but FIFOs in them.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*"):
+        owner = folder.name.removeprefix(_folder_prefix()).partition("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            _remove_fifos(folder)
+
+
+def _make_fifos() -> _Ends:
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
+        inbound, outbound = folder / f"{_FIFO_STEM}.in", folder / f"{_FIFO_STEM}.out"
+        os.mkfifo(inbound, 0o600)
+        os.mkfifo(outbound, 0o600)
+        # Python closes descriptors on exec, so the worker inherits neither.
+        return _Ends(
+            folder,
+            os.open(inbound, os.O_RDWR | os.O_NONBLOCK),
+            os.open(outbound, os.O_RDONLY | os.O_NONBLOCK),
+        )
+    except OSError as error:
+        if folder:
+            _remove_fifos(folder)
+        raise EnvironmentSetupError(
+            f"channel: cannot make FIFOs in the temporary folder: {error}; TMPDIR names another"
+        ) from error
+
+
+def _remove_fifos(folder: Path) -> None:
+    """Remove a folder and its FIFOs; anything else in it stays, and so does the folder."""
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_fifo():
+                path.unlink()
+        folder.rmdir()
+
+
+@functools.cache
+def _folder_prefix() -> str:
+    """Names the process namespace, so that containers that share a folder keep apart."""
+    try:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        namespace = 0
+    return f"mlgo-gym-channel-{os.getuid()}-{namespace}-"
 
 
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OverflowError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
     return True
-
-
-def _open_fifo(path: str, mode: int) -> int:
-    with contextlib.suppress(FileExistsError):
-        os.mkfifo(path, 0o600)
-    return os.open(path, mode | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -77,7 +77,9 @@ class _Server:
 
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.
-        return bool(select.select([self._parent], [], [], 0)[0])
+        return self._decoder.next_frame() is not None or bool(
+            select.select([self._parent], [], [], 0)[0]
+        )
 
 
 def _die_with_parent() -> None:
@@ -97,7 +99,3 @@ def _rss_bytes() -> int:
         return pages * resource.getpagesize()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

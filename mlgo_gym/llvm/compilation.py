@@ -12,11 +12,10 @@ compilation that asks: take observations and answer them, in turns, until there 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import (
@@ -39,8 +38,9 @@ Policy = Callable[[Observation], int]
 """Whatever turns an observation into an action."""
 
 DEFAULT_TIMEOUT_S: Final = 300.0
-DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 30
+DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
 _ABANDON_TIMEOUT_S: Final = 1.0
+_TEXT: Final = (".text", ".ltext", "__text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,11 @@ class CompilationResult:
 
     @property
     def text_size_bytes(self) -> int:
-        """The size of the code: the sum of the ``.text*`` sections (``__text`` in Mach-O)."""
-        return sum(size for name, size in self.sections if name.startswith((".text", "__text")))
+        """The size of the code: the sum of the ``.text*`` sections.
+
+        Their names in the large code model (``.ltext``) and in Mach-O (``__text``) count too.
+        """
+        return sum(size for name, size in self.sections if name.startswith(_TEXT))
 
 
 class Compilation:
@@ -101,9 +104,13 @@ class Compilation:
         self._result: CompilationResult | None = None
         self._finished = False
         self._channel = Channel(problem) if problem else None
-        if self._channel:
-            worker.watch(self._channel.fileno())
-        worker.send(self._request(keep_object=keep_object), module.data)
+        try:
+            if self._channel:
+                worker.watch(self._channel.fileno())
+            worker.send(self._request(keep_object=keep_object), module.data)
+        except BaseException:
+            self._abort()
+            raise
 
     def _request(self, *, keep_object: bool) -> dict[str, Any]:
         llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
@@ -148,7 +155,9 @@ class Compilation:
             ModuleError: LLVM refused the module.
             CompilerCrashError: the worker died.
             CompilationTimeoutError: LLVM outran the deadline.
+            UsageError: this process was forked from the one that compiles.
         """
+        self._check_owner()
         if self._pending is None and not self._finished:
             try:
                 self._pending = self._wait_for_observation()
@@ -164,6 +173,7 @@ class Compilation:
             UsageError: nothing is pending, or LLVM does not take this action; then the
                 observation stays pending.
         """
+        self._check_owner()
         if self._pending is None or self.problem is None or self._channel is None:
             raise UsageError(f"module {self.module.name!r}: no decision is pending")
         advice = self.problem.encode_advice(action, self._pending)
@@ -177,7 +187,7 @@ class Compilation:
         What is left of it is answered cheaply for a moment, without code generation; a worker
         that has not finished by then is killed, and the compiler starts another.
         """
-        if self._finished:
+        if self._finished or self._worker.is_disowned:
             return
         self._remaining_s = min(self._remaining_s, _ABANDON_TIMEOUT_S)
         try:
@@ -192,6 +202,16 @@ class Compilation:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(f"module {self.module.name!r}: a running compilation cannot be copied")
+
+    def _check_owner(self) -> None:
+        if self._worker.is_disowned:
+            raise UsageError(
+                f"module {self.module.name!r}: the compilation belongs to the process that this "
+                "one was forked from"
+            )
 
     def _fallback(self, observation: Observation) -> int:
         if self.problem is None:
@@ -264,7 +284,8 @@ class Compilation:
 class Compiler:
     """LLVM, as one worker process that is started when it is first needed.
 
-    Not safe for use from several threads at once; a forked process gets a worker of its own.
+    Not safe for use from several threads at once, but for `interrupt`. A process that is forked
+    from this one, or that gets a pickled copy, has a worker of its own.
 
     Attributes:
         timeout_s: how long LLVM may take for one compilation, in seconds; what the caller
@@ -288,7 +309,6 @@ class Compiler:
         self.timeout_s: Final = timeout_s
         self.memory_limit_bytes: Final = memory_limit_bytes
         self._worker: Worker | None = None
-        self._owner = os.getpid()
         self._current: Compilation | None = None
         self._closed = False
 
@@ -389,18 +409,28 @@ class Compiler:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int]]:
+        """A copy has the same limits and a worker of its own."""
+        return _make_compiler, (self.timeout_s, self.memory_limit_bytes)
+
     def _ready_worker(self) -> Worker:
-        if self._owner != os.getpid() and self._worker:
-            self._worker.disown()
-            self._worker, self._owner = None, os.getpid()
-        if self._worker and not self._worker.is_alive():
-            self._worker = None
-        if self._worker and self._worker.rss_bytes > self.memory_limit_bytes:
-            self._worker.close()
-            self._worker = None
-        if self._worker is None:
-            self._worker = Worker()
+        worker = self._worker
+        if worker and worker.is_disowned:
+            worker = None
+        if worker and not worker.is_alive():
+            worker.kill()  # it is dead already, and is reaped here
+            worker = None
+        if worker and worker.rss_bytes > self.memory_limit_bytes:
+            worker.close()
+            worker = None
+        self._worker = worker or Worker()
+        if self._closed:  # interrupted meanwhile
+            self._worker.signal_kill()
         return self._worker
+
+
+def _make_compiler(timeout_s: float, memory_limit_bytes: int) -> Compiler:
+    return Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
 
 
 def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:

@@ -4,7 +4,8 @@ A frame is a JSON object and, optionally, raw bytes::
 
     uint32 length of the JSON, big-endian | uint32 length of the bytes | JSON | bytes
 
-Nothing is unpickled, and lengths are checked before anything is allocated.
+Nothing is unpickled. Both ends are this package's own; the parent is the one that must not be
+harmed by what a module does to the child, so it takes in no more than the lengths allow.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ def encode_frame(message: dict[str, Any], payload: bytes = b"") -> bytes:
     >>> decoder.next_frame()
     ({'op': 'compile'}, b'BC')
     """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise InternalError(
+            f"frame: expected at most {MAX_PAYLOAD_BYTES} bytes, found {len(payload)}"
+        )
     text = json.dumps(message).encode()
     return _LENGTHS.pack(len(text), len(payload)) + text + payload
 

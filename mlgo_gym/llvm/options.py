@@ -22,7 +22,8 @@ OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
 _RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
 _CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")
 _CC1_LEVELS: Final = MappingProxyType(
-    {f"-{level}": level for level in OPT_LEVELS} | {"-O": "O1", "-O4": "O3"}
+    {f"-{level}": level for level in OPT_LEVELS}
+    | {"-O": "O1", "-Og": "O1", "-O4": "O3", "-Ofast": "O3"}
 )
 _CC1_RELOCATION: Final = MappingProxyType(
     {"pic": "pic", "static": "static", "dynamic-no-pic": "dynamicnopic"}
@@ -87,7 +88,7 @@ class CompileOptions:
         if not command or command[0] != "-cc1":
             found = command[0] if command else "nothing"
             raise OptionsError(f"command line: expected -cc1 first, found {found!r}")
-        levels = [_CC1_LEVELS[argument] for argument in command if argument in _CC1_LEVELS]
+        levels = [_cc1_level(argument) for argument in command if argument.startswith("-O")]
         options = cls(
             opt_level=levels[-1] if levels else "O0",
             relocation_model=_model(command, "-mrelocation-model", _CC1_RELOCATION, "pic"),
@@ -99,6 +100,11 @@ class CompileOptions:
             if argument in {"-funroll-loops", "-fno-unroll-loops"}:
                 options = replace(options, unroll_loops=argument == "-funroll-loops")
         return options
+
+
+def _cc1_level(argument: str) -> str:
+    _check("level", argument, tuple(_CC1_LEVELS))
+    return _CC1_LEVELS[argument]
 
 
 def _model(command: Sequence[str], option: str, known: Mapping[str, str], default: str) -> str:

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import weakref
 from importlib import metadata
 from pathlib import Path
 from time import monotonic
@@ -33,7 +34,12 @@ _START_TIMEOUT_S: Final = 60.0
 _CHUNK_BYTES: Final = 1 << 16
 _STDERR_LINES: Final = 20
 _STDERR_BYTES: Final = 1 << 14
-_CLOSE_TIMEOUT_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 1.0
+_LONGEST_POLL_S: Final = 3600.0
+_START_CHILD: Final = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from mlgo_gym.llvm.child import main; main(int(sys.argv[1]))"
+)
 
 
 def check_llvmlite(version: str | None) -> None:
@@ -93,6 +99,7 @@ class Worker:
         versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
+        is_disowned: it belongs to the process that this one was forked from.
 
     Raises:
         EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
@@ -101,17 +108,10 @@ class Worker:
     def __init__(self) -> None:
         check_llvmlite(installed_llvmlite())
         remove_stale_folders()
-        self._socket, child_socket = socket.socketpair()
-        with child_socket:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "mlgo_gym.llvm.child", str(child_socket.fileno())],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=[child_socket.fileno()],
-                env=_child_environment(),
-                start_new_session=True,
-            )
+        self._socket, self._process = _spawn()
+        self._finalizer = weakref.finalize(self, _end_forgotten, self._process, self._socket)
+        self.is_disowned = False
+        _WORKERS.add(self)
         self.pid: Final = self._process.pid
         self.versions: dict[str, str] = {}
         self.rss_bytes = 0
@@ -176,7 +176,7 @@ class Worker:
             WorkerDiedError: the child is gone.
         """
         watched = False
-        for descriptor, _ in self._poll.poll(max(0.0, timeout_s) * 1000):
+        for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
             if descriptor == self._stderr_fd:
                 self._drain_stderr()
             elif descriptor == self._socket.fileno():
@@ -206,16 +206,18 @@ class Worker:
 
     def close(self) -> None:
         """End an idle child in good order; safe to call twice."""
+        if self.is_disowned:
+            return
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._end()
 
     def disown(self) -> None:
         """Let go of a child that belongs to the process this one was forked from."""
-        self._socket.close()
-        _stream(self._process.stdin).close()
-        _stream(self._process.stderr).close()
-        self._process.returncode = 0
+        self.is_disowned = True
+        if self._finalizer.detach():
+            _close_pipes(self._process, self._socket)
+            self._process.returncode = 0  # not ours to wait for
 
     def stderr_tail(self) -> tuple[str, ...]:
         """The last lines that the child has written to its standard error."""
@@ -247,11 +249,9 @@ class Worker:
 
     def _reap(self) -> tuple[int, tuple[str, ...]]:
         status = self._process.wait()
-        if not _stream(self._process.stderr).closed:
+        if self._finalizer.detach():
             self._drain_stderr()
-            self._socket.close()
-            _stream(self._process.stdin).close()
-            _stream(self._process.stderr).close()
+            _close_pipes(self._process, self._socket)
         return status, self.stderr_tail()
 
     def _drain_stderr(self) -> None:
@@ -261,10 +261,50 @@ class Worker:
             self.unwatch(self._stderr_fd)  # the child closed it
 
 
-def _child_environment() -> dict[str, str]:
-    """The parent's environment, and its way to find modules, so that both run the same code."""
-    module_path = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-    return os.environ | {"PYTHONPATH": module_path, "MLGO_GYM_WORKER": "1"}
+_WORKERS: Final[weakref.WeakSet[Worker]] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for worker in list(_WORKERS):
+        worker.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
+    """A child and the socket to it; it finds modules just as this process does."""
+    parents, childs = socket.socketpair()
+    path = [entry or str(Path.cwd()) for entry in sys.path]
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _START_CHILD, str(childs.fileno()), *path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=[childs.fileno()],
+            env=os.environ | {"MLGO_GYM_WORKER": "1"},
+            start_new_session=True,
+        )
+    except OSError as error:
+        parents.close()
+        raise EnvironmentSetupError(f"worker: cannot start {sys.executable}: {error}") from error
+    finally:
+        childs.close()
+    return parents, process
+
+
+def _end_forgotten(process: subprocess.Popen[bytes], parents: socket.socket) -> None:
+    """What happens to the child of a worker that nobody closed and nobody can reach any more."""
+    process.kill()
+    process.wait()
+    _close_pipes(process, parents)
+
+
+def _close_pipes(process: subprocess.Popen[bytes], parents: socket.socket) -> None:
+    parents.close()
+    _stream(process.stdin).close()
+    _stream(process.stderr).close()
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

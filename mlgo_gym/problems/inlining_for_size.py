@@ -1,9 +1,11 @@
 """Inlining for size: shall this call be replaced by its callee's body?
 
-LLVM's ML inline advisor (``llvm/lib/Analysis/MLInlineAdvisor.cpp``) asks once for every call site
-that may be inlined and need not be. The features are those of
-``llvm/Analysis/InlineModelFeatureMaps.h`` in LLVM 22; the first 25 are the summands of the
-inline cost, computed by ``InlineCostFeaturesAnalyzer`` in ``llvm/lib/Analysis/InlineCost.cpp``.
+LLVM's ML inline advisor (``llvm/lib/Analysis/MLInlineAdvisor.cpp``) asks about direct calls of
+functions with a body that may be inlined and need not be; calls of a function in itself are not
+asked about. The features are those of ``llvm/Analysis/InlineModelFeatureMaps.h`` in LLVM 22. The
+first 25 come from ``InlineCostFeaturesAnalyzer`` in ``llvm/lib/Analysis/InlineCost.cpp``, which
+walks through the callee as this call's arguments would leave it; many of them are summands of the
+inline cost.
 
 Units: a *cost* counts in LLVM's inline cost, where one instruction is 5 and a call 25 more; a
 *count* counts what the meaning names; a *flag* is 0 or 1.
@@ -12,6 +14,7 @@ Units: a *cost* counts in LLVM's inline cost, where one instruction is 5 and a c
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -55,14 +58,18 @@ _FEATURES: Final = (
     _cost("sroa_losses", "what was counted as such savings before a use in the callee forbade it"),
     _count(
         "load_elimination",
-        "repeated loads in the callee that inlining could remove; 1 more where a store or call "
-        "put an end to counting",
+        "repeated loads in the callee that inlining could remove; a store or call that may write "
+        "sets it back to 1 and ends the counting",
     ),
-    _cost("call_penalty", "calls in the callee that stay calls, 25 each"),
-    _cost("call_argument_setup", "arguments of the calls in the callee, 5 each"),
+    _cost("call_penalty", "calls in the callee whose target is known, 25 each"),
+    _cost(
+        "call_argument_setup",
+        "arguments of the calls in the callee whose target is unknown, 5 each",
+    ),
     _cost("load_relative_intrinsic", "uses of llvm.load.relative in the callee, 15 each"),
     _cost(
-        "lowered_call_arg_setup", "arguments of calls in the callee that become real calls, 5 each"
+        "lowered_call_arg_setup",
+        "arguments of the calls in the callee whose target is known, 5 each",
     ),
     _cost("indirect_call_penalty", "indirect calls in the callee; LLVM 22 leaves it 0"),
     _cost("jump_table_penalty", "switches in the callee that become jump tables, by table size"),
@@ -78,7 +85,10 @@ _FEATURES: Final = (
         "unsimplified_common_instructions",
         "the callee's instructions that this call's arguments do not simplify away, 5 each",
     ),
-    _cost("num_loops", "loops of the callee, 25 each, where the caller is minsize; otherwise 0"),
+    _cost(
+        "num_loops",
+        "outermost loops of the callee, 25 each, where the caller is minsize; otherwise 0",
+    ),
     _count("dead_blocks", "blocks of the callee that this call's arguments make unreachable"),
     _count(
         "simplified_instructions", "instructions of the callee that this call's arguments fold away"
@@ -99,7 +109,11 @@ _FEATURES: Final = (
         "nested_inlines", "indirect calls in the callee that become direct and could be inlined"
     ),
     _cost("nested_inline_cost_estimate", "the inline cost of those nested calls, summed"),
-    _cost("threshold", "the heuristic's threshold of 5 with the target's and block bonuses"),
+    _cost(
+        "threshold",
+        "5 and the target's bonuses for one block and for vectors, less the one for one block for "
+        "every block of the callee that is reached",
+    ),
     _count("callee_basic_block_count", "basic blocks of the callee"),
     _count(
         "callsite_height",
@@ -112,12 +126,12 @@ _FEATURES: Final = (
     _count("caller_users", "uses of the caller in the module, 1 more if it is visible outside"),
     _count(
         "caller_conditionally_executed_blocks",
-        "blocks of the caller that are reached from a conditional branch or switch",
+        "successors of the caller's conditional branches and switches, summed",
     ),
     _count("caller_basic_block_count", "basic blocks of the caller"),
     _count(
         "callee_conditionally_executed_blocks",
-        "blocks of the callee that are reached from a conditional branch or switch",
+        "successors of the callee's conditional branches and switches, summed",
     ),
     _count("callee_users", "uses of the callee in the module, 1 more if it is visible outside"),
     _flag("is_callee_avail_external", "the callee's body is only a copy of one defined elsewhere"),
@@ -185,10 +199,10 @@ class InliningForSize(Problem):
         Raises:
             UsageError: the action is neither 0 nor 1.
         """
-        encoded = _ENCODED.get(action)
-        if encoded is None:
-            raise UsageError(f"{self.advice.name}: expected 0 or 1, found {action!r}")
-        return encoded
+        try:
+            return _ENCODED[operator.index(action)]
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{self.advice.name}: expected 0 or 1, found {action!r}") from error
 
     def fallback_action(self, observation: Observation) -> int:  # noqa: ARG002
         """Leave the call: what is not inlined need not be optimised again."""

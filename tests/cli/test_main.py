@@ -45,7 +45,9 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 def test_demo(small_folder: Path, tmp_path: Path) -> None:
     done = run("demo", "--corpus", small_folder, "--plot", "plot.svg", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    table = [line for line in done.stdout.splitlines() if line[:1] in "┏┃┡│├└"]
+    assert len(table) == 9
+    assert max(len(line) for line in table) <= 80
     for word in ("json_write.c", "always", "never", "random", "total", "Plot: plot.svg"):
         assert word in done.stdout
     assert "3 of 3 objects are equal byte for byte" in " ".join(done.stdout.split())
@@ -128,12 +130,6 @@ def test_version_and_help(tmp_path: Path) -> None:
             ["rollout", "--corpus", "none"],
             "none/corpus_description.json: cannot be read: No such file or directory",
         ),
-        (["rollout", "--jobs", "0"], "jobs: expected a number above 0, found 0"),
-        (["rollout", "--timeout", "-1"], "timeout_s: expected a number above 0, found -1.0"),
-        (
-            ["rollout", "--size-increase-threshold", "nan"],
-            "size_increase_threshold: expected a number above 0, found nan",
-        ),
         (
             ["rollout", "--log", "no/where.log"],
             "cannot write 'no/where.log': No such file or directory",
@@ -154,6 +150,60 @@ def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
     assert done.returncode == 1
     assert (done.stdout, done.stderr) == ("", f"mlgo-gym: error: {message}\n")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--jobs", "0"], "--jobs: expected a whole number of at least 1, found '0'"),
+        (["--seed", "-1"], "--seed: expected a whole number of at least 0, found '-1'"),
+        (["--timeout", "-1"], "--timeout: expected a number above 0, found '-1'"),
+        (
+            ["--size-increase-threshold", "nan"],
+            "--size-increase-threshold: expected a number above 0, found 'nan'",
+        ),
+        (["--policy", "some"], "--policy: invalid choice: 'some'"),
+        (["--opt-level", "O0"], "--opt-level: invalid choice: 'O0'"),
+    ],
+)
+def test_bad_command_lines(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run("rollout", *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"mlgo-gym rollout: error: argument {message}" in done.stderr
+
+
+def test_plot_of_a_folder_or_device(small_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "d.png").mkdir()
+    done = run("demo", "--corpus", small_folder, "--plot", "d.png", cwd=tmp_path)
+    assert done.stderr == ("mlgo-gym: error: --plot: expected a file, found the folder 'd.png'\n")
+    done = run("demo", "--corpus", small_folder, "--plot", "/proc/x.png", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "total" in done.stdout  # what was computed is not lost
+    assert done.stderr.startswith("mlgo-gym: error: --plot: cannot write '/proc/x.png': ")
+
+
+def test_log_into_what_is_no_file(small_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "link.log").symlink_to(tmp_path / "target.log")
+    for log in ("/dev/null", "link.log"):
+        done = run("rollout", "--corpus", small_folder, "--log", log, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert Path("/dev/null").is_char_device()
+    assert (tmp_path / "link.log").is_symlink()
+    assert (tmp_path / "target.log").stat().st_size > 0
+    done = run("rollout", "--corpus", small_folder, "--log", ".", cwd=tmp_path)
+    assert done.stderr == "mlgo-gym: error: cannot write '.': Is a directory\n"
+
+
+def test_names_are_not_markup(small_folder: Path, tmp_path: Path) -> None:
+    name = "a[red]b[/x].c"
+    for suffix in ("bc", "cmd"):
+        (small_folder / f"{name}.{suffix}").parent.mkdir(parents=True, exist_ok=True)
+        (small_folder / f"digest.c.{suffix}").rename(small_folder / f"{name}.{suffix}")
+    manifest = {"modules": [name], "has_thinlto": False}
+    (small_folder / "corpus_description.json").write_text(json.dumps(manifest))
+    done = run("rollout", "--corpus", small_folder, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "x].c" in done.stdout
 
 
 def test_corpus_build_without_clang(tmp_path: Path) -> None:
@@ -179,7 +229,7 @@ def test_interrupted(tmp_path: Path) -> None:
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         deadline = time.monotonic() + 60
-        while not list(tmp_path.glob(".x.log.*")) and time.monotonic() < deadline:
+        while not list(tmp_path.glob("x.log.*")) and time.monotonic() < deadline:
             time.sleep(0.05)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

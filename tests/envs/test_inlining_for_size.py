@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -141,6 +142,61 @@ def test_same_seed_same_episodes_in_two_processes() -> None:
     assert len({episode[0]["object_sha256"] for episode in json.loads(runs[0].stdout)}) > 1
 
 
+def test_a_killed_worker_does_not_condemn_a_module(small: Corpus) -> None:
+    env = InliningForSizeEnv(Corpus(small.folder, ("digest.c",)))
+    env.reset(seed=0)
+    for _ in range(3):
+        worker = env.compiler.worker_pid
+        assert worker is not None
+        os.kill(worker, signal.SIGKILL)
+        assert env.reset()[1]["skipped"] == {}
+    env.close()
+
+
+def test_a_module_without_text_to_measure(env: InliningForSizeEnv) -> None:
+    hidden = Module.from_ir(
+        "define internal i32 @f(i32 %x) { ret i32 %x }\n"
+        'define i32 @g(i32 %x) section "boot" {\n  %y = call i32 @f(i32 %x)\n  ret i32 %y\n}\n',
+        "hidden",
+    )
+    with pytest.raises(ModuleError) as caught:
+        env.reset(options={"module": hidden})
+    assert str(caught.value) == (
+        "module 'hidden': has no code to measure: its .text* sections are empty"
+    )
+
+
+def test_vector_environments() -> None:
+    for mode in ("sync", "async"):
+        envs = gymnasium.make_vec(ID, num_envs=2, vectorization_mode=mode)
+        observation, info = envs.reset(seed=3)
+        assert observation["cost_estimate"].shape == (2, 1)
+        for _ in range(5):
+            envs.step(envs.action_space.sample())
+        assert len(info["module"]) == 2
+        envs.close()
+
+
+def test_copies_have_workers_of_their_own(env: InliningForSizeEnv) -> None:
+    twin = copy.deepcopy(env)
+    first = env.reset(seed=1)[1]
+    second = twin.reset(seed=1)[1]
+    assert first == second
+    assert twin.compiler.worker_pid != env.compiler.worker_pid
+    with pytest.raises(UsageError, match="a running compilation cannot be copied$"):
+        copy.deepcopy(env)
+    twin.close()
+
+
+@pytest.mark.parametrize("action", [0.7, "1", None, np.array([1, 0])])
+def test_actions_that_are_none(env: InliningForSizeEnv, action: Any) -> None:
+    env.reset(seed=0)
+    with pytest.raises(UsageError) as caught:
+        env.step(action)
+    assert str(caught.value) == f"inlining_decision: expected 0 or 1, found {action!r}"
+    env.step(np.int64(1))
+
+
 SILENT = "define i32 @f() {\n  ret i32 1\n}\n"
 
 
@@ -182,7 +238,7 @@ def test_a_module_that_asks_nothing(env: InliningForSizeEnv) -> None:
 
 def test_a_corpus_that_asks_nothing(mixed: Corpus) -> None:
     env = InliningForSizeEnv(Corpus(mixed.folder, ("broken",)))
-    with pytest.raises(UsageError) as caught:
+    with pytest.raises(CorpusError) as caught:
         env.reset(seed=0)
     assert str(caught.value) == (
         f"corpus '{mixed.folder}': expected a module that asks for a decision, found none among "

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -25,6 +29,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm import binding
+from mlgo_gym.llvm.channel import Channel
 from mlgo_gym.llvm.compilation import Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.policies import always, default, never
@@ -349,21 +354,112 @@ def test_a_worker_that_has_grown_is_replaced(small: Corpus) -> None:
     assert len(pids) == len(small)
 
 
-def test_a_forked_process_gets_its_own_worker(compiler: Compiler, small: Corpus) -> None:
-    expected = compiler.compile_module(small["digest.c"]).object_sha256
-    parents_worker = compiler.worker_pid
+def in_forked_child(check: Callable[[], bool]) -> bool:
+    """Run a check in a forked process, and exit without this one's clean-up."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            same = compiler.compile_module(small["digest.c"]).object_sha256 == expected
-            status = 0 if same and compiler.worker_pid != parents_worker else 2
-            compiler.close()
+            status = 0 if check() else 2
         finally:
             os._exit(status)
-    assert os.waitpid(child, 0)[1] == 0
+    return os.waitpid(child, 0)[1] == 0
+
+
+def test_a_forked_process_gets_its_own_worker(compiler: Compiler, small: Corpus) -> None:
+    expected = compiler.compile_module(small["digest.c"]).object_sha256
+    parents_worker = compiler.worker_pid
+
+    def check() -> bool:
+        for _ in range(2):
+            if compiler.compile_module(small["digest.c"]).object_sha256 != expected:
+                return False
+        own_worker = compiler.worker_pid
+        compiler.close()
+        return own_worker not in {parents_worker, None}
+
+    assert in_forked_child(check)
     assert compiler.worker_pid == parents_worker
     assert compiler.compile_module(small["digest.c"]).object_sha256 == expected
+
+
+def test_a_forked_process_cannot_disturb_a_compilation(compiler: Compiler, small: Corpus) -> None:
+    compilation = compiler.start(small["digest.c"], LIFTED)
+    assert compilation.next_observation() is not None
+
+    def check() -> bool:
+        for call in (compilation.next_observation, lambda: compilation.answer(1)):
+            with pytest.raises(UsageError, match="belongs to the process that this one was fork"):
+                call()
+        compilation.close()
+        compiler.close()
+        gc.collect()
+        return True
+
+    assert in_forked_child(check)
+    while compilation.next_observation() is not None:
+        compilation.answer(0)
+    assert compilation.result.decisions > 1
+
+
+def test_forgotten_compilers_leave_nothing(small: Corpus) -> None:
+    """What the fixture of every test looks for, after nobody closed anything."""
+    for _ in range(3):
+        compiler = Compiler()
+        assert compiler.start(small["digest.c"], LIFTED).next_observation() is not None
+        del compiler
+        gc.collect()
+
+
+def test_an_interrupt_while_the_worker_starts(small: Corpus) -> None:
+    compiler = Compiler()
+    threading.Timer(0.03, compiler.interrupt).start()
+
+    def compile_for_ever() -> None:
+        while True:
+            compiler.compile_module(small["digest.c"], problem=LIFTED, policy=always)
+
+    with pytest.raises((CompilerCrashError, UsageError)):
+        compile_for_ever()
+    with pytest.raises(UsageError, match="^compiler: closed$"):
+        compiler.compile_module(small["digest.c"])
+    compiler.close()
+
+
+def test_timeouts_of_any_length(small: Corpus) -> None:
+    for timeout_s in (math.inf, 1e12):
+        with Compiler(timeout_s=timeout_s) as compiler:
+            assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+
+
+def test_the_large_code_model_has_text_too(compiler: Compiler, small: Corpus) -> None:
+    options = CompileOptions("Oz", code_model="large")
+    result = compiler.compile_module(small["digest.c"], options)
+    assert ".ltext" in dict(result.sections)
+    assert result.text_size_bytes > compiler.compile_module(small["digest.c"]).text_size_bytes
+
+
+def test_a_worker_found_dead_is_reaped(compiler: Compiler, small: Corpus) -> None:
+    compiler.compile_module(small["digest.c"])
+    pid = compiler.worker_pid
+    assert pid is not None
+    psutil.Process(pid).kill()
+    psutil.Process(pid).wait(10)
+    compiler.compile_module(small["digest.c"])
+    gc.collect()  # an unreaped process would be a ResourceWarning, and so an error
+
+
+def test_a_temporary_folder_that_cannot_be_used(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    with pytest.raises(EnvironmentSetupError) as caught:
+        compiler.compile_module(Module.from_ir(CALLS), problem=LIFTED, policy=default)
+    assert str(caught.value).startswith(
+        "channel: cannot make FIFOs in the temporary folder: [Errno 2] No such file or directory: "
+        "'/no/such/folder/mlgo-gym-channel-"
+    )
+    assert str(caught.value).endswith("; TMPDIR names another")
 
 
 def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
@@ -389,15 +485,24 @@ def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
 
 
 def test_fifos_of_a_dead_process_are_swept(compiler: Compiler) -> None:
+    """And nothing else: not what is alive, and no folder that has anything but FIFOs in it."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-    folder = Path(tempfile.gettempdir())
-    stale = folder / f"mlgo-gym-{process.pid}-abc"
-    alive = folder / f"mlgo-gym-{os.getppid()}-abc"
-    for each in (stale, alive):
+    channel = Channel(LIFTED)
+    own = Path(channel.base).parent
+    prefix = own.name.removesuffix(own.name.partition(f"{os.getpid()}")[2]).removesuffix(
+        str(os.getpid())
+    )
+    stale = own.with_name(f"{prefix}{process.pid}-abc")
+    full = own.with_name(f"{prefix}{process.pid}-def")
+    foreign = own.with_name(f"mlgo-gym-{process.pid}-results")
+    for each in (stale, full, foreign):
         each.mkdir()
         os.mkfifo(each / "channel.in")
+    (full / "thesis.txt").write_text("years of work")
     compiler.compile_module(Module.from_ir(CALLS))
-    assert (stale.exists(), alive.exists()) == (False, True)
-    (alive / "channel.in").unlink()
-    alive.rmdir()
+    assert [each.exists() for each in (own, stale, full, foreign)] == [True, False, True, True]
+    assert (full / "thesis.txt").read_text() == "years of work"
+    channel.close()
+    shutil.rmtree(full)
+    shutil.rmtree(foreign)

@@ -24,6 +24,11 @@ from mlgo_gym.llvm.options import CompileOptions
             ["-cc1", "-O2", "-mrelocation-model", "static", "-mcmodel=medium"],
             CompileOptions("O2", "static", "medium", vectorize_loops=False, vectorize_slp=False),
         ),
+        (["-cc1", "-Og"], CompileOptions("O1", vectorize_loops=False, vectorize_slp=False)),
+        (
+            ["-cc1", "-Ofast", "-vectorize-slp"],
+            CompileOptions("O3", vectorize_loops=False, vectorize_slp=True),
+        ),
         (
             ["-cc1", "-Os", "-funroll-loops", "-fno-unroll-loops"],
             CompileOptions("Os", vectorize_loops=False, vectorize_slp=False, unroll_loops=False),
@@ -51,6 +56,11 @@ def test_another_level_brings_its_own_switches() -> None:
     [
         ([], "command line: expected -cc1 first, found 'nothing'"),
         (["clang", "-c"], "command line: expected -cc1 first, found 'clang'"),
+        (
+            ["-cc1", "-Oq"],
+            "level: expected one of -O0, -O1, -O2, -O3, -Os, -Oz, -O, -Og, -O4, -Ofast, "
+            "found '-Oq'",
+        ),
         (
             ["-cc1", "-mrelocation-model", "ropi"],
             "-mrelocation-model: expected one of pic, static, dynamic-no-pic, found 'ropi'",

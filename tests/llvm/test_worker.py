@@ -48,6 +48,19 @@ def test_it_is_small_and_has_one_thread() -> None:
         worker.close()
 
 
+def test_the_current_folder_shadows_nothing(
+    monkeypatch: pytest.MonkeyPatch, own_temporary_folder: Path
+) -> None:
+    (own_temporary_folder / "hashlib.py").write_text("raise SystemExit('taken over')\n")
+    monkeypatch.chdir(own_temporary_folder)
+    Worker().close()
+    gone = own_temporary_folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    Worker().close()
+
+
 def test_a_child_that_cannot_start(
     monkeypatch: pytest.MonkeyPatch, own_temporary_folder: Path
 ) -> None:
