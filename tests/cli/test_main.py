@@ -45,7 +45,7 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 def test_demo(small_folder: Path, tmp_path: Path) -> None:
     done = run("demo", "--corpus", small_folder, "--plot", "plot.svg", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    table = [line for line in done.stdout.splitlines() if line[:1] in "┏┃┡│├└"]
+    table = [line for line in done.stdout.splitlines() if line.startswith(tuple("┏┃┡│├└"))]
     assert len(table) == 9
     assert max(len(line) for line in table) <= 80
     for word in ("json_write.c", "always", "never", "random", "total", "Plot: plot.svg"):

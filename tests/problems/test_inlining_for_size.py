@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +113,13 @@ def test_headers_of_another_llvm(header: Header, message: str) -> None:
         InliningForSize.check_header(header)
     prefix = "InliningForSize: this LLVM describes the problem differently: "
     assert str(caught.value) == prefix + message
+
+
+def test_the_documented_table_is_this_one() -> None:
+    page = Path(__file__).parent.parent.parent / "docs" / "inlining-for-size.md"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| `")]
+    table = [
+        f"| `{each.spec.name}` | {each.unit} | {each.meaning} |"
+        for each in InliningForSize.features
+    ]
+    assert rows[-len(table) :] == table
