@@ -1,5 +1,5 @@
 # Every target sets up what it needs: a virtual environment in .venv, made again when
-# pyproject.toml changes. PYTHON names the interpreter it is made from (3.11 or newer).
+# pyproject.toml changes. PYTHON names the interpreter it is made from (3.11.4 or newer).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -36,7 +36,7 @@ clean:
 	rm -rf $(VENV) build dist
 
 $(READY): pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "mlgo_gym needs Python 3.11 or newer; set PYTHON=... (found " + sys.version.split()[0] + ")")'
+	@$(PYTHON) -c 'import sys; sys.exit("mlgo_gym needs Python 3.11.4 or newer, found " + sys.version.split()[0] + "; name another: make PYTHON=...") if sys.version_info < (3, 11, 4) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@

@@ -1,0 +1,34 @@
+"""Hundreds of episodes: this process stays as it is, its workers stay below their limit."""
+
+from __future__ import annotations
+
+import psutil
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
+
+LIMIT_BYTES = 150 << 20
+
+
+@pytest.mark.slow
+def test_memory_is_bounded(small: Corpus) -> None:
+    env = InliningForSizeEnv(small, memory_limit_bytes=LIMIT_BYTES)
+    workers = set()
+    after_warm_up = 0
+    for episode in range(1000):
+        env.reset(seed=episode)
+        worker = env.compiler.worker_pid
+        assert worker is not None
+        workers.add(worker)
+        assert psutil.Process(worker).memory_info().rss < LIMIT_BYTES + (20 << 20)
+        ended = episode % 10 == 9
+        while not ended:
+            *_, terminated, truncated, info = env.step(int(env.np_random.integers(2)))
+            assert "error" not in info
+            ended = terminated or truncated
+        if episode == 200:
+            after_warm_up = psutil.Process().memory_info().rss
+    assert psutil.Process().memory_info().rss < 1.05 * after_warm_up
+    assert len(workers) > 1
+    env.close()
