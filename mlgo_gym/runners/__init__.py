@@ -1,0 +1,1 @@
+"""Model runners: whatever answers observations, behind LLVM's ``MLModelRunner`` contract."""

@@ -1,0 +1,144 @@
+"""The contract between whoever asks and whoever answers: LLVM's ``MLModelRunner``.
+
+It is that of ``llvm/include/llvm/Analysis/MLModelRunner.h``, in Python terms. A runner is made from
+the specs of its inputs and of its output. It owns, or is given, one contiguous buffer for each
+input; buffers stay where they are for the runner's life, so whoever asks may keep views of them.
+Whoever asks fills the buffers, calls `MLModelRunner.evaluate`, and uses the result. Evaluating
+never changes the inputs: the same buffers may be logged afterwards.
+
+A model may know fewer inputs than are offered. The runner sets those up without a buffer, and the
+base allocates one: it is filled as any other and has no effect.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final, Self
+
+import numpy as np
+
+from mlgo_gym.errors import SpecError, UsageError
+from mlgo_gym.tensor_spec import TensorSpec
+
+__all__ = ["MLModelRunner"]
+
+_ALIGNMENT: Final = 64
+
+Array = np.ndarray[Any, Any]
+
+
+class MLModelRunner(ABC):
+    """Answers observations. Subclasses set up their buffers and evaluate.
+
+    A subclass calls ``super().__init__`` first and then, for every input, exactly once
+    `set_up_buffer_for_tensor`, with a buffer of its own or without one.
+
+    Attributes:
+        inputs: the specs of what is offered, by index.
+        output: the spec of the answer.
+
+    Raises:
+        SpecError: two inputs have one name, or there is none.
+    """
+
+    def __init__(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> None:
+        names = [spec.name for spec in inputs]
+        if not names or len(set(names)) != len(names):
+            raise SpecError(f"runner: expected inputs with different names, found {names}")
+        self.inputs: Final = tuple(inputs)
+        self.output: Final = output
+        self._tensors: list[Array | None] = [None] * len(self.inputs)
+        self._owned = _aligned(sum(_padded(spec) for spec in self.inputs))
+        self._is_closed = False
+
+    def set_up_buffer_for_tensor(self, index: int, spec: TensorSpec, buffer: Array | None) -> None:
+        """Say where input ``index`` lives; called by subclasses, once for each input.
+
+        Args:
+            index: the input's index.
+            spec: its spec, which must be ``inputs[index]``.
+            buffer: contiguous, writable memory of exactly the spec's size, which the subclass
+                keeps for its life; ``None`` lets the base allocate it.
+
+        Raises:
+            SpecError: the spec is another, or the buffer does not fit it.
+            UsageError: it was set up before.
+        """
+        if self.inputs[index] != spec:
+            raise SpecError(f"input {index}: expected {self.inputs[index]}, found {spec}")
+        if self._tensors[index] is not None:
+            raise UsageError(f"input {index} ({spec.name!r}): set up twice")
+        if buffer is None:
+            start = sum(_padded(each) for each in self.inputs[:index])
+            buffer = self._owned[start : start + spec.size_bytes]
+        if not buffer.flags.c_contiguous or not buffer.flags.writeable:
+            raise SpecError(f"input {spec.name!r}: expected contiguous, writable memory")
+        if buffer.nbytes != spec.size_bytes:
+            raise SpecError(
+                f"input {spec.name!r}: expected {spec.size_bytes} bytes, found {buffer.nbytes}"
+            )
+        self._tensors[index] = buffer.reshape(-1).view(spec.dtype).reshape(spec.shape)
+
+    def get_tensor(self, index: int) -> Array:
+        """Input ``index`` (a number or a member of an ``IntEnum``) as a view of its buffer.
+
+        The view has the spec's dtype and shape, and stays valid for the runner's life.
+
+        Raises:
+            UsageError: the runner did not set it up.
+        """
+        tensor = self._tensors[index]
+        if tensor is None:
+            raise UsageError(f"input {index} ({self.inputs[index].name!r}): not set up")
+        return tensor
+
+    def get_tensor_untyped(self, index: int) -> memoryview:
+        """Input ``index`` as raw bytes, in native byte order; a view of the same buffer."""
+        return self.get_tensor(index).reshape(-1).view(np.uint8).data
+
+    def evaluate(self) -> Array:
+        """Answer what the inputs hold: a fresh array of the output's dtype and shape.
+
+        Raises:
+            UsageError: the runner is closed.
+        """
+        return self.output.decode(bytes(self.evaluate_untyped()))
+
+    def evaluate_untyped(self) -> bytes | bytearray | memoryview:
+        """Answer what the inputs hold: the output's raw bytes, valid until the next call.
+
+        Raises:
+            UsageError: the runner is closed.
+        """
+        if self._is_closed:
+            raise UsageError(f"{type(self).__name__}: closed")
+        return self._evaluate()
+
+    def switch_context(self, name: str) -> None:  # noqa: B027 - most runners have no use for it
+        """Announce that what follows belongs to another context, such as a function."""
+
+    def close(self) -> None:
+        """Release what the runner holds; safe to call twice. Views of its buffers stay valid."""
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def _evaluate(self) -> bytes | bytearray | memoryview:
+        """The output's raw bytes for what the buffers hold; must leave the buffers alone."""
+
+
+def _padded(spec: TensorSpec) -> int:
+    """Room for a tensor, so that the next one is aligned for any scalar."""
+    return -(-spec.size_bytes // 8) * 8
+
+
+def _aligned(size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    memory = np.zeros(size_bytes + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size_bytes]
