@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, NoReturn, Self
 
+from mlgo_gym.channel import Channel
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import (
     CompilationTimeoutError,
@@ -26,7 +27,6 @@ from mlgo_gym.errors import (
     OptionsError,
     UsageError,
 )
-from mlgo_gym.llvm.channel import Channel
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems import PROBLEMS, Problem
@@ -103,7 +103,7 @@ class Compilation:
         self._decisions = 0
         self._result: CompilationResult | None = None
         self._finished = False
-        self._channel = Channel(problem) if problem else None
+        self._channel = Channel(problem.check_header) if problem else None
         try:
             if self._channel:
                 worker.watch(self._channel.fileno())

@@ -21,8 +21,8 @@ from typing import IO, Any, Final
 
 from packaging.version import Version
 
+from mlgo_gym.channel import remove_stale_folders
 from mlgo_gym.errors import EnvironmentSetupError, InternalError
-from mlgo_gym.llvm.channel import remove_stale_folders
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 
 __all__ = ["MINIMUM_LLVMLITE", "Worker", "WorkerDiedError", "check_llvmlite", "describe_exit"]

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mlgo_gym.channel import Channel
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import (
     CompilationTimeoutError,
@@ -29,7 +30,6 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm import binding
-from mlgo_gym.llvm.channel import Channel
 from mlgo_gym.llvm.compilation import Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.policies import always, default, never
@@ -488,7 +488,7 @@ def test_fifos_of_a_dead_process_are_swept(compiler: Compiler) -> None:
     """And nothing else: not what is alive, and no folder that has anything but FIFOs in it."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
-    channel = Channel(LIFTED)
+    channel = Channel()
     own = Path(channel.base).parent
     prefix = own.name.removesuffix(own.name.partition(f"{os.getpid()}")[2]).removesuffix(
         str(os.getpid())

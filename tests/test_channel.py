@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.channel import Channel
 from mlgo_gym.errors import TrainingLogError, UsageError
-from mlgo_gym.llvm.channel import Channel
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.training_log import Header
 
@@ -19,7 +19,7 @@ SIZE = 8 * len(InliningForSize.sent())
 
 @pytest.fixture
 def channel() -> Channel:
-    return Channel(InliningForSize())
+    return Channel()
 
 
 def _send(channel: Channel, data: bytes) -> int:

@@ -16,12 +16,12 @@ import functools
 import os
 import tempfile
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
-from mlgo_gym.problems import Problem
 from mlgo_gym.training_log import Context, Header, Observation, StreamDecoder
 
 __all__ = ["Channel", "remove_stale_folders"]
@@ -33,20 +33,26 @@ _FIFO_STEM: Final = "channel"
 class Channel:
     """One pair of FIFOs and the observations that come through it.
 
+    Args:
+        on_header: called with the header when it has come; what it raises, `next_observation`
+            raises.
+
     Attributes:
         base: the path that LLVM is told, without ``.in`` and ``.out``.
+        header: what LLVM says it sends, once it has said so.
         context: the context that LLVM named last.
 
     Raises:
         EnvironmentSetupError: the FIFOs cannot be made in the system's temporary folder.
     """
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, on_header: Callable[[Header], None] = lambda _: None) -> None:
+        self._on_header = on_header
         self._decoder = StreamDecoder()
         self._ends = _make_fifos()
         self._finalizer = weakref.finalize(self, self._ends.close)
         self.base: Final = str(self._ends.folder / _FIFO_STEM)
+        self.header: Header | None = None
         self.context = ""
         _CHANNELS.add(self)
 
@@ -72,7 +78,6 @@ class Channel:
 
         Raises:
             TrainingLogError: LLVM broke the format.
-            EnvironmentSetupError: LLVM's features are not those of the problem.
         """
         while (event := self._decoder.next_event()) is not None:
             match event:
@@ -81,8 +86,9 @@ class Channel:
                 case Context(name):
                     self.context = name
                 case Header():
-                    self._problem.check_header(event)
                     self._ends.remove_names()  # LLVM has opened both
+                    self.header = event
+                    self._on_header(event)
         return None
 
     def reply(self, advice: bytes) -> None:
