@@ -11,13 +11,14 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus_tools.errors import CorpusToolsError
-from corpus_tools.manifest import Manifest, read_command
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_command
 from mlgo_gym.errors import CorpusError, ModuleError
 
 __all__ = ["SAMPLE_CORPUS", "Corpus", "Module"]
@@ -100,9 +101,12 @@ class Corpus:
             ModuleError: its files cannot be read, or its command line is not one of ``-cc1``.
         """
         if name not in self.names:
+            near = [each for each in self.names if each.endswith(f"/{name}")]
+            near = near or difflib.get_close_matches(name, self.names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
             raise CorpusError(
                 f"corpus {str(self.folder)!r}: expected one of its {len(self)} modules, "
-                f"found {name!r}"
+                f"found {name!r}{hint}"
             )
         return _read(name, self.folder / f"{name}.bc", is_text=False, command=self.global_command)
 
@@ -115,6 +119,11 @@ class Corpus:
                 it names no module, or it is one for ThinLTO.
         """
         folder = Path(folder)
+        if not (folder / MANIFEST_NAME).exists():
+            raise CorpusError(
+                f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it, found none; "
+                "'mlgo-gym corpus build' makes a corpus"
+            )
         try:
             manifest = Manifest.read(folder)
         except CorpusToolsError as error:

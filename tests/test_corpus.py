@@ -86,8 +86,10 @@ def test_manifests_that_cannot_be_used(tmp_path: Path, manifest: object, message
 def test_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(CorpusError) as caught:
         Corpus.load(tmp_path / "none")
-    path = tmp_path / "none" / "corpus_description.json"
-    assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
+    assert str(caught.value) == (
+        f"corpus '{tmp_path}/none': expected corpus_description.json in it, found none; "
+        "'mlgo-gym corpus build' makes a corpus"
+    )
 
 
 def test_modules_that_cannot_be_read(tmp_path: Path) -> None:
@@ -110,6 +112,14 @@ def test_modules_that_cannot_be_read(tmp_path: Path) -> None:
     assert str(gone.value) == (
         f"module 'm': cannot read '{tmp_path}/m.bc': No such file or directory"
     )
+
+
+def test_a_name_that_was_cut_short(tmp_path: Path) -> None:
+    manifest = {"modules": ["src/lua/lvm.c"], "has_thinlto": False}
+    corpus = Corpus.load(make(tmp_path, manifest, "src/lua/lvm.c.bc"))
+    for name in ("lvm.c", "src/lua/lvm"):
+        with pytest.raises(CorpusError, match=r"; did you mean 'src/lua/lvm\.c'\?$"):
+            _ = corpus[name]
 
 
 def test_single_files(tmp_path: Path) -> None:

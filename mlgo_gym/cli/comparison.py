@@ -94,7 +94,8 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
     axes.invert_yaxis()
     axes.margins(y=0.01)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("change of text against LLVM's default, in percent (left is smaller)")
+    axes.set_xlabel("change of code size against LLVM's default, in percent (left is smaller)")
+    axes.set_title(f"{len(complete)} modules, {baseline:,} bytes of code under LLVM's default")
     axes.legend()
     figure.savefig(path)
 

@@ -26,7 +26,11 @@ _BUILD_LEVELS: Final = ("O1", "O2", "O3", "Os", "Oz")
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the subcommand and its own subcommands."""
-    parser = commands.add_parser("corpus", help="build corpora and look into them")
+    parser = commands.add_parser(
+        "corpus",
+        help="build corpora and look into them",
+        description="Corpora are folders of bitcode in the layout of LLVM's mlgo-utils.",
+    )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_build(actions)
     _add_stats(actions)
@@ -40,7 +44,9 @@ def _add_build(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         f"C++ with clang into a corpus. Recipes: {', '.join(available_recipes())}.",
     )
     parser.add_argument("recipe", metavar="NAME", help="a recipe's name, or a recipe file")
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the corpus")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="where the corpus goes"
+    )
     parser.add_argument("--clang", metavar="PATH", help="clang 19 or newer (default: from PATH)")
     parser.add_argument(
         "--opt-level", choices=_BUILD_LEVELS, default="Oz", help="clang's level (default: Oz)"
@@ -121,7 +127,7 @@ def run_stats(options: argparse.Namespace, output: Output) -> int:
 def _stats_table(counts: list[dict[str, Any]]) -> Table:
     table = Table()
     table.add_column("language")
-    for column in ("modules", "bitcode, bytes", "text, bytes", "decisions", "asking"):
+    for column in ("modules", "bitcode, bytes", "text, bytes", "decisions", "that ask"):
         table.add_column(column, justify="right")
     for count in counts:
         table.add_row(str(count["language"] or "total"), *(f"{count[key]:,}" for key in _COUNTED))

@@ -50,12 +50,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
     if problem := comparison.check_plot_path(options.plot):
         raise OptionsError(f"--plot: {problem}")
+    policies = {name: make_policy(name, options.seed) for name in (_CONTROL, *_POLICIES)}
+    running = run_policies(options, output, policies)
     output.print(
         "LLVM's inliner asks about the calls of every module; the answers: "
         f"{', '.join(_POLICIES)}, and LLVM's own default as a control.\n"
     )
-    policies = {name: make_policy(name, options.seed) for name in (_CONTROL, *_POLICIES)}
-    reports = list(run_policies(options, output, policies))
+    reports = list(running)
     table = comparison.as_table(reports, _POLICIES, output.width)
     output.print(table, *_notes(reports))
     output.json(comparison.as_json(reports, (_CONTROL, *_POLICIES)))
@@ -76,7 +77,8 @@ def _notes(reports: Sequence[ModuleReport]) -> list[str]:
     )
     legend = (
         "LLVM: bytes of code (.text*) as LLVM's own heuristic leaves it. Policies: change "
-        "against it; negative is smaller."
+        "against it; negative is smaller. Decisions: asked under LLVM's default; other answers "
+        "lead to more or fewer."
     )
     control = (
         f"Control: answered with LLVM's default, {equal} of {len(complete)} objects are equal "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -32,7 +32,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "print the sizes and write LLVM's training log with the rewards.",
     )
     add_compilation_options(parser)
-    parser.add_argument("--policy", choices=tuple(POLICIES), default="default")
+    parser.add_argument(
+        "--policy",
+        choices=tuple(POLICIES),
+        default="default",
+        help="what answers LLVM (default: default, which is what LLVM would do)",
+    )
     add_seed_option(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
     add_json_option(parser)
@@ -133,7 +138,10 @@ def run_policies(
     *,
     keep_decisions: bool = False,
 ) -> Iterator[ModuleReport]:
-    """Roll policies out as the options of `add_compilation_options` say, behind a progress bar."""
+    """Roll policies out as the options of `add_compilation_options` say, behind a progress bar.
+
+    What is wrong with the options is raised here, not when the first report is asked for.
+    """
     corpus = Corpus.load(options.corpus)
     reports = rollout(
         corpus,
@@ -144,8 +152,14 @@ def run_policies(
         timeout_s=options.timeout,
         keep_decisions=keep_decisions,
     )
+    return _tracked(reports, output, len(corpus))
+
+
+def _tracked(
+    reports: Generator[ModuleReport], output: Output, total: int
+) -> Iterator[ModuleReport]:
     with contextlib.closing(reports):
-        yield from output.track(reports, "compiling", len(corpus))
+        yield from output.track(reports, "compiling", total)
 
 
 def warn_of_failures(reports: list[ModuleReport], output: Output) -> int:

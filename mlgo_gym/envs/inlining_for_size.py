@@ -28,7 +28,7 @@ from mlgo_gym.llvm.compilation import (
     Compiler,
     options_of,
 )
-from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.problems.inlining_for_size import (
     DEFAULT_ADVICE,
     DEFAULT_SIZE_INCREASE_THRESHOLD,
@@ -93,7 +93,10 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
     ) -> None:
         if render_mode not in {None, *self.metadata["render_modes"]}:
             raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")
-        CompileOptions(opt_level)  # raises now rather than at the first reset
+        if opt_level not in {None, *OPT_LEVELS[1:]}:  # at O0 nothing is inlined
+            raise OptionsError(
+                f"opt_level: expected one of {', '.join(OPT_LEVELS[1:])}, found {opt_level!r}"
+            )
         self.corpus: Final = (
             corpus if isinstance(corpus, Corpus) else Corpus.load(corpus or SAMPLE_CORPUS)
         )

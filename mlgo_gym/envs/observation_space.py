@@ -31,5 +31,9 @@ def boxes_of(space: spaces.Space[Any]) -> dict[str, spaces.Box]:
     members = space.spaces if isinstance(space, spaces.Dict) else {}
     boxes = {name: box for name, box in members.items() if isinstance(box, spaces.Box)}
     if not boxes or len(boxes) != len(members):
-        raise OptionsError(f"observation space: expected a Dict of Box spaces, found {space}")
+        found = type(space).__name__
+        raise OptionsError(
+            f"observation space: expected a Dict of Box spaces, found {found}; of these wrappers "
+            "FloatVectorObservation comes last"
+        )
     return boxes

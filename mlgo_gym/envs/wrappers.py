@@ -20,7 +20,7 @@ class FloatVectorObservation(
     gymnasium.ObservationWrapper[Vector, Any, ObservationDict],
     gymnasium.utils.RecordConstructorArgs,
 ):
-    """All features as one ``float32`` vector, in LLVM's order.
+    """All features as one ``float32`` vector, in LLVM's order. It goes around the other wrappers.
 
     Large counts are rounded to what a float32 holds.
     """

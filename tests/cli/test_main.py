@@ -128,7 +128,8 @@ def test_version_and_help(tmp_path: Path) -> None:
     [
         (
             ["rollout", "--corpus", "none"],
-            "none/corpus_description.json: cannot be read: No such file or directory",
+            "corpus 'none': expected corpus_description.json in it, found none; "
+            "'mlgo-gym corpus build' makes a corpus",
         ),
         (
             ["rollout", "--log", "no/where.log"],
