@@ -8,10 +8,12 @@
         TrainingLogError       a training log or channel stream
         CorpusError            a corpus folder or its manifest
         ModuleError            a module: parsing, target, verification, its command line
+        ModelError             a model directory, its graph or its specs
         OptionsError           a setting of a problem, compilation or environment
       CompilationError         LLVM did not finish a compilation
         CompilerCrashError     the worker process died
         CompilationTimeoutError  LLVM outran its deadline
+      RunnerError              the other end of an interactive runner failed
       EnvironmentSetupError    this machine lacks something: llvmlite, an extra, a tool
       UsageError               calls in an order that has no meaning
       InternalError            a state that should be impossible: please report it
@@ -30,8 +32,10 @@ __all__ = [
     "InputError",
     "InternalError",
     "MlgoGymError",
+    "ModelError",
     "ModuleError",
     "OptionsError",
+    "RunnerError",
     "SpecError",
     "TrainingLogError",
     "UsageError",
@@ -60,6 +64,10 @@ class CorpusError(InputError):
 
 class OptionsError(InputError):
     """A setting has a value that it cannot have."""
+
+
+class ModelError(InputError):
+    """A model cannot be used: its files, its graph, or inputs that it needs and nobody offers."""
 
 
 class ModuleError(InputError):
@@ -100,6 +108,10 @@ class CompilerCrashError(CompilationError):
 
 class CompilationTimeoutError(CompilationError):
     """LLVM outran its deadline; the worker has been killed."""
+
+
+class RunnerError(MlgoGymError):
+    """The other end of an interactive runner went away, broke the protocol or took too long."""
 
 
 class EnvironmentSetupError(MlgoGymError):

@@ -19,9 +19,20 @@ from mlgo_gym.corpus import Module
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compilation import Policy
 from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.runners.base import RunnerFactory
+from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.training_log import Observation
 
-__all__ = ["POLICIES", "PolicyFactory", "always", "default", "make_policy", "never", "random"]
+__all__ = [
+    "POLICIES",
+    "PolicyFactory",
+    "always",
+    "default",
+    "from_runner",
+    "make_policy",
+    "never",
+    "random",
+]
 
 PolicyFactory = Callable[[Module], Policy]
 """Makes the policy for one module, so that nothing depends on the order of the modules."""
@@ -50,6 +61,11 @@ def random(seed: int, module: Module) -> Policy:
         return int(generator.integers(2))
 
     return answer
+
+
+def from_runner(factory: RunnerFactory) -> PolicyFactory:
+    """Answers of a runner, which is made anew for each compilation."""
+    return lambda _module: RunnerPolicy(factory)
 
 
 POLICIES: Final[Mapping[str, Callable[[int], PolicyFactory]]] = MappingProxyType(

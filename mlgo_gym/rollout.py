@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from typing import BinaryIO, Final
@@ -30,6 +30,7 @@ from mlgo_gym.llvm.compilation import (
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.policies import PolicyFactory
 from mlgo_gym.problems import Problem
+from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
@@ -208,15 +209,20 @@ class _Task:
     def _attempt(
         self, compiler: Compiler, module: Module, options: CompileOptions, name: str
     ) -> Attempt:
-        policy = self._policies[name](module)
         decisions: list[Decision] = []
-        if self._keep_decisions:
-            policy = self._recorded(policy, decisions)
         try:
-            result = compiler.compile_module(module, options, problem=self._problem, policy=policy)
+            with self._policy(name, module) as policy:
+                answer = self._recorded(policy, decisions) if self._keep_decisions else policy
+                result = compiler.compile_module(
+                    module, options, problem=self._problem, policy=answer
+                )
         except (CompilationError, InputError) as error:
             return Attempt(name, None, str(error), tuple(decisions))
         return Attempt(name, result, None, tuple(decisions))
+
+    def _policy(self, name: str, module: Module) -> AbstractContextManager[Policy]:
+        policy = self._policies[name](module)
+        return policy if isinstance(policy, RunnerPolicy) else nullcontext(policy)
 
     def _recorded(self, policy: Policy, decisions: list[Decision]) -> Policy:
         def answer(observation: Observation) -> int:

@@ -30,6 +30,8 @@ from mlgo_gym.errors import (
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems import PROBLEMS, Problem
+from mlgo_gym.runners.base import RunnerFactory
+from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.training_log import Observation
 
 __all__ = ["Compilation", "CompilationResult", "Compiler", "Policy"]
@@ -361,6 +363,7 @@ class Compiler:
         *,
         problem: Problem | None = None,
         policy: Policy | None = None,
+        runner: RunnerFactory | None = None,
         keep_object: bool = False,
     ) -> CompilationResult:
         """Compile a module to its end.
@@ -369,16 +372,25 @@ class Compiler:
             module: what is compiled.
             options: as in `start`.
             problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
-            policy: what answers; there is one exactly where there is a problem.
+            policy: a function that answers; with a problem there is this or a runner.
+            runner: makes the runner that answers, from the specs that LLVM announces, such as
+                ``functools.partial(ModelUnderTrainingRunner, "model")``; it is closed at the end.
             keep_object: the result holds the object's bytes.
 
         Raises:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
-            UsageError: a problem without a policy, or a policy without a problem.
+            UsageError: a problem without a policy or runner, or one of them without a problem.
         """
-        if (problem is None) != (policy is None):
-            raise UsageError("compile_module: expected a problem and a policy, or neither")
+        if (policy is not None) + (runner is not None) != (problem is not None):
+            raise UsageError(
+                "compile_module: expected a problem with a policy or a runner, or none of them"
+            )
+        if runner is not None:
+            with RunnerPolicy(runner) as answer:
+                return self.compile_module(
+                    module, options, problem=problem, policy=answer, keep_object=keep_object
+                )
         with self.start(module, problem, options, keep_object=keep_object) as compilation:
             while (observation := compilation.next_observation()) is not None:
                 if policy is not None:

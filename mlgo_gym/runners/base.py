@@ -13,7 +13,7 @@ base allocates one: it is filled as any other and has no effect.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 from mlgo_gym.errors import SpecError, UsageError
 from mlgo_gym.tensor_spec import TensorSpec
 
-__all__ = ["MLModelRunner"]
+__all__ = ["MLModelRunner", "RunnerFactory"]
 
 _ALIGNMENT: Final = 64
 
@@ -50,6 +50,7 @@ class MLModelRunner(ABC):
         self.output: Final = output
         self._tensors: list[Array | None] = [None] * len(self.inputs)
         self._owned = _aligned(sum(_padded(spec) for spec in self.inputs))
+        self._slots: tuple[tuple[memoryview, slice], ...] | None = None
         self._is_closed = False
 
     def set_up_buffer_for_tensor(self, index: int, spec: TensorSpec, buffer: Array | None) -> None:
@@ -79,6 +80,21 @@ class MLModelRunner(ABC):
                 f"input {spec.name!r}: expected {spec.size_bytes} bytes, found {buffer.nbytes}"
             )
         self._tensors[index] = buffer.reshape(-1).view(spec.dtype).reshape(spec.shape)
+
+    def fill(self, payload: bytes) -> None:
+        """Copy an observation, its tensors packed in the order of the inputs, into the buffers.
+
+        Raises:
+            SpecError: the observation has another size.
+        """
+        if self._slots is None:
+            self._slots = tuple(self._make_slots())
+        if len(payload) != self._slots[-1][1].stop:
+            raise SpecError(
+                f"observation: expected {self._slots[-1][1].stop} bytes, found {len(payload)}"
+            )
+        for buffer, where in self._slots:
+            buffer[:] = payload[where]
 
     def get_tensor(self, index: int) -> Array:
         """Input ``index`` (a number or a member of an ``IntEnum``) as a view of its buffer.
@@ -128,9 +144,20 @@ class MLModelRunner(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _make_slots(self) -> Iterator[tuple[memoryview, slice]]:
+        """Each input's buffer, and its place in a packed observation."""
+        start = 0
+        for index, spec in enumerate(self.inputs):
+            yield self.get_tensor_untyped(index), slice(start, start + spec.size_bytes)
+            start += spec.size_bytes
+
     @abstractmethod
     def _evaluate(self) -> bytes | bytearray | memoryview:
         """The output's raw bytes for what the buffers hold; must leave the buffers alone."""
+
+
+RunnerFactory = Callable[[Sequence[TensorSpec], TensorSpec], MLModelRunner]
+"""Makes a runner for these inputs and this output, as whoever asks announces them."""
 
 
 def _padded(spec: TensorSpec) -> int:

@@ -1,0 +1,179 @@
+"""A model that is being trained: a TFLite graph, loaded at run time.
+
+It is LLVM's ``ModelUnderTrainingRunner`` (``llvm/lib/Analysis/ModelUnderTrainingRunner.cpp``) on
+``ai-edge-litert``, or on ``tflite-runtime`` where that is what is installed. A runner is made for
+each compilation, so a newer model in the same folder, or another folder, counts from the next one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+
+from mlgo_gym.errors import EnvironmentSetupError, ModelError, UsageError
+from mlgo_gym.runners.base import MLModelRunner
+from mlgo_gym.runners.model_directory import (
+    INPUT_PREFIX,
+    STEP_INPUTS,
+    LoggedOutput,
+    ModelDirectory,
+    check_tensor,
+)
+from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec
+from mlgo_gym.training_log import Header, TrainingLogWriter
+
+__all__ = ["ModelUnderTrainingRunner"]
+
+_INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
+_TYPE_NAMES: Final = {dtype: name for name, dtype in SCALAR_TYPES.items()}
+
+Array = np.ndarray[Any, Any]
+
+
+class ModelUnderTrainingRunner(MLModelRunner):
+    """Evaluates the TFLite graph of a model directory.
+
+    The graph's own input tensors are the runner's buffers, so nothing is copied. An input of the
+    graph is called ``action_NAME`` (a port behind a colon is left out of account); it binds to the
+    input NAME by name, type and number of elements. ``action_discount``, ``action_reward`` and
+    ``action_step_type`` stay zero where nobody offers them.
+
+    Args:
+        model_directory: a folder with ``model.tflite`` and ``output_spec.json``.
+        inputs: the specs of what is offered.
+        output: the spec of the decision.
+        training_log: where LLVM's training log is written, if it is: the inputs, the extra
+            outputs and the decision of every evaluation. The file stays the caller's to close.
+        score: the spec of the scores in that log, for `log_score`.
+
+    Raises:
+        EnvironmentSetupError: no TFLite interpreter is installed.
+        ModelError: the model cannot be loaded, needs an input that is not offered, or has another
+            type or size of tensor than the specs say.
+    """
+
+    def __init__(
+        self,
+        model_directory: str | Path,
+        inputs: Sequence[TensorSpec],
+        output: TensorSpec,
+        *,
+        training_log: BinaryIO | None = None,
+        score: TensorSpec | None = None,
+    ) -> None:
+        super().__init__(inputs, output)
+        model = ModelDirectory.load(model_directory)
+        model.check_decision(output)
+        self._model = str(model.path)
+        self._interpreter = _load(model.graph)
+        self._invoke = self._interpreter.invoke
+        self._bind_inputs()
+        self._outputs = tuple(self._bind_output(each) for each in model.outputs)
+        self._decision = self._outputs[0].view(np.uint8).data
+        self._extra = tuple(each.spec for each in model.outputs[1:])
+        self._log: TrainingLogWriter | None = None
+        if training_log is not None:
+            features = (*self.inputs, *self._extra, output)
+            self._log = TrainingLogWriter(training_log, Header(features, score))
+
+    def switch_context(self, name: str) -> None:
+        """Start another context in the training log, if there is one."""
+        if self._log:
+            self._log.start_context(name)
+
+    def log_score(self, score: object) -> None:
+        """Write the score of the last evaluation to the training log.
+
+        Raises:
+            UsageError: there is no training log.
+            TrainingLogError: it has no scores, or nothing was evaluated before.
+        """
+        if self._log is None:
+            raise UsageError("ModelUnderTrainingRunner: has no training log to write a score to")
+        self._log.log_outcome(score)
+
+    def extra_outputs(self) -> dict[str, Array]:
+        """What the model gave out besides the decision, by logging name; copies."""
+        return {
+            spec.name: np.array(values).reshape(spec.shape)
+            for spec, values in zip(self._extra, self._outputs[1:], strict=True)
+        }
+
+    def _evaluate(self) -> memoryview:
+        self._invoke()
+        if self._log:
+            inputs = [self.get_tensor(index).tobytes() for index in range(len(self.inputs))]
+            extra = [values.tobytes() for values in self._outputs[1:]]
+            self._log.log_observation(b"".join((*inputs, *extra, self._decision)))
+        return self._decision
+
+    def _bind_inputs(self) -> None:
+        offered = {spec.name: index for index, spec in enumerate(self.inputs)}
+        for details in self._interpreter.get_input_details():
+            name = details["name"].partition(":")[0].removeprefix(INPUT_PREFIX)
+            if name in offered:
+                index = offered.pop(name)
+                spec = self.inputs[index]
+                check_tensor(self._model, "input", spec, _spec_of(name, details))
+                self.set_up_buffer_for_tensor(index, spec, self._memory(details))
+            elif name not in STEP_INPUTS:
+                raise ModelError(
+                    f"model {self._model!r}: needs the input {name!r}, which is not offered"
+                )
+            else:
+                self._memory(details)[:] = 0
+        for index in offered.values():
+            self.set_up_buffer_for_tensor(index, self.inputs[index], None)
+
+    def _bind_output(self, output: LoggedOutput) -> Array:
+        wanted = f"{output.tensor.name}:{output.tensor.port}"
+        found = {each["name"]: each for each in self._interpreter.get_output_details()}
+        if wanted not in found:
+            raise ModelError(
+                f"model {self._model!r}: expected the output {wanted!r} of output_spec.json in the "
+                f"graph, found {sorted(found)}"
+            )
+        details = found[wanted]
+        check_tensor(self._model, "output", output.tensor, _spec_of(wanted, details))
+        return self._memory(details)
+
+    def _memory(self, details: dict[str, Any]) -> Array:
+        """A tensor's memory inside the interpreter, which the array keeps alive."""
+        # The interpreter refuses to run while arrays of its own making are around, so this one is
+        # made of the address. The arena does not move: tensors are allocated once.
+        tensor = self._interpreter.tensor(details["index"])()
+        memory = (ctypes.c_uint8 * tensor.nbytes).from_address(tensor.ctypes.data)
+        memory.interpreter = self._interpreter
+        return np.frombuffer(memory, tensor.dtype)
+
+
+def _spec_of(name: str, details: dict[str, Any]) -> TensorSpec:
+    dtype = np.dtype(details["dtype"])
+    if dtype not in _TYPE_NAMES:
+        raise ModelError(f"tensor {name!r}: expected one of LLVM's scalar types, found {dtype}")
+    return TensorSpec(name, _TYPE_NAMES[dtype], tuple(int(size) for size in details["shape"]))
+
+
+def _load(graph: Path) -> Any:
+    try:
+        interpreter = _interpreter_class()(model_path=str(graph), num_threads=1)
+        interpreter.allocate_tensors()
+    except (ValueError, RuntimeError) as error:
+        raise ModelError(f"{graph}: TFLite cannot load it: {error}") from error
+    return interpreter
+
+
+def _interpreter_class() -> Any:
+    for name in _INTERPRETERS:
+        try:
+            return importlib.import_module(name).Interpreter
+        except ModuleNotFoundError:
+            continue
+    raise EnvironmentSetupError(
+        "models under training: need TFLite; run: pip install 'mlgo-gym[tflite]'"
+    )
