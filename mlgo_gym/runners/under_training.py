@@ -29,7 +29,7 @@ from mlgo_gym.training_log import Header, TrainingLogWriter
 
 __all__ = ["ModelUnderTrainingRunner"]
 
-_INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
+INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
 _TYPE_NAMES: Final = {dtype: name for name, dtype in SCALAR_TYPES.items()}
 
 Array = np.ndarray[Any, Any]
@@ -161,15 +161,15 @@ def _spec_of(name: str, details: dict[str, Any]) -> TensorSpec:
 
 def _load(graph: Path) -> Any:
     try:
-        interpreter = _interpreter_class()(model_path=str(graph), num_threads=1)
+        interpreter = interpreter_class()(model_path=str(graph), num_threads=1)
         interpreter.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         raise ModelError(f"{graph}: TFLite cannot load it: {error}") from error
     return interpreter
 
 
-def _interpreter_class() -> Any:
-    for name in _INTERPRETERS:
+def interpreter_class() -> Any:
+    for name in INTERPRETERS:
         try:
             return importlib.import_module(name).Interpreter
         except ModuleNotFoundError:
