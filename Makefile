@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-slow check format bench sample-corpus clean
+.PHONY: demo test test-slow check format bench protos sample-corpus clean
 
 demo: $(READY)
 	$(BIN)/mlgo-gym demo
@@ -28,6 +28,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+protos: $(READY)
+	$(BIN)/python protos/generate.py
 
 sample-corpus: $(READY)
 	$(BIN)/python -m mlgo_gym.sample_corpus.build
