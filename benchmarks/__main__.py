@@ -5,17 +5,18 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clang_equality, soak, sweep_overhead
+from benchmarks import clang_equality, runner_latency, soak, sweep_overhead
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
+NAMES = ("clang_equality", "sweep_overhead", "soak", "runner_latency")
+
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-parser.add_argument(
-    "name", nargs="?", choices=["all", "sweep_overhead", "clang_equality", "soak"], default="all"
-)
+parser.add_argument("name", nargs="?", choices=["all", *NAMES], default="all")
 parser.add_argument("--corpus", type=Path, help="for sweep_overhead (default: Lua 5.4)")
 parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
+parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
 options = parser.parse_args()
 
 if options.name in {"all", "clang_equality"}:
@@ -25,3 +26,5 @@ if options.name in {"all", "sweep_overhead"}:
     sweep_overhead.run(corpus, options.rounds)
 if options.name in {"all", "soak"}:
     soak.run(options.episodes)
+if options.name == "runner_latency" or (options.name == "all" and options.model):
+    runner_latency.run(options.model)

@@ -67,7 +67,15 @@ class OptionsError(InputError):
 
 
 class ModelError(InputError):
-    """A model cannot be used: its files, its graph, or inputs that it needs and nobody offers."""
+    """A model cannot be used: its files, its graph, or inputs that it needs and nobody offers.
+
+    Attributes:
+        model: the file or folder.
+    """
+
+    def __init__(self, model: str, message: str) -> None:
+        super().__init__(f"model {model!r}: {message}")
+        self.model = model
 
 
 class ModuleError(InputError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -19,11 +20,12 @@ from mlgo_gym.corpus import Module
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm.compilation import Compiler
 from mlgo_gym.llvm.worker import check_llvmlite, installed_llvmlite
-from mlgo_gym.policies import POLICIES, default
+from mlgo_gym.policies import default
 from mlgo_gym.problems import InliningForSize
 
 __all__ = ["add_parser", "run"]
 
+_DISTRIBUTIONS = {"grpc": "grpcio"}
 _PROBE = """
 define internal i32 @callee(i32 %x) { ret i32 %x }
 define i32 @caller(i32 %x) {
@@ -83,7 +85,8 @@ def _checks() -> Iterator[Check]:
         yield Check(package, True, metadata.version(package))
     yield _check_llvmlite()
     yield from _check_compiler()
-    yield Check("policies", True, f"{', '.join(POLICIES)}, any Python function")
+    yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
+    yield _check_extra("gRPC runners", "grpc", "grpc")
     yield _check_clang()
 
 
@@ -108,6 +111,15 @@ def _check_compiler() -> Iterator[Check]:
     yield Check("embedded LLVM", True, result.llvm_version)
     asked = f"asked {result.decisions} question about a probe of one call"
     yield Check("ML inline advisor", result.decisions == 1, asked)
+
+
+def _check_extra(name: str, extra: str, *packages: str) -> Check:
+    for package in packages:
+        if importlib.util.find_spec(package):
+            version = metadata.version(_DISTRIBUTIONS.get(package, package.replace("_", "-")))
+            return Check(name, True, f"{package} {version}", is_required=False)
+    missing = f"needs {packages[0]}; run: pip install 'mlgo-gym[{extra}]'"
+    return Check(name, False, missing, is_required=False)
 
 
 def _check_clang() -> Check:

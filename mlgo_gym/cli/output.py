@@ -53,6 +53,10 @@ class Output:
         if self.as_json:
             self._out.file.write(json.dumps(value, indent=2) + "\n")
 
+    def flush(self) -> None:
+        """Let whoever reads a pipe see what was printed so far."""
+        self._out.file.flush()
+
     def error(self, message: str) -> None:
         """Print an error."""
         self._err.print(f"mlgo-gym: error: {message}", style="red", soft_wrap=True)

@@ -15,10 +15,11 @@ from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compilation import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
-from mlgo_gym.policies import POLICIES, PolicyFactory, make_policy
+from mlgo_gym.policies import POLICIES, PolicyFactory, from_runner, make_policy
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 from mlgo_gym.rollout import ModuleReport, RolloutLog, rollout
+from mlgo_gym.runners.load import MODES, runner_factory
 
 __all__ = ["add_compilation_options", "add_parser", "run", "run_policies", "warn_of_failures"]
 
@@ -37,6 +38,17 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         choices=tuple(POLICIES),
         default="default",
         help="what answers LLVM (default: default, which is what LLVM would do)",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="DIR",
+        help="a model that answers instead: a model directory, a frozen model, or a host's address",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=MODES,
+        default="release",
+        help="how the model runs: as native code, in TFLite, or at a gRPC host (default: release)",
     )
     add_seed_option(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
@@ -113,7 +125,9 @@ def above_zero(text: str) -> float:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
-    policies = {options.policy: make_policy(options.policy, options.seed)}
+    name, policy = options.policy, make_policy(options.policy, options.seed)
+    if options.model is not None:
+        name, policy = options.mode, from_runner(runner_factory(options.model, options.mode))
     reports: list[ModuleReport] = []
     logged = 0
     with contextlib.ExitStack() as stack:
@@ -121,13 +135,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         if options.log:
             file = stack.enter_context(replacing(options.log))
             log = RolloutLog(file, InliningForSize(options.size_increase_threshold))
-        for report in run_policies(options, output, policies, keep_decisions=log is not None):
+        for report in run_policies(options, output, {name: policy}, keep_decisions=log is not None):
             logged += log.write(report) if log else 0
             reports.append(report.without_decisions())
-    output.print(comparison.as_table(reports, [options.policy], output.width))
+    output.print(comparison.as_table(reports, [name], output.width))
     if options.log:
         output.print(f"{logged:,} decisions in {options.log}")
-    output.json(comparison.as_json(reports, [options.policy]))
+    output.json(comparison.as_json(reports, [name]))
     return warn_of_failures(reports, output)
 
 

@@ -16,9 +16,14 @@ import llvmlite.binding as llvm
 
 __all__ = [
     "BitcodeError",
+    "LoadedCode",
+    "NativeCode",
     "Session",
     "Target",
     "compile_module",
+    "compile_native",
+    "default_triple",
+    "host_cpu",
     "llvm_version",
     "llvmlite_version",
     "parse",
@@ -197,3 +202,86 @@ def _attribute_level(module: Any) -> str:
 
 def _first(chosen: bool | None, default: bool) -> bool:
     return default if chosen is None else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """An object for one CPU: its bytes, LLVM's names of the CPU, of its features and the target."""
+
+    data: bytes
+    cpu: str
+    features: str
+    triple: str
+
+
+def compile_native(text: str, cpu: str | None) -> NativeCode:
+    """Compile a module's text at -O3 for this machine's CPU or, by name, another of its kind.
+
+    Raises:
+        BitcodeError: LLVM refuses the module.
+    """
+    _initialize_native()
+    name = cpu or llvm.get_host_cpu_name()
+    features = "" if cpu else llvm.get_host_cpu_features().flatten()
+    target = Target("O3", "pic", "default", None, None, None)
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", codemodel="default"
+    )
+    with machine, parse(text.encode(), is_text=True, verify=True) as module:
+        module.data_layout = str(machine.target_data)
+        try:
+            _optimize(module, machine, "O3", target)
+            data = machine.emit_object(module)
+        except RuntimeError as error:
+            raise BitcodeError(str(error).strip()) from error
+        return NativeCode(data, name, features, module.triple)
+
+
+def host_cpu() -> tuple[str, frozenset[str]]:
+    """LLVM's name of this machine's CPU and the features that it has."""
+    features = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, has in features.items() if has)
+
+
+class LoadedCode:
+    """An object in this process, with a little IR linked against it; close it to unload.
+
+    Args:
+        data: the object.
+        text: IR that refers to what the object defines, compiled quickly and as it is.
+
+    Raises:
+        BitcodeError: LLVM refuses one of them.
+    """
+
+    def __init__(self, data: bytes, text: str) -> None:
+        _initialize_native()
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            opt=1, codemodel="jitdefault", jit=True
+        )
+        try:
+            module = llvm.parse_assembly(text, llvm.create_context())
+            module.triple = machine.triple
+            self._engine: Any = llvm.create_mcjit_compiler(module, machine)
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+            self._engine.finalize_object()
+        except RuntimeError as error:
+            raise BitcodeError(str(error).strip()) from error
+
+    def address(self, name: str) -> int:
+        """Where a function is; 0 where there is none of that name."""
+        return int(self._engine.get_function_address(name))
+
+    def close(self) -> None:
+        """Unload; safe to call twice. Nothing may run or refer to the code any more."""
+        self._engine.close()
+
+
+def _initialize_native() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def default_triple() -> str:
+    """LLVM's name of this machine."""
+    return str(llvm.get_default_triple())

@@ -9,28 +9,30 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, UsageError
-from mlgo_gym.runners.base import MLModelRunner
-from mlgo_gym.runners.model_directory import (
-    INPUT_PREFIX,
+from mlgo_gym.output_spec import (
+    OUTPUT_SPEC_FILE,
     STEP_INPUTS,
-    LoggedOutput,
-    ModelDirectory,
-    check_tensor,
+    OutputSpec,
+    parse_output_spec,
+    read_json,
 )
-from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec
+from mlgo_gym.runners.base import MLModelRunner
+from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, TrainingLogWriter
 
 __all__ = ["ModelUnderTrainingRunner"]
 
 INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
-_TYPE_NAMES: Final = {dtype: name for name, dtype in SCALAR_TYPES.items()}
+_INPUT_PREFIX: Final = "action_"
 
 Array = np.ndarray[Any, Any]
 
@@ -67,15 +69,18 @@ class ModelUnderTrainingRunner(MLModelRunner):
         score: TensorSpec | None = None,
     ) -> None:
         super().__init__(inputs, output)
-        model = ModelDirectory.load(model_directory)
-        model.check_decision(output)
-        self._model = str(model.path)
-        self._interpreter = _load(model.graph)
+        path = Path(model_directory)
+        self._model = str(path)
+        outputs = parse_output_spec(read_json(path / OUTPUT_SPEC_FILE, self._model), self._model)
+        self._check_decision(outputs[0])
+        self._interpreter = self._load(path / "model.tflite")
         self._invoke = self._interpreter.invoke
         self._bind_inputs()
-        self._outputs = tuple(self._bind_output(each) for each in model.outputs)
+        self._outputs = tuple(self._bind_output(each) for each in outputs)
         self._decision = self._outputs[0].view(np.uint8).data
-        self._extra = tuple(each.spec for each in model.outputs[1:])
+        self._extra = tuple(
+            replace(each.tensor_spec, name=each.logging_name, port=0) for each in outputs[1:]
+        )
         self._log: TrainingLogWriter | None = None
         if training_log is not None:
             features = (*self.inputs, *self._extra, output)
@@ -112,35 +117,65 @@ class ModelUnderTrainingRunner(MLModelRunner):
             self._log.log_observation(b"".join((*inputs, *extra, self._decision)))
         return self._decision
 
+    def _load(self, graph: Path) -> Any:
+        if not graph.is_file():
+            raise ModelError(self._model, f"expected {graph.name} in it, found none")
+        try:
+            interpreter = interpreter_class()(model_path=str(graph), num_threads=1)
+            interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as error:
+            raise ModelError(self._model, f"TFLite cannot load {graph.name}: {error}") from error
+        return interpreter
+
     def _bind_inputs(self) -> None:
         offered = {spec.name: index for index, spec in enumerate(self.inputs)}
         for details in self._interpreter.get_input_details():
-            name = details["name"].partition(":")[0].removeprefix(INPUT_PREFIX)
+            name = details["name"].partition(":")[0].removeprefix(_INPUT_PREFIX)
+            memory = self._memory(details)
             if name in offered:
                 index = offered.pop(name)
                 spec = self.inputs[index]
-                check_tensor(self._model, "input", spec, _spec_of(name, details))
-                self.set_up_buffer_for_tensor(index, spec, self._memory(details))
+                self._check(f"input {name!r}", spec, details)
+                self.set_up_buffer_for_tensor(index, spec, memory)
             elif name not in STEP_INPUTS:
-                raise ModelError(
-                    f"model {self._model!r}: needs the input {name!r}, which is not offered"
-                )
-            else:
-                self._memory(details)[:] = 0
+                raise ModelError(self._model, f"needs inputs that are not offered: {name!r}")
+            memory[:] = 0
         for index in offered.values():
             self.set_up_buffer_for_tensor(index, self.inputs[index], None)
 
-    def _bind_output(self, output: LoggedOutput) -> Array:
-        wanted = f"{output.tensor.name}:{output.tensor.port}"
+    def _bind_output(self, output: OutputSpec) -> Array:
+        wanted = f"{output.tensor_spec.name}:{output.tensor_spec.port}"
         found = {each["name"]: each for each in self._interpreter.get_output_details()}
         if wanted not in found:
+            names = ", ".join(map(repr, sorted(found)))
+            raise ModelError(self._model, f"expected an output {wanted!r}, found {names}")
+        self._check(f"output {output.logging_name!r}", output.tensor_spec, found[wanted])
+        return self._memory(found[wanted])
+
+    def _check_decision(self, decision: OutputSpec) -> None:
+        if decision.logging_name != self.output.name:
             raise ModelError(
-                f"model {self._model!r}: expected the output {wanted!r} of output_spec.json in the "
-                f"graph, found {sorted(found)}"
+                self._model,
+                f"expected the decision {self.output.name!r} as the first output, "
+                f"found {decision.logging_name!r}",
             )
-        details = found[wanted]
-        check_tensor(self._model, "output", output.tensor, _spec_of(wanted, details))
-        return self._memory(details)
+        expected, found = self.output, decision.tensor_spec
+        if (expected.type, expected.element_count) != (found.type, found.element_count):
+            raise ModelError(
+                self._model,
+                f"decision {expected.name!r}: expected {expected.type} {list(expected.shape)}, "
+                f"found {found.type} {list(found.shape)}",
+            )
+
+    def _check(self, role: str, expected: TensorSpec, details: dict[str, Any]) -> None:
+        shape = tuple(int(size) for size in details["shape"])
+        dtype = np.dtype(details["dtype"])
+        if dtype != expected.dtype or math.prod(shape) != expected.element_count:
+            raise ModelError(
+                self._model,
+                f"{role}: expected {expected.dtype} {list(expected.shape)}, "
+                f"found {dtype} {list(shape)}",
+            )
 
     def _memory(self, details: dict[str, Any]) -> Array:
         """A tensor's memory inside the interpreter, which the array keeps alive."""
@@ -150,22 +185,6 @@ class ModelUnderTrainingRunner(MLModelRunner):
         memory = (ctypes.c_uint8 * tensor.nbytes).from_address(tensor.ctypes.data)
         memory.interpreter = self._interpreter
         return np.frombuffer(memory, tensor.dtype)
-
-
-def _spec_of(name: str, details: dict[str, Any]) -> TensorSpec:
-    dtype = np.dtype(details["dtype"])
-    if dtype not in _TYPE_NAMES:
-        raise ModelError(f"tensor {name!r}: expected one of LLVM's scalar types, found {dtype}")
-    return TensorSpec(name, _TYPE_NAMES[dtype], tuple(int(size) for size in details["shape"]))
-
-
-def _load(graph: Path) -> Any:
-    try:
-        interpreter = interpreter_class()(model_path=str(graph), num_threads=1)
-        interpreter.allocate_tensors()
-    except (ValueError, RuntimeError) as error:
-        raise ModelError(f"{graph}: TFLite cannot load it: {error}") from error
-    return interpreter
 
 
 def interpreter_class() -> Any:

@@ -117,7 +117,8 @@ def test_doctor_without_clang(tmp_path: Path) -> None:
 
 def test_version_and_help(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout == f"mlgo-gym {__version__}\n"
-    for command in ([], ["demo"], ["doctor"], ["rollout"], ["corpus"], ["corpus", "build"]):
+    for command in ([], ["demo"], ["doctor"], ["rollout"], ["corpus"], ["corpus", "build"],
+        ["freeze"], ["serve"]):  # fmt: skip
         text = run(*command, "--help", cwd=tmp_path).stdout
         assert text.startswith(f"usage: mlgo-gym {' '.join(command)}".rstrip())
         assert max(len(line) for line in text.splitlines()) <= 80
@@ -212,6 +213,44 @@ def test_corpus_build_without_clang(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.endswith("on Debian or Ubuntu: apt-get install clang-22\n")
     assert not list(tmp_path.iterdir())
+
+
+MODEL = Path(__file__).parent.parent / "models" / "inliner"
+
+
+def test_a_model_in_every_mode_gives_the_same_code(small_folder: Path, tmp_path: Path) -> None:
+    serve = [sys.executable, "-m", "mlgo_gym.cli.main", "serve", "--model", str(MODEL), "--json"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as host:
+        assert host.stdout is not None
+        lines = "".join(iter(host.stdout.readline, "}\n")) + "}"
+        address = json.loads(lines)["address"]
+        hashes = []
+        for mode, model in (
+            ("release", MODEL),
+            ("under-training", MODEL),
+            ("interactive", address),
+        ):
+            done = run(
+                "rollout", "--corpus", small_folder, "--model", model, "--mode", mode, "--json",
+                cwd=tmp_path,
+            )  # fmt: skip
+            assert (done.returncode, mode) == (0, mode), done.stderr
+            modules = json.loads(done.stdout)["modules"]
+            hashes.append([each["policies"][mode]["object_sha256"] for each in modules])
+        host.terminate()
+    assert host.returncode == 0
+    assert hashes[0] == hashes[1] == hashes[2]
+
+
+def test_freeze(small_folder: Path, tmp_path: Path) -> None:
+    done = run("freeze", MODEL, "--output", "frozen", "--name", "inliner", cwd=tmp_path)
+    assert done.returncode == 0
+    names = {path.name for path in (tmp_path / "frozen").iterdir()}
+    assert names >= {"inliner.o", "inliner.h", "inliner.json"}
+    by_model = run("rollout", "--corpus", small_folder, "--model", MODEL, cwd=tmp_path)
+    by_frozen = run("rollout", "--corpus", small_folder, "--model", "frozen", cwd=tmp_path)
+    assert by_frozen.stdout == by_model.stdout
+    assert by_frozen.returncode == 0
 
 
 def test_interrupted(tmp_path: Path) -> None:

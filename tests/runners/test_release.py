@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.errors import UsageError
-from mlgo_gym.native.errors import ModelError
-from mlgo_gym.native.freezing import freeze
+from mlgo_gym.errors import ModelError, UsageError
+from mlgo_gym.native.freeze import freeze
 from mlgo_gym.runners.release import ReleaseModeModelRunner
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.native.agreement import interpreter

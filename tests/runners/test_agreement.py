@@ -1,0 +1,52 @@
+"""Native code and TFLite agree on what LLVM really asks, ten thousand times and more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.policies import default, random
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.runners.release import ReleaseModeModelRunner
+from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
+from mlgo_gym.training_log import Observation
+
+MODEL = Path(__file__).parent.parent / "models" / "inliner"
+
+
+def recorded(compiler: Compiler, sample: Corpus) -> list[bytes]:
+    """What LLVM asks about the sample corpus under several policies."""
+    payloads: list[bytes] = []
+    for seed in range(4):
+        for name in sample:
+            policy = random(seed, sample[name]) if seed else default
+
+            def answer(observation: Observation) -> int:
+                payloads.append(observation.payload)
+                return policy(observation)  # noqa: B023 - used before the next round
+
+            compiler.compile_module(sample[name], problem=InliningForSize(), policy=answer)
+    return payloads
+
+
+def test_decisions_and_logits(compiler: Compiler, sample: Corpus) -> None:
+    payloads = recorded(compiler, sample)
+    assert len(payloads) > 10_000
+    inputs, advice = InliningForSize.sent(), InliningForSize.advice
+    decisions = set()
+    with (
+        ReleaseModeModelRunner(MODEL, inputs, advice) as native,
+        ModelUnderTrainingRunner(MODEL, inputs, advice) as tflite,
+    ):
+        for payload in payloads:
+            native.fill(payload)
+            tflite.fill(payload)
+            decision = int(native.evaluate()[0])
+            assert decision == int(tflite.evaluate()[0])
+            ours, theirs = (each.extra_outputs()["logits"] for each in (native, tflite))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+            decisions.add(decision)
+    assert decisions == {0, 1}
