@@ -1,26 +1,38 @@
-"""Baselines: the same compilation with LLVM's own heuristic, done once and remembered."""
+"""Baselines: what policies are compared with, compiled once and remembered."""
 
 from __future__ import annotations
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm.compilation import CompilationResult, Compiler
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.problems import Problem
+from mlgo_gym.runners.base import RunnerFactory
 
 __all__ = ["BaselineCache", "relative_reduction"]
 
 
 class BaselineCache:
-    """Results of plain compilations, by module and options.
+    """Results of what policies are compared with, by module and options.
 
     It belongs to one `Compiler`, so to one version of LLVM.
+
+    Args:
+        compiler: what compiles.
+        problem: what a runner is asked.
+        runner: what the baseline's answers come from; ``None`` is LLVM's own heuristic, with the
+            advisor off.
     """
 
-    def __init__(self, compiler: Compiler) -> None:
+    def __init__(
+        self, compiler: Compiler, problem: Problem, runner: RunnerFactory | None = None
+    ) -> None:
         self._compiler = compiler
+        self._problem = problem if runner else None
+        self._runner = runner
         self._results: dict[tuple[str, CompileOptions], CompilationResult] = {}
 
     def get(self, module: Module, options: CompileOptions) -> CompilationResult:
-        """The plain compilation of a module.
+        """The baseline of a module, compiled the first time it is asked for.
 
         Raises:
             ModuleError: LLVM refused the module.
@@ -28,7 +40,9 @@ class BaselineCache:
         """
         key = (module.sha256, options)
         if key not in self._results:
-            self._results[key] = self._compiler.compile_module(module, options)
+            self._results[key] = self._compiler.compile_module(
+                module, options, problem=self._problem, runner=self._runner
+            )
         return self._results[key]
 
 

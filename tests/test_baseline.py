@@ -8,6 +8,7 @@ from mlgo_gym.baseline import BaselineCache, relative_reduction
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import UsageError
 from mlgo_gym.llvm.compilation import Compiler, options_of
+from mlgo_gym.problems import InliningForSize
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_positive_is_smaller(size: int, baseline: int, score: float) -> None:
 def test_each_is_compiled_once(small: Corpus) -> None:
     module = small["digest.c"]
     with Compiler() as compiler:
-        baselines = BaselineCache(compiler)
+        baselines = BaselineCache(compiler, InliningForSize())
         first = baselines.get(module, options_of(module))
         other = baselines.get(module, options_of(module, "O1"))
         assert first.settings != other.settings

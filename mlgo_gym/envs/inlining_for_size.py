@@ -34,6 +34,7 @@ from mlgo_gym.problems.inlining_for_size import (
     DEFAULT_SIZE_INCREASE_THRESHOLD,
     InliningForSize,
 )
+from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.training_log import Observation
 
 __all__ = ["InliningForSizeEnv"]
@@ -67,6 +68,8 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         opt_level: clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``); ``None`` takes
             the one of each module's command line.
         size_increase_threshold: LLVM's growth limit, see `InliningForSize`.
+        baseline: what the score is relative to: a runner, such as
+            ``functools.partial(ReleaseModeModelRunner, "model")``; ``None`` is LLVM's heuristic.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         memory_limit_bytes: a worker that has grown above it is replaced between episodes.
         render_mode: ``ansi`` makes ``render`` describe the state in a few lines of text.
@@ -87,6 +90,7 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         *,
         opt_level: str | None = None,
         size_increase_threshold: float = DEFAULT_SIZE_INCREASE_THRESHOLD,
+        baseline: RunnerFactory | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
         render_mode: str | None = None,
@@ -106,7 +110,7 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         self.action_space = spaces.Discrete(2)
         self._opt_level = opt_level
         self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
-        self._baselines = BaselineCache(self.compiler)
+        self._baselines = BaselineCache(self.compiler, self.problem, baseline)
         self._unusable: dict[str, str] = {}
         self._compilation: Compilation | None = None
         self._baseline_size_bytes = 0

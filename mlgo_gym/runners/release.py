@@ -119,14 +119,11 @@ class ReleaseModeModelRunner(MLModelRunner):
     def close(self) -> None:
         """Unload the code; safe to call twice. Views of the buffers stay valid."""
         super().close()
-        self._call = self._refuse
+        self._call = _refuse
         self._bound.close()
 
     def _evaluate(self) -> memoryview:
         return self.evaluate_untyped()
-
-    def _refuse(self) -> int:
-        raise UsageError(f"{type(self).__name__}: closed")
 
     def _check_inputs(self) -> None:
         offered = {spec.name: spec for spec in self.inputs}
@@ -145,6 +142,11 @@ class ReleaseModeModelRunner(MLModelRunner):
                     f"input {spec.name!r}: the model takes {spec.type} {list(spec.shape)}, "
                     f"offered is {found.type} {list(found.shape)}",
                 )
+
+
+def _refuse() -> NoReturn:
+    # No method of the runner: that would be a cycle, and keep its memory until a collection.
+    raise UsageError("ReleaseModeModelRunner: closed")
 
 
 def _load(

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ctypes
 import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 
@@ -53,6 +53,9 @@ class ModelUnderTrainingRunner(MLModelRunner):
             outputs and the decision of every evaluation. The file stays the caller's to close.
         score: the spec of the scores in that log, for `log_score`.
 
+    Attributes:
+        ignored_inputs: names of what is offered and the model does not know.
+
     Raises:
         EnvironmentSetupError: no TFLite interpreter is installed.
         ModelError: the model cannot be loaded, needs an input that is not offered, or has another
@@ -74,7 +77,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         outputs = parse_output_spec(read_json(path / OUTPUT_SPEC_FILE, self._model), self._model)
         self._check_decision(outputs[0])
         self._interpreter = self._load(path / "model.tflite")
-        self._invoke = self._interpreter.invoke
+        self._invoke: Callable[[], object] = self._interpreter.invoke
         self._bind_inputs()
         self._outputs = tuple(self._bind_output(each) for each in outputs)
         self._decision = self._outputs[0].view(np.uint8).data
@@ -109,13 +112,29 @@ class ModelUnderTrainingRunner(MLModelRunner):
             for spec, values in zip(self._extra, self._outputs[1:], strict=True)
         }
 
-    def _evaluate(self) -> memoryview:
+    def evaluate_untyped(self) -> memoryview:
+        """Answer what the inputs hold: the decision's raw bytes, valid until the next call.
+
+        Raises:
+            UsageError: the runner is closed.
+        """
         self._invoke()
-        if self._log:
-            inputs = [self.get_tensor(index).tobytes() for index in range(len(self.inputs))]
-            extra = [values.tobytes() for values in self._outputs[1:]]
-            self._log.log_observation(b"".join((*inputs, *extra, self._decision)))
+        if self._log is not None:
+            self._write(self._log)
         return self._decision
+
+    def close(self) -> None:
+        """Let go of the interpreter; safe to call twice. Views of the buffers stay valid."""
+        super().close()
+        self._invoke = _refuse
+
+    def _evaluate(self) -> memoryview:
+        return self.evaluate_untyped()
+
+    def _write(self, log: TrainingLogWriter) -> None:
+        inputs = (self.get_tensor(index).tobytes() for index in range(len(self.inputs)))
+        extra = (values.tobytes() for values in self._outputs[1:])
+        log.log_observation(b"".join((*inputs, *extra, self._decision)))
 
     def _load(self, graph: Path) -> Any:
         if not graph.is_file():
@@ -140,6 +159,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
             elif name not in STEP_INPUTS:
                 raise ModelError(self._model, f"needs inputs that are not offered: {name!r}")
             memory[:] = 0
+        self.ignored_inputs = tuple(offered)
         for index in offered.values():
             self.set_up_buffer_for_tensor(index, self.inputs[index], None)
 
@@ -185,6 +205,11 @@ class ModelUnderTrainingRunner(MLModelRunner):
         memory = (ctypes.c_uint8 * tensor.nbytes).from_address(tensor.ctypes.data)
         memory.interpreter = self._interpreter
         return np.frombuffer(memory, tensor.dtype)
+
+
+def _refuse() -> NoReturn:
+    # No method of the runner: that would be a cycle, and keep the interpreter until a collection.
+    raise UsageError("ModelUnderTrainingRunner: closed")
 
 
 def interpreter_class() -> Any:

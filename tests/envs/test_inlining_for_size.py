@@ -11,7 +11,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.problems import InliningForSize
+from mlgo_gym.runners.scripted import ScriptedRunner
+from mlgo_gym.tensor_spec import TensorSpec
 
 ID = "mlgo_gym/InliningForSize-v0"
 
@@ -325,6 +327,18 @@ def test_bad_settings(small: Corpus, settings: dict[str, Any], message: str) -> 
     with pytest.raises(OptionsError) as caught:
         InliningForSizeEnv(small, **settings)
     assert str(caught.value) == message
+
+
+def test_a_runner_as_baseline(small: Corpus) -> None:
+    def never(inputs: Sequence[TensorSpec], output: TensorSpec) -> ScriptedRunner:
+        return ScriptedRunner(lambda _: 0, inputs, output)
+
+    env = InliningForSizeEnv(small, baseline=never)
+    env.reset(options={"module": "digest.c"})
+    reward, info = finish(env, 0)
+    assert reward == 0.0
+    assert info["text_size_bytes"] == info["baseline_text_size_bytes"]
+    env.close()
 
 
 def test_another_level(small: Corpus) -> None:
