@@ -15,6 +15,7 @@ from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compilation import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
+from mlgo_gym.model_card import read_card
 from mlgo_gym.policies import POLICIES, PolicyFactory, from_runner, make_policy
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
@@ -138,11 +139,24 @@ def run(options: argparse.Namespace, output: Output) -> int:
         for report in run_policies(options, output, {name: policy}, keep_decisions=log is not None):
             logged += log.write(report) if log else 0
             reports.append(report.without_decisions())
+    if options.model is not None:
+        _warn_of_another_llvm(Path(options.model), reports, output)
     output.print(comparison.as_table(reports, [name], output.width))
     if options.log:
         output.print(f"{logged:,} decisions in {options.log}")
     output.json(comparison.as_json(reports, [name]))
     return warn_of_failures(reports, output)
+
+
+def _warn_of_another_llvm(model: Path, reports: list[ModuleReport], output: Output) -> None:
+    card = read_card(model)
+    versions = {report.baseline.llvm_version for report in reports if report.baseline}
+    if card and versions - {card.llvm_version}:
+        new = card.differences(InliningForSize.sent())
+        output.warn(
+            f"model {str(model)!r} was trained on LLVM {card.llvm_version}, this is LLVM "
+            f"{', '.join(versions)}; inputs that it does not know: {', '.join(new) or 'none'}"
+        )
 
 
 def run_policies(

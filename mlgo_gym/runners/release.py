@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 import numpy as np
 
 from mlgo_gym.errors import ModelError, UsageError
+from mlgo_gym.model_card import read_card
 from mlgo_gym.native.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native.freeze import find_description, load_frozen
 from mlgo_gym.native.model import NativeModel, compile_model, find_output
@@ -51,6 +52,7 @@ class ReleaseModeModelRunner(MLModelRunner):
 
     Attributes:
         model: the compiled model.
+        card: what the model directory says the model was made for, if it does.
         ignored_inputs: names of what is offered and the model does not know.
 
     Raises:
@@ -70,6 +72,7 @@ class ReleaseModeModelRunner(MLModelRunner):
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         super().__init__(inputs, output)
+        self.card: Final = read_card(Path(model), self.inputs)
         native, specs = _load(Path(model), trusted=trusted, timeout_s=timeout_s)
         self.model: Final = native
         decision, self._extra = _choose(native, specs, output)

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final, NoReturn
 import numpy as np
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, UsageError
+from mlgo_gym.model_card import read_card
 from mlgo_gym.output_spec import (
     OUTPUT_SPEC_FILE,
     STEP_INPUTS,
@@ -54,6 +55,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         score: the spec of the scores in that log, for `log_score`.
 
     Attributes:
+        card: what the model was made for, if it says so.
         ignored_inputs: names of what is offered and the model does not know.
 
     Raises:
@@ -76,6 +78,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         self._model = str(path)
         outputs = parse_output_spec(read_json(path / OUTPUT_SPEC_FILE, self._model), self._model)
         self._check_decision(outputs[0])
+        self.card: Final = read_card(path, self.inputs)
         self._interpreter = self._load(path / "model.tflite")
         self._invoke: Callable[[], object] = self._interpreter.invoke
         self._bind_inputs()

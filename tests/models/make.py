@@ -71,6 +71,12 @@ def make(folder: Path, seed: int) -> None:
         for name, port, scalar_type, shape in outputs
     ]
     (folder / "output_spec.json").write_text(json.dumps(specs, indent=2) + "\n")
+    card = {
+        "problem": InliningForSize.name,
+        "llvm_version": "22.1.0",
+        "features": [each.spec.name for each in InliningForSize.features],
+    }
+    (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
 
 
 if __name__ == "__main__":

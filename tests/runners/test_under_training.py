@@ -227,21 +227,23 @@ def test_a_graph_that_is_none(tmp_path: Path) -> None:
         ModelUnderTrainingRunner(folder, FEATURES, ADVICE)
 
 
-def test_inputs_that_do_not_fit() -> None:
+def test_inputs_that_do_not_fit(tmp_path: Path) -> None:
+    model = _broken(tmp_path / "model")
+    (model / "card.json").unlink()
     without = [spec for spec in FEATURES if spec.name != "threshold"]
     with pytest.raises(ModelError) as missing:
-        ModelUnderTrainingRunner(MODEL, without, ADVICE)
+        ModelUnderTrainingRunner(model, without, ADVICE)
     assert str(missing.value) == (
-        f"model '{MODEL}': needs inputs that are not offered: 'threshold'"
+        f"model '{model}': needs inputs that are not offered: 'threshold'"
     )
     floats = [
         TensorSpec(spec.name, "float" if spec.name == "threshold" else spec.type, spec.shape)
         for spec in FEATURES
     ]
     with pytest.raises(ModelError) as other:
-        ModelUnderTrainingRunner(MODEL, floats, ADVICE)
+        ModelUnderTrainingRunner(model, floats, ADVICE)
     assert str(other.value) == (
-        f"model '{MODEL}': input 'threshold': expected float32 [1], found int64 [1]"
+        f"model '{model}': input 'threshold': expected float32 [1], found int64 [1]"
     )
 
 
