@@ -23,7 +23,7 @@ import mlgo_gym
 from mlgo_gym import Compiler, Corpus, Module
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm import binding
-from mlgo_gym.llvm.compilation import options_of
+from mlgo_gym.llvm.compiler import options_of
 
 
 def run(corpus: Corpus, rounds: int) -> None:

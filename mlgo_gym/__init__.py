@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mlgo_gym.corpus import Module as Module
     from mlgo_gym.llvm.compilation import Compilation as Compilation
     from mlgo_gym.llvm.compilation import CompilationResult as CompilationResult
-    from mlgo_gym.llvm.compilation import Compiler as Compiler
+    from mlgo_gym.llvm.compiler import Compiler as Compiler
     from mlgo_gym.llvm.options import CompileOptions as CompileOptions
     from mlgo_gym.problems import InliningForSize as InliningForSize
     from mlgo_gym.tensor_spec import TensorSpec as TensorSpec
@@ -30,7 +30,7 @@ _HOMES = {
     "Compilation": "mlgo_gym.llvm.compilation",
     "CompilationResult": "mlgo_gym.llvm.compilation",
     "CompileOptions": "mlgo_gym.llvm.options",
-    "Compiler": "mlgo_gym.llvm.compilation",
+    "Compiler": "mlgo_gym.llvm.compiler",
     "Corpus": "mlgo_gym.corpus",
     "InliningForSize": "mlgo_gym.problems",
     "Module": "mlgo_gym.corpus",

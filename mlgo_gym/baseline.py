@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mlgo_gym.corpus import Module
-from mlgo_gym.llvm.compilation import CompilationResult, Compiler
+from mlgo_gym.llvm.compilation import CompilationResult
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.base import RunnerFactory

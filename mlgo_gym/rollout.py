@@ -20,13 +20,8 @@ import numpy as np
 from mlgo_gym.baseline import relative_reduction
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError, OptionsError
-from mlgo_gym.llvm.compilation import (
-    DEFAULT_TIMEOUT_S,
-    CompilationResult,
-    Compiler,
-    Policy,
-    options_of,
-)
+from mlgo_gym.llvm.compilation import CompilationResult, Policy
+from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.policies import PolicyFactory
 from mlgo_gym.problems import Problem

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.compiler import Compiler
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import pytest
 from mlgo_gym.baseline import BaselineCache, relative_reduction
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import UsageError
-from mlgo_gym.llvm.compilation import Compiler, options_of
+from mlgo_gym.llvm.compiler import Compiler, options_of
 from mlgo_gym.problems import InliningForSize
 
 

@@ -18,7 +18,7 @@ from mlgo_gym import __version__
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import MlgoGymError
-from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.llvm.worker import check_llvmlite, installed_llvmlite
 from mlgo_gym.policies import default
 from mlgo_gym.problems import InliningForSize

@@ -13,7 +13,7 @@ from mlgo_gym.cli import comparison
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.compilation import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.model_card import read_card
 from mlgo_gym.policies import POLICIES, PolicyFactory, from_runner, make_policy

@@ -20,11 +20,10 @@ from mlgo_gym.errors import (
     OptionsError,
     UsageError,
 )
-from mlgo_gym.llvm.compilation import (
+from mlgo_gym.llvm.compilation import Compilation, CompilationResult
+from mlgo_gym.llvm.compiler import (
     DEFAULT_MEMORY_LIMIT_BYTES,
     DEFAULT_TIMEOUT_S,
-    Compilation,
-    CompilationResult,
     Compiler,
     options_of,
 )

@@ -98,9 +98,7 @@ class ReleaseModeModelRunner(MLModelRunner):
             ModelError: the model is not defined for these inputs, such as an index out of range.
             UsageError: the runner is closed.
         """
-        status = self._call()
-        if status:
-            raise self.model.failure(status)
+        self.evaluate_untyped()
         return self._answer.copy()
 
     def evaluate_untyped(self) -> memoryview:

@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, UsageError
-from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.policies import default
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.tensor_spec import TensorSpec

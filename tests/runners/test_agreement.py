@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.policies import default, random
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners.release import ReleaseModeModelRunner

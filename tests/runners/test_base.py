@@ -10,7 +10,7 @@ import pytest
 
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import SpecError, UsageError
-from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.policies import default, from_runner
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.rollout import rollout

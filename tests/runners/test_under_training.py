@@ -16,7 +16,7 @@ import pytest
 
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, TrainingLogError, UsageError
-from mlgo_gym.llvm.compilation import Compiler
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners import under_training
 from mlgo_gym.runners.under_training import ModelUnderTrainingRunner

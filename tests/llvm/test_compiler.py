@@ -30,7 +30,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm import binding
-from mlgo_gym.llvm.compilation import Compiler, options_of
+from mlgo_gym.llvm.compiler import Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.policies import always, default, never
 from mlgo_gym.problems import Feature, InliningForSize

@@ -1,0 +1,198 @@
+"""`Compiler`: LLVM as one worker process, replaced when it dies, hangs or has grown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Self
+
+from mlgo_gym.corpus import Module
+from mlgo_gym.errors import ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm.compilation import Compilation, CompilationResult, Policy
+from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.worker import Worker
+from mlgo_gym.problems import Problem
+from mlgo_gym.runners.base import RunnerFactory
+from mlgo_gym.runners.policy import RunnerPolicy
+
+__all__ = ["DEFAULT_MEMORY_LIMIT_BYTES", "DEFAULT_TIMEOUT_S", "Compiler", "options_of"]
+
+DEFAULT_TIMEOUT_S: Final = 300.0
+DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
+
+
+class Compiler:
+    """LLVM, as one worker process that is started when it is first needed.
+
+    Not safe for use from several threads at once, but for `interrupt`. A process that is forked
+    from this one, or that gets a pickled copy, has a worker of its own.
+
+    Attributes:
+        timeout_s: how long LLVM may take for one compilation, in seconds; what the caller
+            takes for its answers does not count.
+        memory_limit_bytes: a worker whose resident memory is above it after a compilation is
+            replaced before the next.
+
+    Raises:
+        OptionsError: a limit is not a number above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    ) -> None:
+        for name, value in (("timeout_s", timeout_s), ("memory_limit_bytes", memory_limit_bytes)):
+            if not isinstance(value, int | float) or not value > 0:
+                raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
+        self.timeout_s: Final = timeout_s
+        self.memory_limit_bytes: Final = memory_limit_bytes
+        self._worker: Worker | None = None
+        self._current: Compilation | None = None
+        self._closed = False
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The process id of the worker, where there is one now."""
+        return self._worker.pid if self._worker and self._worker.is_alive() else None
+
+    def start(
+        self,
+        module: Module,
+        problem: Problem | None,
+        options: CompileOptions | None = None,
+        *,
+        keep_object: bool = False,
+    ) -> Compilation:
+        """Start compiling a module; an unfinished compilation is closed first.
+
+        Args:
+            module: what is compiled.
+            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
+            options: how it is compiled; ``None`` takes the module's command line, or where it
+                has none, the level that its functions' attributes stand for.
+            keep_object: the result holds the object's bytes.
+
+        Raises:
+            ModuleError: the module's command line cannot be honoured.
+            EnvironmentSetupError: no worker can be started.
+            UsageError: the compiler is closed.
+        """
+        if self._closed:
+            raise UsageError("compiler: closed")
+        chosen = options or options_of(module)
+        if self._current:
+            self._current.close()
+        self._current = Compilation(
+            self._ready_worker(),
+            module,
+            chosen,
+            problem,
+            timeout_s=self.timeout_s,
+            keep_object=keep_object,
+        )
+        return self._current
+
+    def compile_module(
+        self,
+        module: Module,
+        options: CompileOptions | None = None,
+        *,
+        problem: Problem | None = None,
+        policy: Policy | None = None,
+        runner: RunnerFactory | None = None,
+        keep_object: bool = False,
+    ) -> CompilationResult:
+        """Compile a module to its end.
+
+        Args:
+            module: what is compiled.
+            options: as in `start`.
+            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
+            policy: a function that answers; with a problem there is this or a runner.
+            runner: makes the runner that answers, from the specs that LLVM announces, such as
+                ``functools.partial(ModelUnderTrainingRunner, "model")``; it is closed at the end.
+            keep_object: the result holds the object's bytes.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+            UsageError: a problem without a policy or runner, or one of them without a problem.
+        """
+        if (policy is not None) + (runner is not None) != (problem is not None):
+            raise UsageError(
+                "compile_module: expected a problem with a policy or a runner, or none of them"
+            )
+        if runner is not None:
+            with RunnerPolicy(runner) as answer:
+                return self.compile_module(
+                    module, options, problem=problem, policy=answer, keep_object=keep_object
+                )
+        with self.start(module, problem, options, keep_object=keep_object) as compilation:
+            while (observation := compilation.next_observation()) is not None:
+                if policy is not None:
+                    compilation.answer(policy(observation))
+            return compilation.result
+
+    def interrupt(self) -> None:
+        """Kill the worker, from any thread, for good.
+
+        What it compiles ends with `CompilerCrashError`; nothing more can be started.
+        """
+        self._closed = True
+        if (worker := self._worker) is not None:
+            worker.signal_kill()
+
+    def close(self) -> None:
+        """End the worker; safe to call twice."""
+        if self._current:
+            self._current.close()
+        if self._worker:
+            self._worker.close()
+        self._worker = self._current = None
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int]]:
+        """A copy has the same limits and a worker of its own."""
+        return _make_compiler, (self.timeout_s, self.memory_limit_bytes)
+
+    def _ready_worker(self) -> Worker:
+        worker = self._worker
+        if worker and worker.is_disowned:
+            worker = None
+        if worker and not worker.is_alive():
+            worker.kill()  # it is dead already, and is reaped here
+            worker = None
+        if worker and worker.rss_bytes > self.memory_limit_bytes:
+            worker.close()
+            worker = None
+        self._worker = worker or Worker()
+        if self._closed:  # interrupted meanwhile
+            self._worker.signal_kill()
+        return self._worker
+
+
+def _make_compiler(timeout_s: float, memory_limit_bytes: int) -> Compiler:
+    return Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
+
+
+def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
+    """How a module is compiled: as its command line says, at another level if one is given.
+
+    Raises:
+        ModuleError: the command line cannot be honoured.
+        OptionsError: there is no such level.
+    """
+    if module.command is None:
+        return CompileOptions().with_level(opt_level)
+    try:
+        options = CompileOptions.from_command(module.command)
+    except OptionsError as error:
+        raise ModuleError(module.name, str(error)) from error
+    return options.with_level(opt_level)
