@@ -42,6 +42,26 @@ def test_no_inference_keeps_the_contract() -> None:
         runner.evaluate()
 
 
+def test_inputs_of_one_word_each() -> None:
+    """These are filled in one assignment; in the order of the inputs, whatever the memory's."""
+    inputs = [TensorSpec(f"x{index}", kind, (1,)) for index, kind in enumerate(
+        ["int64_t", "double", "uint64_t"] * 5
+    )]  # fmt: skip
+    check_runner(lambda specs, output: ScriptedRunner(lambda _: 1, specs, output), inputs, OUTPUT)
+    block = np.zeros(len(inputs), np.int64)
+
+    class Backwards(NoInferenceModelRunner):
+        def __init__(self) -> None:
+            MLModelRunner.__init__(self, inputs, OUTPUT)
+            for index, spec in enumerate(inputs):
+                place = len(inputs) - 1 - index
+                self.set_up_buffer_for_tensor(index, spec, block[place : place + 1])
+
+    runner = Backwards()
+    runner.fill(np.arange(len(inputs)).tobytes())
+    assert block.tolist() == list(range(len(inputs)))[::-1]
+
+
 class Resetting(ScriptedRunner):
     def _evaluate(self) -> bytes:
         answer = super()._evaluate()
