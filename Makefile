@@ -1,38 +1,39 @@
-# Every target sets up what it needs: a virtual environment in .venv, made again when
-# pyproject.toml changes. PYTHON names the interpreter it is made from (3.11.4 or newer).
+# Every target sets up what it needs: a virtual environment in .venv, brought up to date when
+# pyproject.toml changes; the demo installs the package alone, the others what development takes. PYTHON names the interpreter it is made from (3.11.4 or newer).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEV_READY := $(VENV)/.ready-dev
 
 .PHONY: demo test test-slow check format bench protos sample-corpus clean
 
 demo: $(READY)
 	$(BIN)/mlgo-gym demo
 
-test: $(READY)
+test: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
 
-test-slow: $(READY)
+test-slow: $(DEV_READY)
 	$(BIN)/pytest -m slow --timeout 3600
 
-check: $(READY)
+check: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(READY)
+format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(DEV_READY)
 	$(BIN)/python -m benchmarks
 
-protos: $(READY)
+protos: $(DEV_READY)
 	$(BIN)/python protos/generate.py
 
-sample-corpus: $(READY)
+sample-corpus: $(DEV_READY)
 	$(BIN)/python -m mlgo_gym.sample_corpus.build
 
 clean:
@@ -41,5 +42,9 @@ clean:
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("mlgo_gym needs Python 3.11.4 or newer, found " + sys.version.split()[0] + "; name another: make PYTHON=...") if sys.version_info < (3, 11, 4) else None'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(DEV_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
