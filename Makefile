@@ -1,5 +1,6 @@
 # Every target sets up what it needs: a virtual environment in .venv, brought up to date when
-# pyproject.toml changes; the demo installs the package alone, the others what development takes. PYTHON names the interpreter it is made from (3.11.4 or newer).
+# pyproject.toml changes; the demo installs the package alone, the others what development takes.
+# PYTHON names the interpreter it is made from (3.11.4 or newer).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
