@@ -1,8 +1,9 @@
 """The only file that imports llvmlite: LLVM in this process.
 
-It runs inside a worker process (`mlgo_gym.llvm.child`), since LLVM's options are process-wide, its
-assertions abort and a compilation waits inside a read for every decision. Nothing here imports
-numpy: a worker holds LLVM, a few standard modules and one thread.
+Modules are compiled inside a worker process (`mlgo_gym.llvm.child`), since LLVM's options are
+process-wide, its assertions abort and a compilation waits inside a read for every decision.
+Nothing here imports numpy: a worker holds LLVM, a few standard modules and one thread. Native
+models (`mlgo_gym.native`) are loaded in the process that asks them.
 """
 
 from __future__ import annotations
