@@ -15,7 +15,6 @@ import subprocess
 import sys
 import weakref
 from importlib import metadata
-from pathlib import Path
 from time import monotonic
 from typing import IO, Any, Final
 
@@ -24,6 +23,7 @@ from packaging.version import Version
 from mlgo_gym.channel import remove_stale_folders
 from mlgo_gym.errors import EnvironmentSetupError, InternalError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.launch import child_command, child_environment
 
 __all__ = ["MINIMUM_LLVMLITE", "Worker", "WorkerDiedError", "check_llvmlite", "describe_exit"]
 
@@ -36,10 +36,6 @@ _STDERR_LINES: Final = 20
 _STDERR_BYTES: Final = 1 << 14
 _CLOSE_TIMEOUT_S: Final = 1.0
 _LONGEST_POLL_S: Final = 3600.0
-_START_CHILD: Final = (
-    "import sys; sys.path[:] = sys.argv[2:]; "
-    "from mlgo_gym.llvm.child import main; main(int(sys.argv[1]))"
-)
 
 
 def check_llvmlite(version: str | None) -> None:
@@ -275,15 +271,14 @@ os.register_at_fork(after_in_child=_disown_all)
 def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
     """A child and the socket to it; it finds modules just as this process does."""
     parents, childs = socket.socketpair()
-    path = [entry or str(Path.cwd()) for entry in sys.path]
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START_CHILD, str(childs.fileno()), *path],
+            child_command("mlgo_gym.llvm.child", str(childs.fileno())),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             pass_fds=[childs.fileno()],
-            env=os.environ | {"MLGO_GYM_WORKER": "1"},
+            env=child_environment(),
             start_new_session=True,
         )
     except OSError as error:

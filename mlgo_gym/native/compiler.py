@@ -7,15 +7,14 @@ stays there.
 from __future__ import annotations
 
 import importlib
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.launch import child_command, child_environment
 
 __all__ = ["DEFAULT_TIMEOUT_S", "NativeObject", "compile_ir"]
 
@@ -23,9 +22,6 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 """How long compiling a graph may take, in seconds."""
 
 _STDERR_CHARACTERS: Final = 2000
-_START_CHILD: Final = (
-    "import sys; sys.path[:] = sys.argv[1:]; from mlgo_gym.native.child import main; main()"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +66,8 @@ def compile_ir(
     """
     if trusted and cpu is None:  # LLVM ends its process over a CPU that it does not know
         return _compile_here(text, source)
-    path = [entry or str(Path.cwd()) for entry in sys.path]
     request = encode_frame({"cpu": cpu, "timeout_s": timeout_s}, text.encode())
-    status, output, words = _run_child(path, request, source, timeout_s)
+    status, output, words = _run_child(request, source, timeout_s)
     if "not a recognized processor" in words:
         raise ModelError(source, f"expected a CPU that LLVM knows, found {cpu!r}")
     if status:
@@ -80,17 +75,15 @@ def compile_ir(
     return _decode(output, source)
 
 
-def _run_child(
-    path: list[str], request: bytes, source: str, timeout_s: float
-) -> tuple[int, bytes, str]:
+def _run_child(request: bytes, source: str, timeout_s: float) -> tuple[int, bytes, str]:
     """The child's exit status, its answer, and the end of what it said."""
     try:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START_CHILD, *path],
+            child_command("mlgo_gym.native.child"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=os.environ | {"MLGO_GYM_WORKER": "1"},
+            env=child_environment(),
         )
     except OSError as error:
         raise EnvironmentSetupError(f"cannot start {sys.executable}: {error}") from error
