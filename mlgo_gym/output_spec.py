@@ -17,7 +17,15 @@ from typing import Any, Final
 from mlgo_gym.errors import ModelError, SpecError
 from mlgo_gym.tensor_spec import TensorSpec
 
-__all__ = ["OUTPUT_SPEC_FILE", "STEP_INPUTS", "OutputSpec", "parse_output_spec", "read_json"]
+__all__ = [
+    "OUTPUT_SPEC_FILE",
+    "STEP_INPUTS",
+    "OutputSpec",
+    "model_files",
+    "parse_output_spec",
+    "read_bounded",
+    "read_json",
+]
 
 OUTPUT_SPEC_FILE: Final = "output_spec.json"
 STEP_INPUTS: Final = frozenset({"discount", "reward", "step_type"})
@@ -34,19 +42,39 @@ class OutputSpec:
     tensor_spec: TensorSpec
 
 
+def model_files(model: Path) -> tuple[Path, Path]:
+    """The TFLite graph of a model, and its ``output_spec.json``, which may not be there.
+
+    Args:
+        model: a model directory, or the graph itself.
+    """
+    graph = model / "model.tflite" if model.is_dir() else model
+    return graph, graph.with_name(OUTPUT_SPEC_FILE)
+
+
+def read_bounded(path: Path, limit_bytes: int, source: str) -> bytes:
+    """Read a file of a model.
+
+    Raises:
+        ModelError: it cannot be read, or is longer than the limit.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(limit_bytes + 1)
+    except OSError as error:
+        raise ModelError(source, f"{path.name} cannot be read: {error.strerror}") from error
+    if len(data) > limit_bytes:
+        raise ModelError(source, f"{path.name}: expected at most {limit_bytes} bytes")
+    return data
+
+
 def read_json(path: Path, source: str) -> Any:
     """Parse a JSON file of at most 4 MiB.
 
     Raises:
         ModelError: it cannot be read or is not JSON.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ModelError(source, f"{path.name} cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_BYTES:
-        raise ModelError(source, f"{path.name}: expected at most {_MAX_BYTES} bytes")
+    data = read_bounded(path, _MAX_BYTES, source)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

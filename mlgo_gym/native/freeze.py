@@ -36,7 +36,7 @@ from mlgo_gym.native.compiler import DEFAULT_TIMEOUT_S, NativeObject
 from mlgo_gym.native.header import c_header
 from mlgo_gym.native.lowering import check_name
 from mlgo_gym.native.model import NativeModel, NativePort, compile_model
-from mlgo_gym.output_spec import OUTPUT_SPEC_FILE, parse_output_spec, read_json
+from mlgo_gym.output_spec import model_files, parse_output_spec, read_bounded, read_json
 from mlgo_gym.tensor_spec import TensorSpec
 
 __all__ = ["FrozenFiles", "find_description", "freeze", "load_frozen"]
@@ -83,8 +83,7 @@ def freeze(
         EnvironmentSetupError: the output cannot be written, or the linker fails.
     """
     path = Path(model)
-    file = path / "model.tflite" if path.is_dir() else path
-    specs = path / OUTPUT_SPEC_FILE if path.is_dir() else path.with_name(OUTPUT_SPEC_FILE)
+    file, specs = model_files(path)
     output_spec = read_json(specs, str(model)) if specs.exists() else None
     if output_spec is not None:
         parse_output_spec(output_spec, str(model))
@@ -162,7 +161,7 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
     texts = {key: value[key] for key in _TEXTS}
     if not all(isinstance(text, str) for text in (*texts.values(), *value["operators"])):
         raise ModelError(source, f"{path.name}: expected texts, found {texts}")
-    data = _read_object(path.with_suffix(".o"), source)
+    data = read_bounded(path.with_suffix(".o"), _MAX_OBJECT_BYTES, source)
     if hashlib.sha256(data).hexdigest() != value["object_sha256"]:
         raise ModelError(source, f"{path.stem}.o: not the object that {path.name} describes")
     return NativeModel(
@@ -180,17 +179,6 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
 
 def _parse_port(value: dict[str, Any]) -> NativePort:
     return NativePort(TensorSpec.from_value(value["spec"]), str(value["tensor"]))
-
-
-def _read_object(path: Path, source: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_OBJECT_BYTES + 1)
-    except OSError as error:
-        raise ModelError(source, f"{path.name} cannot be read: {error.strerror}") from error
-    if len(data) > _MAX_OBJECT_BYTES:
-        raise ModelError(source, f"{path.name}: expected at most {_MAX_OBJECT_BYTES} bytes")
-    return data
 
 
 def _check_machine(model: NativeModel) -> None:

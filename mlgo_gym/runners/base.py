@@ -22,7 +22,7 @@ import numpy as np
 from mlgo_gym.errors import SpecError, UsageError
 from mlgo_gym.tensor_spec import TensorSpec
 
-__all__ = ["MLModelRunner", "RunnerFactory"]
+__all__ = ["MLModelRunner", "RunnerFactory", "side_by_side"]
 
 _ALIGNMENT: Final = 64
 _WORD_BYTES: Final = 8
@@ -52,7 +52,7 @@ class MLModelRunner(ABC):
         self.inputs: Final = tuple(inputs)
         self.output: Final = output
         self._tensors: list[Array | None] = [None] * len(self.inputs)
-        self._owned = _aligned(sum(_padded(spec) for spec in self.inputs))
+        self._owned = side_by_side(self.inputs)
         self._payload_bytes = sum(spec.size_bytes for spec in self.inputs)
         self._filler: Callable[[bytes], None] | None = None
         self._is_closed = False
@@ -75,8 +75,7 @@ class MLModelRunner(ABC):
         if self._tensors[index] is not None:
             raise UsageError(f"input {index} ({spec.name!r}): set up twice")
         if buffer is None:
-            start = sum(_padded(each) for each in self.inputs[:index])
-            buffer = self._owned[start : start + spec.size_bytes]
+            buffer = self._owned[index]
         if not buffer.flags.c_contiguous or not buffer.flags.writeable:
             raise SpecError(f"input {spec.name!r}: expected contiguous, writable memory")
         if buffer.nbytes != spec.size_bytes:
@@ -195,12 +194,13 @@ def _scatter(addresses: Sequence[int]) -> Callable[[bytes], None]:
     return fill
 
 
-def _padded(spec: TensorSpec) -> int:
-    """Room for a tensor, so that the next one is aligned for any scalar."""
-    return -(-spec.size_bytes // 8) * 8
-
-
-def _aligned(size_bytes: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    memory = np.zeros(size_bytes + _ALIGNMENT, np.uint8)
+def side_by_side(specs: Sequence[TensorSpec]) -> list[Array]:
+    """Zeroed tensors side by side in one block, each aligned for any scalar."""
+    sizes = [-(-spec.size_bytes // _WORD_BYTES) * _WORD_BYTES for spec in specs]
+    memory = np.zeros(sum(sizes) + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size_bytes]
+    arrays: list[Array] = []
+    for spec, size in zip(specs, sizes, strict=True):
+        arrays.append(memory[start : start + spec.size_bytes].view(spec.dtype).reshape(spec.shape))
+        start += size
+    return arrays

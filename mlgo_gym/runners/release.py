@@ -23,16 +23,14 @@ from mlgo_gym.output_spec import (
     OUTPUT_SPEC_FILE,
     STEP_INPUTS,
     OutputSpec,
+    model_files,
     parse_output_spec,
     read_json,
 )
-from mlgo_gym.runners.base import Array, MLModelRunner
+from mlgo_gym.runners.base import Array, MLModelRunner, side_by_side
 from mlgo_gym.tensor_spec import TensorSpec
 
 __all__ = ["ReleaseModeModelRunner"]
-
-_MODEL_FILE: Final = "model.tflite"
-_ALIGNMENT: Final = 64
 
 
 class ReleaseModeModelRunner(MLModelRunner):
@@ -81,11 +79,11 @@ class ReleaseModeModelRunner(MLModelRunner):
             spec.name for spec in self.inputs if spec.name not in known
         )
         self._check_inputs()
-        buffers = _buffers([port.spec for port in native.inputs])
+        buffers = side_by_side([port.spec for port in native.inputs])
         by_name = dict(zip((port.spec.name for port in native.inputs), buffers, strict=True))
         for index, spec in enumerate(self.inputs):
             self.set_up_buffer_for_tensor(index, spec, by_name.get(spec.name))
-        self._outputs = _buffers([port.spec for port in native.outputs])
+        self._outputs = side_by_side([port.spec for port in native.outputs])
         self._answer = self._outputs[decision]
         self._result = self._answer.reshape(-1).view(np.uint8).data.toreadonly()
         self._bound = native.bind(buffers, self._outputs)
@@ -155,12 +153,11 @@ def _load(
 ) -> tuple[NativeModel, tuple[OutputSpec, ...] | None]:
     """The compiled model, and its output specs where there are any."""
     source = str(path)
-    file = path / _MODEL_FILE if path.is_dir() else path
+    file, beside = model_files(path)
     if path.suffix == ".json" or (path.is_dir() and not file.exists() and find_description(path)):
         native, specs = load_frozen(path)
         return native, None if specs is None else parse_output_spec(specs, source)
     native = compile_model(file, trusted=trusted, timeout_s=timeout_s)
-    beside = file.with_name(OUTPUT_SPEC_FILE)
     if not beside.exists():
         return native, None
     return native, parse_output_spec(read_json(beside, source), source)
@@ -192,15 +189,3 @@ def _choose(
             f"found {found.type} {list(found.shape)}",
         )
     return chosen[0], tuple(each for each in named if each[1] != chosen[0])
-
-
-def _buffers(specs: Sequence[TensorSpec]) -> list[Array]:
-    """Zeroed tensors side by side in one block, each aligned for any scalar."""
-    sizes = [-(-spec.size_bytes // 8) * 8 for spec in specs]
-    memory = np.zeros(sum(sizes) + _ALIGNMENT, np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    arrays: list[Array] = []
-    for spec, size in zip(specs, sizes, strict=True):
-        arrays.append(memory[start : start + spec.size_bytes].view(spec.dtype).reshape(spec.shape))
-        start += size
-    return arrays
