@@ -22,9 +22,12 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.runners.base import MLModelRunner
-from mlgo_gym.runners.grpc_client import GrpcInteractiveModelRunner
-from mlgo_gym.runners.grpc_server import serve_grpc
 from mlgo_gym.runners.interactive import InteractiveModelRunner, PipeHost
+from mlgo_gym.runners.interactive_grpc import (
+    GrpcInteractiveModelRunner,
+    round_trips_us,
+    serve_grpc,
+)
 from mlgo_gym.runners.release import ReleaseModeModelRunner
 from mlgo_gym.runners.scripted import ScriptedRunner
 from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
@@ -150,12 +153,8 @@ def _grpc_host(address: str, ready: Any, done: Any, queue: Any) -> None:
 
 
 def trips_of(runner: MLModelRunner) -> list[float]:
-    trips = []
     runner.switch_context("")
-    for _ in range(TRIPS):
-        start = time.perf_counter()
-        runner.evaluate_untyped()
-        trips.append(1e6 * (time.perf_counter() - start))
+    trips: list[float] = round_trips_us(runner, TRIPS).tolist()
     return trips
 
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -50,11 +51,15 @@ def require(tool: str, package: str) -> str:
     """The path of one of LLVM's own tools; without it CI fails and other machines skip."""
     path = shutil.which(tool)
     if path is None:
-        message = f"needs {tool}: apt-get install {package}"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
+        lacking(f"needs {tool}: apt-get install {package}")
     return path
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip on a developer's machine, fail where everything is meant to be there."""
+    if os.environ.get("CI"):
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 @pytest.fixture

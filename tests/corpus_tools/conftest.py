@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
-import shutil
 import subprocess
 import sysconfig
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from corpus_tools import Clang, Recipe, find_clang
+from tests.conftest import lacking, require
 
 MakeRecipe = Callable[..., Recipe]
 WriteTar = Callable[[Path, Mapping[str, str]], Path]
@@ -23,43 +21,29 @@ WriteTar = Callable[[Path, Mapping[str, str]], Path]
 
 @pytest.fixture(scope="session")
 def clang22() -> Clang:
-    return find_clang(_need_tool("clang-22", "clang-22"))
+    return find_clang(require("clang-22", "clang-22"))
 
 
 @pytest.fixture(scope="session")
 def llvm_objcopy() -> Path:
-    return _need_tool("llvm-objcopy-22", "llvm-22")
+    return Path(require("llvm-objcopy-22", "llvm-22"))
 
 
 @pytest.fixture(scope="session")
 def python_headers() -> Path:
     folder = Path(sysconfig.get_path("include"))
     if not (folder / "Python.h").is_file():
-        _lacking("needs Python.h: apt-get install python3-dev")
+        lacking("needs Python.h: apt-get install python3-dev")
     return folder
-
-
-def _need_tool(name: str, debian_package: str) -> Path:
-    found = shutil.which(name)
-    if found is None:
-        _lacking(f"needs {name}: apt-get install {debian_package}")
-    return Path(found)
-
-
-def _lacking(reason: str) -> NoReturn:
-    """Skip on a developer's machine, fail where everything is meant to be there."""
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
 def disassemble() -> Callable[[bytes], str]:
     """LLVM assembly of bitcode."""
-    opt = _need_tool("opt-22", "llvm-22")
+    opt = require("opt-22", "llvm-22")
 
     def run(bitcode: bytes) -> str:
-        command = [str(opt), "-S", "-o", "-"]
+        command = [opt, "-S", "-o", "-"]
         process = subprocess.run(command, input=bitcode, capture_output=True, check=True)
         return process.stdout.decode("utf-8", "surrogateescape")
 
