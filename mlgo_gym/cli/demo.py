@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.cli import comparison
+from mlgo_gym.cli.options import add_compilation_options, add_seed_option
 from mlgo_gym.cli.output import Output, add_json_option
-from mlgo_gym.cli.rollout import (
-    add_compilation_options,
-    add_seed_option,
-    run_policies,
-    warn_of_failures,
-)
+from mlgo_gym.cli.rollout import run_policies, warn_of_failures
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.policies import make_policy
 from mlgo_gym.rollout import ModuleReport

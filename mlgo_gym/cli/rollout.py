@@ -5,24 +5,22 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
 from mlgo_gym.cli import comparison
+from mlgo_gym.cli.options import add_compilation_options, add_seed_option
 from mlgo_gym.cli.output import Output, add_json_option
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.model_card import read_card
 from mlgo_gym.policies import POLICIES, PolicyFactory, from_runner, make_policy
 from mlgo_gym.problems import InliningForSize
-from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 from mlgo_gym.rollout import ModuleReport, RolloutLog, rollout
 from mlgo_gym.runners.load import MODES, runner_factory
 
-__all__ = ["add_compilation_options", "add_parser", "run", "run_policies", "warn_of_failures"]
+__all__ = ["add_parser", "run", "run_policies", "warn_of_failures"]
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,73 +53,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
     add_json_option(parser)
     parser.set_defaults(run=run)
-
-
-def add_compilation_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is compiled, and how."""
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        default=SAMPLE_CORPUS,
-        help="a corpus in mlgo-utils' layout (default: the sample in this package)",
-    )
-    parser.add_argument(
-        "--opt-level",
-        choices=OPT_LEVELS[1:],
-        metavar="LEVEL",
-        help="O1, O2, O3, Os or Oz (default: each module's own)",
-    )
-    parser.add_argument(
-        "--size-increase-threshold",
-        type=above_zero,
-        metavar="FACTOR",
-        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
-        help="growth at which LLVM's advisor stops asking; inf lifts it "
-        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        metavar="SECONDS",
-        default=DEFAULT_TIMEOUT_S,
-        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        default=1,
-        help="compile N modules at once (default: 1)",
-    )
-
-
-def add_seed_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--seed``."""
-    parser.add_argument(
-        "--seed", type=whole(0), default=0, help="for the random policy (default: 0)"
-    )
-
-
-def whole(least: int) -> Callable[[str], int]:
-    """An argparse type: whole numbers of at least this much."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number of at least {least}, found {text!r}"
-            )
-        return int(text)
-
-    return parse
-
-
-def above_zero(text: str) -> float:
-    """An argparse type: numbers above 0, ``inf`` included."""
-    with contextlib.suppress(ValueError):
-        if (value := float(text)) > 0:
-            return value
-    raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

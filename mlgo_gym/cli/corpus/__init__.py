@@ -1,0 +1,21 @@
+"""``mlgo-gym corpus``: build corpora from recipes, and look into corpora."""
+
+from __future__ import annotations
+
+import argparse
+
+from mlgo_gym.cli.corpus import build, stats
+
+__all__ = ["add_parser"]
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand and its own subcommands."""
+    parser = commands.add_parser(
+        "corpus",
+        help="build corpora and look into them",
+        description="Corpora are folders of bitcode in the layout of LLVM's mlgo-utils.",
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for action in (build, stats):
+        action.add_parser(actions)

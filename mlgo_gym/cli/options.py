@@ -1,0 +1,82 @@
+"""Command-line options that several commands share, and the types of their values."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from mlgo_gym.corpus import SAMPLE_CORPUS
+from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm.options import OPT_LEVELS
+from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
+
+__all__ = ["above_zero", "add_compilation_options", "add_seed_option", "whole"]
+
+
+def add_compilation_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is compiled, and how."""
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="DIR",
+        default=SAMPLE_CORPUS,
+        help="a corpus in mlgo-utils' layout (default: the sample in this package)",
+    )
+    parser.add_argument(
+        "--opt-level",
+        choices=OPT_LEVELS[1:],
+        metavar="LEVEL",
+        help="O1, O2, O3, Os or Oz (default: each module's own)",
+    )
+    parser.add_argument(
+        "--size-increase-threshold",
+        type=above_zero,
+        metavar="FACTOR",
+        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
+        help="growth at which LLVM's advisor stops asking; inf lifts it "
+        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
+    )
+    parser.add_argument(
+        "--timeout",
+        type=above_zero,
+        metavar="SECONDS",
+        default=DEFAULT_TIMEOUT_S,
+        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        default=1,
+        help="compile N modules at once (default: 1)",
+    )
+
+
+def add_seed_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--seed``."""
+    parser.add_argument(
+        "--seed", type=whole(0), default=0, help="for the random policy (default: 0)"
+    )
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """An argparse type: whole numbers of at least this much."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number of at least {least}, found {text!r}"
+            )
+        return int(text)
+
+    return parse
+
+
+def above_zero(text: str) -> float:
+    """An argparse type: numbers above 0, ``inf`` included."""
+    with contextlib.suppress(ValueError):
+        if (value := float(text)) > 0:
+            return value
+    raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
