@@ -163,6 +163,24 @@ def corpus_command(
     return command
 
 
+def dry_run(
+    clang: Clang, arguments: Sequence[str], directory: Path, *, deadline_s: float = DEADLINE_S
+) -> str:
+    """Return what clang's driver prints of the commands that it would run (``-###``).
+
+    Args:
+        clang: the compiler.
+        arguments: of the driver.
+        directory: where it runs.
+        deadline_s: seconds after which it is killed.
+
+    Raises:
+        CompileError: the driver failed, or ran past the deadline.
+    """
+    source = " ".join(arguments)
+    return _run(clang, ["-###", *arguments], source=source, root=directory, deadline_s=deadline_s)
+
+
 def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
     own = ["-c", "-w", f"-{opt_level}", "-fPIC", "-ffile-compilation-dir=."]
     return [*_PROCESS_FLAGS, *own, *flags, "--", source]

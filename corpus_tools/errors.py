@@ -4,7 +4,9 @@
 
     CorpusToolsError
       CorpusError          the corpus on disk is not what the layout asks for
-        ManifestError, MissingBitcodeError, CommandError
+        ManifestError, MissingBitcodeError, CommandError, CorporaDifferError
+      ExtractionError      what a build left behind cannot be read
+        BuildListError, ObjectFileError, BitcodeError
       RecipeError          the recipe, or what it says about its package, is wrong
         RecipeFormatError, UnknownRecipeError, EmptyGlobError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
@@ -76,6 +78,48 @@ class CommandError(CorpusError):
         self.path = path
         self.problem = problem
         super().__init__(f"{path or 'command'}: {problem}")
+
+
+class CorporaDifferError(CorpusError):
+    """Corpora that are to become one say different things of all their modules.
+
+    Attributes:
+        first: a corpus.
+        second: another one.
+        key: what they differ in.
+    """
+
+    def __init__(self, first: Path, second: Path, key: str) -> None:
+        self.first = first
+        self.second = second
+        self.key = key
+        super().__init__(f"{second}: expected the same {key!r} as in {first}, found another")
+
+
+class ExtractionError(CorpusToolsError):
+    """What a build left behind cannot be read."""
+
+
+class BuildListError(ExtractionError):
+    """The file that lists a build's objects cannot be read.
+
+    Attributes:
+        path: the file.
+        problem: what was expected and what was found.
+    """
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class ObjectFileError(ExtractionError):
+    """A file is no object, or a broken one; the message does not name it."""
+
+
+class BitcodeError(ExtractionError):
+    """A file or section is no bitcode, or broken; the message does not name it."""
 
 
 class RecipeError(CorpusToolsError):

@@ -152,16 +152,19 @@ def encode_command(args: Sequence[str]) -> bytes:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Replace a file by JSON as mlgo-utils writes it, in one step.
+    """Replace a file by JSON as mlgo-utils writes it, in one step; leave an equal one alone.
 
     Args:
         path: the file; its folder must exist.
         value: what ``json.dump`` takes.
     """
+    text = json.dumps(value, indent=2)
+    if path.is_file() and path.read_bytes() == text.encode():
+        return
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(value, stream, indent=2)
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp makes files that only their owner reads; a corpus is for everybody.
