@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clang_equality, runner_latency, soak, sweep_overhead
+from benchmarks import (
+    clang_equality,
+    extraction_throughput,
+    runner_latency,
+    soak,
+    sweep_overhead,
+)
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
-NAMES = ("clang_equality", "sweep_overhead", "soak", "runner_latency")
+NAMES = ("clang_equality", "sweep_overhead", "soak", "runner_latency", "extraction_throughput")
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("name", nargs="?", choices=["all", *NAMES], default="all")
@@ -17,6 +23,7 @@ parser.add_argument("--corpus", type=Path, help="for sweep_overhead (default: Lu
 parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
+parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
 options = parser.parse_args()
 
 if options.name in {"all", "clang_equality"}:
@@ -28,3 +35,5 @@ if options.name in {"all", "soak"}:
     soak.run(options.episodes)
 if options.name == "runner_latency" or (options.name == "all" and options.model):
     runner_latency.run(options.model)
+if options.name in {"all", "extraction_throughput"}:
+    extraction_throughput.run(options.objects, rounds=3, workers=2)

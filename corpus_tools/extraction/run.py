@@ -81,7 +81,8 @@ def extract_corpus(
     if num_workers is not None and num_workers < 1:
         raise BuildOptionError("num_workers", "at least 1", str(num_workers))
     with open_store(output) as store:
-        intake = _Intake(store)
+        has_members = any(isinstance(each, ObjectInput) and each.member for each in listed)
+        intake = _Intake(store, compares=has_members)
         for outcome, done in _outcomes(listed, intake, extraction, num_workers):
             intake.outcomes.append(outcome)
             if progress:
@@ -96,10 +97,16 @@ def extract_corpus(
 
 
 class _Intake:
-    """Takes modules into the store, and remembers where each came from."""
+    """Takes modules into the store, and remembers where each came from.
 
-    def __init__(self, store: CorpusStore) -> None:
+    Args:
+        store: where they go.
+        compares: whether members of archives may be copies of other inputs.
+    """
+
+    def __init__(self, store: CorpusStore, *, compares: bool) -> None:
         self._store = store
+        self._compares = compares
         self._paths: set[tuple[Path, tuple[int, int] | None]] = set()
         self._contents: dict[bytes, str] = {}
         self.outcomes: list[Outcome] = []
@@ -115,11 +122,8 @@ class _Intake:
         self._paths.add(place)
         if not modules:
             return outcome
-        digest = _digest(modules)
-        if each.member and digest in self._contents:
-            same = self._contents[digest]
+        if self._compares and (same := self._same_as(each, modules)):
             return Outcome(each.label, Status.SKIPPED, reason=f"the same as {same}")
-        self._contents.setdefault(digest, each.label)
         try:
             for module in modules:
                 self._store.stage(module, each.label)
@@ -127,6 +131,12 @@ class _Intake:
             return Outcome(each.label, Status.FAILED, reason=str(error))
         self.triple = self.triple or target_triple(modules[0].files[".bc"])
         return outcome
+
+    def _same_as(self, each: ObjectInput, modules: Sequence[ExtractedModule]) -> str | None:
+        """The input that an archive's member is a copy of."""
+        digest = _digest(modules)
+        same = self._contents.setdefault(digest, each.label)
+        return same if each.member and same != each.label else None
 
 
 def _outcomes(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from corpus_tools.errors import CorpusError, ExtractionError, OutputError
 from corpus_tools.extraction.embedded import ExtractedModule
-from corpus_tools.manifest import Manifest
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 
 __all__ = ["CorpusStore", "open_store"]
 
@@ -61,6 +61,7 @@ class CorpusStore:
         self._staged: list[tuple[str, Path, Path]] = []
         self._files: set[Path] = set()
         self._folders: set[Path] = set()
+        self._checked: set[Path] = set()
         self._owners: dict[str, str] = {}
 
     def stage(self, module: ExtractedModule, label: str) -> None:
@@ -81,10 +82,12 @@ class CorpusStore:
         targets = {suffix: self._folder / f"{module.name}{suffix}" for suffix in module.files}
         for target in targets.values():
             self._check(target, module.name)
+            self._check_folder(target.parent, module.name)
         self._owners[key] = label
         for suffix, target in targets.items():
             self._files.add(target)
-            self._folders.update(target.parents)
+            if target.parent not in self._folders:
+                self._folders.update(target.parents)
             self._stage_file(module.name, target, module.files[suffix])
 
     def commit(self, manifest: Manifest) -> None:
@@ -93,10 +96,15 @@ class CorpusStore:
         for _, staged, target in self._staged:
             target.parent.mkdir(parents=True, exist_ok=True)
             staged.replace(target)
-        manifest.write(self._folder)
+        self._write(manifest)
+
+    def _write(self, manifest: Manifest) -> None:
+        path = self._folder / MANIFEST_NAME
+        write_json(path, manifest.as_json(), staging=self._staging)
 
     def _check(self, target: Path, module: str) -> None:
-        in_way = [each for each in (target, *target.parents) if each in self._files]
+        parents = () if target.parent in self._folders else target.parents
+        in_way = [each for each in (target, *parents) if each in self._files]
         if target in self._folders or in_way:
             blocker = in_way[0] if in_way else target
             raise ExtractionError(
@@ -104,14 +112,24 @@ class CorpusStore:
                 "a file and a folder"
             )
         try:
-            parent = target.parent.resolve()
-            is_taken = target.is_dir() or any(each.is_file() for each in target.parents)
+            is_taken = target.is_dir()
         except OSError as error:
             raise ExtractionError(f"module {module!r}: {error.strerror}") from error
-        if not parent.is_relative_to(self._root):
-            raise ExtractionError(f"module {module!r}: a link leads out of the corpus to {parent}")
         if is_taken:
             raise ExtractionError(f"module {module!r}: something else is at {target}")
+
+    def _check_folder(self, folder: Path, module: str) -> None:
+        """See that a folder is, or can be made, inside the corpus."""
+        if folder in self._checked:
+            return
+        if not (resolved := folder.resolve()).is_relative_to(self._root):
+            raise ExtractionError(
+                f"module {module!r}: a link leads out of the corpus to {resolved}"
+            )
+        for each in (folder, *folder.parents):
+            if each.is_file():
+                raise ExtractionError(f"module {module!r}: something else is at {each}")
+        self._checked.add(folder)
 
     def _stage_file(self, module: str, target: Path, content: bytes) -> None:
         if target.is_file() and target.read_bytes() == content:
@@ -130,7 +148,7 @@ class CorpusStore:
             return
         kept = tuple(module for module in old.modules if module not in modules)
         if kept != old.modules:
-            replace(old, modules=kept).write(self._folder)
+            self._write(replace(old, modules=kept))
 
 
 @contextmanager
