@@ -67,8 +67,16 @@ def make_objects(folder: Path, count: int) -> int:
             command = read_command(corpus.folder / f"{module}.cmd")
             output = originals / f"{module.replace('/', '_')}.o"
             source = (corpus.folder / f"{module}.bc").absolute()
-            arguments = [*command, "-fembed-bitcode=all", "-x", "ir", source, "-o", output]
-            subprocess.run([clang.path, *arguments], check=True)
+            arguments = [
+                *command,
+                "-fembed-bitcode=all",
+                "-x",
+                "ir",
+                str(source),
+                "-o",
+                str(output),
+            ]
+            subprocess.run([str(clang.path), *arguments], check=True)
     objects = sorted(originals.iterdir())
     size = 0
     for number in range(count):
