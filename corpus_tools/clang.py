@@ -163,6 +163,37 @@ def corpus_command(
     return command
 
 
+def compile_ir(
+    clang: Clang,
+    command: Sequence[str],
+    bitcode: Path,
+    *,
+    module: str,
+    root: Path,
+    deadline_s: float = DEADLINE_S,
+) -> bytes:
+    """Compile bitcode to an object by a ``-cc1`` command.
+
+    Args:
+        clang: the compiler.
+        command: starts with ``-cc1``; names neither input, output nor language.
+        bitcode: the input.
+        module: what it is called in errors.
+        root: the folder that clang runs in, and writes its output to.
+        deadline_s: seconds after which clang is killed.
+
+    Returns:
+        The object's bytes.
+
+    Raises:
+        CompileError: clang failed or ran past the deadline.
+    """
+    output = root.absolute() / "output.o"
+    arguments = [*command, "-emit-obj", "-o", str(output), "-x", "ir", str(bitcode.absolute())]
+    _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
+    return output.read_bytes()
+
+
 def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
     own = ["-c", "-w", f"-{opt_level}", "-fPIC", "-ffile-compilation-dir=."]
     return [*_PROCESS_FLAGS, *own, *flags, "--", source]
