@@ -186,12 +186,15 @@ def compile_ir(
         The object's bytes.
 
     Raises:
-        CompileError: clang failed or ran past the deadline.
+        CompileError: clang failed, ran past the deadline or made nothing.
     """
     output = root.absolute() / "output.o"
     arguments = [*command, "-emit-obj", "-o", str(output), "-x", "ir", str(bitcode.absolute())]
-    _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
-    return output.read_bytes()
+    said = _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
+    if data := output.read_bytes():
+        return data
+    # Clang only prints what is wrong with a ThinLTO index, and exits with 0.
+    raise CompileError(module, "expected an object, found an empty file", stderr_tail=said.strip())
 
 
 def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:

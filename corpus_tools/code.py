@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-
-import lief
+from typing import TYPE_CHECKING
 
 from corpus_tools.errors import ObjectFileError
 
-lief.logging.disable()
+if TYPE_CHECKING:
+    import lief
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,12 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
     Raises:
         ObjectFileError: it is no object that can be read.
     """
+    import lief  # noqa: PLC0415 - slow to import, needed only here
+
+    lief.logging.disable()
     match lief.parse(data):
         case lief.ELF.Binary() as elf:
-            return _elf(elf)
+            return _elf(elf, lief.ELF.Section.FLAGS.EXECINSTR)
         case lief.MachO.Binary() as macho:
             flags = lief.MachO.Section.FLAGS
             is_code = (flags.PURE_INSTRUCTIONS, flags.SOME_INSTRUCTIONS)
@@ -83,13 +86,12 @@ def _between(left: CodeSection, right: CodeSection) -> str:
     return f"{left.name}: other bytes from offset {offset} of {sizes[0]}"
 
 
-def _elf(elf: lief.ELF.Binary) -> tuple[CodeSection, ...]:
+def _elf(elf: lief.ELF.Binary, code: lief.ELF.Section.FLAGS) -> tuple[CodeSection, ...]:
     names = [str(each.name) for each in elf.sections]
     targets = defaultdict[int, list[str]](list)
     for each in elf.object_relocations:
         if each.section is not None:
             targets[each.section.offset].append(_elf_relocation(each, names))
-    code = lief.ELF.Section.FLAGS.EXECINSTR
     return tuple(
         CodeSection(str(each.name), bytes(each.content), tuple(targets[each.offset]))
         for each in elf.sections

@@ -2,9 +2,9 @@
 
 Clang compiles the bitcode of a corpus to the very code of the original object: the recorded
 ``-cc1`` command is run with ``-x ir``. What names the sources' machine and cannot matter from IR is
-left out (`corpus_tools.cc1.portable_command`), files that the command would write go to a temporary
-folder. The command is the corpus's, and clang runs it as yours: a corpus must be trusted for this.
-What would load code into clang is refused.
+left out (`corpus_tools.cc1`), and so are files that the command would write beside the object. The
+command is the corpus's, and clang runs it as yours: a corpus must be trusted for this. What would
+load code into clang is refused.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus_tools.cc1 import portable_command
+from corpus_tools.cc1 import embedded_command, portable_command
 from corpus_tools.clang import DEADLINE_S, Clang, compile_ir
 from corpus_tools.errors import CommandError
 
 _LOADING = ("-load", "-add-plugin", "-plugin", "-fplugin", "-fpass-plugin", "@")
-_COVERAGE_NOTES = "-coverage-notes-file="
+_COVERAGE_DATA = "-coverage-data-file="
 _THINLTO_INDEX = "-fthinlto-index="
 
 
@@ -67,24 +67,10 @@ def replay_command(command: Sequence[str], index: Path | None = None) -> tuple[s
     for argument in command:
         if argument.startswith(_LOADING):
             raise CommandError(None, f"expected no plugins, found {argument!r}")
-    coverage = [argument for argument in command if argument.startswith("-coverage-")]
-    kept = [*portable_command(_without_output(command)), *map(_here, coverage)]
+    # Clang writes coverage notes where the bitcode says; the data file is but a name in the code.
+    coverage = [argument for argument in command if argument.startswith(_COVERAGE_DATA)]
+    kept = [*portable_command(embedded_command(command, "")), *coverage]
     if index is not None:
         kept = [argument for argument in kept if not argument.startswith(_THINLTO_INDEX)]
         kept.append(f"{_THINLTO_INDEX}{index.absolute()}")
     return tuple(kept)
-
-
-def _without_output(command: Sequence[str]) -> list[str]:
-    """Without ``-o`` and ``-x``, which commands of other extractors may hold, and what follows."""
-    pairs = zip(["", *command], command, strict=False)
-    return [
-        argument
-        for before, argument in pairs
-        if before == "-mllvm" or not {before, argument} & {"-o", "-x"}
-    ]
-
-
-def _here(argument: str) -> str:
-    # The notes are written while clang compiles; the data file is a name in the program.
-    return f"{_COVERAGE_NOTES}notes.gcno" if argument.startswith(_COVERAGE_NOTES) else argument

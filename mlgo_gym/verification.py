@@ -70,10 +70,14 @@ class Verdict:
     not_honoured: tuple[str, ...] = ()
 
     @property
+    def checks(self) -> dict[str, Check]:
+        """The three checks by name."""
+        return {"embedded": self.embedded, "original": self.original, "clang": self.clang}
+
+    @property
     def is_good(self) -> bool:
         """Whether nothing failed, and clang's code is the original's where that is there."""
-        checks = (self.embedded, self.original, self.clang)
-        failed = any(each.outcome is Outcome.FAILED for each in checks)
+        failed = any(each.outcome is Outcome.FAILED for each in self.checks.values())
         return not failed and self.original.outcome is not Outcome.DIFFERS
 
 

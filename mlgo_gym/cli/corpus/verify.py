@@ -13,12 +13,11 @@ from rich.table import Table
 
 from corpus_tools.clang import find_clang
 from mlgo_gym.cli.not_honoured import count_not_honoured, warn_of_not_honoured
-from mlgo_gym.cli.options import above_zero, whole
+from mlgo_gym.cli.options import add_worker_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.verification import Check, Outcome, Verdict, verify_corpus
+from mlgo_gym.verification import Outcome, Verdict, verify_corpus
 
 __all__ = ["add_parser"]
 
@@ -47,20 +46,7 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="DIR",
         help="the original objects; that of module NAME is DIR/NAME",
     )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        metavar="SECONDS",
-        default=DEFAULT_TIMEOUT_S,
-        help=f"for one compilation (default: {DEFAULT_TIMEOUT_S:g})",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        default=1,
-        help="verify N modules at once (default: 1)",
-    )
+    add_worker_options(parser)
     add_json_option(parser)
     parser.set_defaults(run=_run)
 
@@ -124,29 +110,19 @@ def _failures(bad: Sequence[Verdict]) -> Table:
     table = Table("module", "check", "outcome")
     for verdict in bad:
         for name, title in _CHECKS.items():
-            check = _check(verdict, name)
+            check = verdict.checks[name]
             if check.outcome in {Outcome.FAILED, Outcome.DIFFERS}:
                 table.add_row(verdict.module, title, str(check).partition("\n")[0])
     return table
 
 
 def _record(verdict: Verdict) -> dict[str, Any]:
-    checks = {name: _check(verdict, name) for name in _CHECKS}
-    return {
-        "module": verdict.module,
-        **{
-            name: {"outcome": str(check.outcome), "detail": check.detail or None}
-            for name, check in checks.items()
-        },
-        "not_honoured": list(verdict.not_honoured),
+    checks = {
+        name: {"outcome": str(check.outcome), "detail": check.detail or None}
+        for name, check in verdict.checks.items()
     }
+    return {"module": verdict.module, **checks, "not_honoured": list(verdict.not_honoured)}
 
 
 def _count(verdicts: Sequence[Verdict], name: str) -> Counter[str]:
-    return Counter(str(_check(each, name).outcome) for each in verdicts)
-
-
-def _check(verdict: Verdict, name: str) -> Check:
-    return {"embedded": verdict.embedded, "original": verdict.original, "clang": verdict.clang}[
-        name
-    ]
+    return Counter(str(each.checks[name].outcome) for each in verdicts)
