@@ -239,7 +239,7 @@ _NOT_CODE: Final = (
 _MISSING: Final = (
     *_rows(
         Effect.NOT_HONOURED,
-        "functions share .text, with padding between them",
+        "functions share .text, where padding counts and jumps are shorter",
         "-ffunction-sections, -fno-unique-section-names",
     ),
     *_rows(

@@ -107,7 +107,7 @@ class CompileOptions:
         >>> CompileOptions.from_command(["-cc1", "-Oz", "-vectorize-slp"]).vectorize_loops
         False
         >>> CompileOptions.from_command(["-cc1", "-Oz", "-ffunction-sections"]).not_honoured
-        ('-ffunction-sections: functions share .text, with padding between them',)
+        ('-ffunction-sections: functions share .text, where padding counts and jumps are shorter',)
         """
         arguments = list(read_arguments(command))
         last = {each.name: each.value for each in arguments}
