@@ -53,13 +53,14 @@ def known_llvm_options() -> Mapping[str, str]:
     command = child_command("mlgo_gym.llvm.option_list")
     try:
         done = subprocess.run(
-            command, capture_output=True, env=child_environment(), timeout=_TIMEOUT_S, check=True
+            command, capture_output=True, env=child_environment(), timeout=_TIMEOUT_S, check=False
         )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise EnvironmentSetupError(
-            f"LLVM's list of options: expected one, found {error}"
-        ) from error
-    return parse_option_list(done.stdout.decode("utf-8", "replace"))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentSetupError(f"LLVM's options: cannot be listed: {error}") from error
+    if known := parse_option_list(done.stdout.decode("utf-8", "replace")):
+        return known
+    said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    raise EnvironmentSetupError(f"LLVM's options: expected a list, found none: {said}")
 
 
 def parse_option_list(text: str) -> dict[str, str]:
