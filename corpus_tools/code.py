@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import CodeSectionError
 
 if TYPE_CHECKING:
     import lief
@@ -37,7 +37,7 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
         name: what it is called in errors.
 
     Raises:
-        ObjectFileError: it is no object that can be read.
+        CodeSectionError: it is no object that can be read.
     """
     import lief  # noqa: PLC0415 - slow to import, needed only here
 
@@ -53,7 +53,7 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
             code = lief.PE.Section.CHARACTERISTICS.CNT_CODE
             return _others(each for each in coff.sections if each.has_characteristic(code))
         case _:
-            raise ObjectFileError(name, "expected ELF, Mach-O or COFF, found something else")
+            raise CodeSectionError(name, "expected ELF, Mach-O or COFF, found something else")
 
 
 def difference(expected: Sequence[CodeSection], found: Sequence[CodeSection]) -> str | None:

@@ -9,7 +9,7 @@
         RecipeFormatError, UnknownRecipeError, EmptyGlobError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
         DownloadError, SdistNotFoundError, HashMismatchError, ArchiveError, UnsafeArchiveError
-      ObjectFileError      an object file cannot be read
+      CodeSectionError     the code of an object cannot be read
       ToolchainError       clang or a header is missing, too old, or failed
         ClangNotFoundError, ClangTooOldError, PythonHeadersError, CompileError
       OutputError          the output folder may not be written
@@ -233,8 +233,8 @@ class UnsafeArchiveError(SdistError):
         super().__init__(f"{archive}: member {member!r} refused: {problem}")
 
 
-class ObjectFileError(CorpusToolsError):
-    """An object file that cannot be read.
+class CodeSectionError(CorpusToolsError):
+    """The code sections of an object that cannot be read.
 
     Attributes:
         name: what it is called in the message.

@@ -9,7 +9,7 @@ import pytest
 
 from corpus_tools import Clang
 from corpus_tools.code import CodeSection, code_sections, difference
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import CodeSectionError
 
 SOURCE = """
 int external(int);
@@ -85,7 +85,7 @@ def test_differences_in_words(
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"\x7fELF", b"BC\xc0\xde" * 40])
 def test_what_is_no_object(data: bytes) -> None:
-    with pytest.raises(ObjectFileError) as caught:
+    with pytest.raises(CodeSectionError) as caught:
         code_sections(data, "m")
     assert str(caught.value) == "object m: expected ELF, Mach-O or COFF, found something else"
 
@@ -96,5 +96,5 @@ def test_an_object_that_was_cut_short(clang22: Clang, tmp_path: Path) -> None:
     for end in range(0, len(data), 37):
         try:
             code_sections(data[:end], "m")
-        except ObjectFileError as error:
+        except CodeSectionError as error:
             assert error.name == "m"
