@@ -11,6 +11,7 @@
         RecipeFormatError, UnknownRecipeError, EmptyGlobError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
         DownloadError, SdistNotFoundError, HashMismatchError, ArchiveError, UnsafeArchiveError
+      CodeSectionError     the code of an object cannot be read
       ToolchainError       clang or a header is missing, too old, or failed
         ClangNotFoundError, ClangTooOldError, PythonHeadersError, CompileError
       OutputError          the output folder may not be written
@@ -274,6 +275,20 @@ class UnsafeArchiveError(SdistError):
         self.member = member
         self.problem = problem
         super().__init__(f"{archive}: member {member!r} refused: {problem}")
+
+
+class CodeSectionError(CorpusToolsError):
+    """The code sections of an object that cannot be read.
+
+    Attributes:
+        name: what it is called in the message.
+        problem: what was expected and what was found.
+    """
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self.problem = problem
+        super().__init__(f"object {name}: {problem}")
 
 
 class ToolchainError(CorpusToolsError):

@@ -12,7 +12,13 @@ from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 
-__all__ = ["above_zero", "add_compilation_options", "add_seed_option", "whole"]
+__all__ = [
+    "above_zero",
+    "add_compilation_options",
+    "add_seed_option",
+    "add_worker_options",
+    "whole",
+]
 
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +44,11 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         help="growth at which LLVM's advisor stops asking; inf lifts it "
         f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
     )
+    add_worker_options(parser)
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how long and how many workers compile."""
     parser.add_argument(
         "--timeout",
         type=above_zero,

@@ -61,6 +61,9 @@ class Target:
     vectorize_loops: bool | None
     vectorize_slp: bool | None
     unroll_loops: bool | None
+    cpu: str = ""
+    features: str = ""
+    abi: str = ""
 
 
 def llvm_version() -> str:
@@ -161,7 +164,12 @@ def section_contents(data: bytes, prefix: str) -> list[bytes]:
 
 def _target_machine(module: Any, level: str, target: Target) -> Any:
     machine = llvm.Target.from_triple(module.triple).create_target_machine(
-        opt=_LEVELS[level][1], reloc=target.relocation_model, codemodel=target.code_model
+        cpu=target.cpu,
+        features=target.features,
+        opt=_LEVELS[level][1],
+        reloc=target.relocation_model,
+        codemodel=target.code_model,
+        abiname=target.abi,
     )
     if not module.data_layout:
         module.data_layout = str(machine.target_data)

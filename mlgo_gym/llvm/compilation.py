@@ -111,13 +111,14 @@ class Compilation:
 
     def _request(self, *, keep_object: bool) -> dict[str, Any]:
         llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
+        llvm_options += self._options.llvm_options
         if self.problem and self._channel:
             llvm_options += self.problem.advisor_options(self._channel.base)
         return {
             "op": "compile",
             "is_text": self.module.is_text,
             "verify": self.module.sha256 not in self._worker.verified,
-            "target": self._options.settings(),
+            "target": self._options.target(),
             "llvm_options": llvm_options,
             "keep_object": keep_object,
         }

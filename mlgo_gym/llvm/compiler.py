@@ -84,7 +84,7 @@ class Compiler:
         if self._current:
             self._current.close()
         self._current = Compilation(
-            self._ready_worker(),
+            self._ready_worker(chosen.llvm_options),
             module,
             chosen,
             problem,
@@ -162,20 +162,25 @@ class Compiler:
         """A copy has the same limits and a worker of its own."""
         return _make_compiler, (self.timeout_s, self.memory_limit_bytes)
 
-    def _ready_worker(self) -> Worker:
+    def _ready_worker(self, llvm_options: tuple[str, ...]) -> Worker:
         worker = self._worker
         if worker and worker.is_disowned:
             worker = None
         if worker and not worker.is_alive():
             worker.kill()  # it is dead already, and is reaped here
             worker = None
-        if worker and worker.rss_bytes > self.memory_limit_bytes:
+        if worker and not self._fits(worker, llvm_options):
             worker.close()
             worker = None
-        self._worker = worker or Worker()
+        self._worker = worker or Worker(llvm_options)
         if self._closed:  # interrupted meanwhile
             self._worker.signal_kill()
         return self._worker
+
+    def _fits(self, worker: Worker, llvm_options: tuple[str, ...]) -> bool:
+        # LLVM's options are process-wide, and what they were before cannot be had back.
+        small = worker.rss_bytes <= self.memory_limit_bytes
+        return small and worker.llvm_options == llvm_options
 
 
 def _make_compiler(timeout_s: float, memory_limit_bytes: int) -> Compiler:

@@ -90,18 +90,22 @@ def describe_exit(status: int) -> str:
 class Worker:
     """A child process that compiles, one module at a time.
 
+    Args:
+        llvm_options: what the modules that it compiles set of LLVM's process-wide options.
+
     Attributes:
         pid: its process id.
         versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
+        llvm_options: as given.
         is_disowned: it belongs to the process that this one was forked from.
 
     Raises:
         EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, llvm_options: tuple[str, ...] = ()) -> None:
         check_llvmlite(installed_llvmlite())
         remove_stale_folders()
         self._socket, self._process = _spawn()
@@ -109,6 +113,7 @@ class Worker:
         self.is_disowned = False
         _WORKERS.add(self)
         self.pid: Final = self._process.pid
+        self.llvm_options: Final = llvm_options
         self.versions: dict[str, str] = {}
         self.rss_bytes = 0
         self.verified: set[str] = set()

@@ -22,7 +22,14 @@ from mlgo_gym.llvm.options import CompileOptions
         ),
         (
             ["-cc1", "-O2", "-mrelocation-model", "static", "-mcmodel=medium"],
-            CompileOptions("O2", "static", "medium", vectorize_loops=False, vectorize_slp=False),
+            CompileOptions(
+                "O2",
+                "static",
+                "medium",
+                vectorize_loops=False,
+                vectorize_slp=False,
+                not_honoured=("-mcmodel=medium: data of every size counts as large",),
+            ),
         ),
         (["-cc1", "-Og"], CompileOptions("O1", vectorize_loops=False, vectorize_slp=False)),
         (
@@ -34,9 +41,28 @@ from mlgo_gym.llvm.options import CompileOptions
             CompileOptions("Os", vectorize_loops=False, vectorize_slp=False, unroll_loops=False),
         ),
         (
-            ["-cc1", "-O", "-mrelocation-model", "dynamic-no-pic", "-mcmodel", "tiny"],
+            ["-cc1", "-O", "-mrelocation-model", "dynamic-no-pic", "-mcmodel=tiny"],
             CompileOptions(
-                "O1", "dynamicnopic", "small", vectorize_loops=False, vectorize_slp=False
+                "O1",
+                "dynamicnopic",
+                "small",
+                vectorize_loops=False,
+                vectorize_slp=False,
+                not_honoured=("-mcmodel=tiny: the small code model is used",),
+            ),
+        ),
+        (
+            [
+                *("-cc1", "-O2", "-target-cpu", "core2", "-target-feature", "+avx2"),
+                *("-target-feature", "-sse4a", "-target-abi", "lp64"),
+            ],
+            CompileOptions(
+                "O2",
+                vectorize_loops=False,
+                vectorize_slp=False,
+                cpu="core2",
+                features="+avx2,-sse4a",
+                abi="lp64",
             ),
         ),
     ],

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from mlgo_gym.cli.not_honoured import count_not_honoured
 from mlgo_gym.cli.options import add_compilation_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.cli.rollout import run_policies, warn_of_failures
@@ -37,7 +38,14 @@ def _run(options: argparse.Namespace, output: Output) -> int:
     reports = list(run_policies(options, output, {"default": make_policy("default")}))
     counts = [_count(corpus, language, reports) for language in (*sorted(_languages(corpus)), None)]
     output.print(_stats_table(counts))
-    output.json({"corpus": str(options.corpus), "languages": counts[:-1], "total": counts[-1]})
+    output.json(
+        {
+            "corpus": str(options.corpus),
+            "languages": counts[:-1],
+            "total": counts[-1],
+            "not_honoured": count_not_honoured(each.not_honoured for each in reports),
+        }
+    )
     return warn_of_failures(reports, output)
 
 
