@@ -20,6 +20,8 @@ from corpus_tools.errors import CommandError
 _LOADING = ("-load", "-add-plugin", "-plugin", "-fplugin", "-fpass-plugin", "@")
 _COVERAGE_DATA = "-coverage-data-file="
 _THINLTO_INDEX = "-fthinlto-index="
+# The modules of a ThinLTO corpus have had their imports done.
+_ASSUME_MERGED = ("-mllvm", "-thinlto-assume-merged")
 
 
 def replay(
@@ -70,7 +72,8 @@ def replay_command(command: Sequence[str], index: Path | None = None) -> tuple[s
     # Clang writes coverage notes where the bitcode says; the data file is but a name in the code.
     coverage = [argument for argument in command if argument.startswith(_COVERAGE_DATA)]
     kept = [*portable_command(embedded_command(command, "")), *coverage]
+    kept = [argument for argument in kept if argument != "-emit-obj"]
     if index is not None:
         kept = [argument for argument in kept if not argument.startswith(_THINLTO_INDEX)]
-        kept.append(f"{_THINLTO_INDEX}{index.absolute()}")
+        kept += [f"{_THINLTO_INDEX}{index.absolute()}", *_ASSUME_MERGED]
     return tuple(kept)

@@ -11,6 +11,7 @@ import pytest
 from corpus_tools import Clang
 from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CommandError, CompileError
+from corpus_tools.object_file import ObjectFile
 from corpus_tools.replay import replay, replay_command
 from tests.conftest import require
 
@@ -76,20 +77,17 @@ def test_a_module_of_thinlto(clang22: Clang, tmp_path: Path) -> None:
     subprocess.run(link, check=True)
     index = tmp_path / "a.o.thinlto.bc"
     backend = [clang, "-O2", "-c", "-x", "ir", objects[0], f"-fthinlto-index={index}"]
-    subprocess.run([*backend, "-o", str(tmp_path / "native.o")], check=True)
+    embed = ["-mllvm", "-lto-embed-bitcode=post-merge-pre-opt"]
+    subprocess.run([*backend, *embed, "-o", str(tmp_path / "native.o")], check=True)
     native = (tmp_path / "native.o").read_bytes()
-    shown = subprocess.run([*backend, "-###"], capture_output=True, text=True, check=True).stderr
-    command = shown.splitlines()[-1].replace('"', "").split()[1:]
-    del command[command.index("-x") :]
-    again = replay(clang22, "a", tmp_path / "a.o", command, index=index)
+    file = ObjectFile.parse(native)
+    bitcode = tmp_path / "merged.bc"
+    bitcode.write_bytes(file.contents(".llvmbc") or b"")
+    command = (file.contents(".llvmcmd") or b"").decode().rstrip("\0").split("\0")
+    again = replay(clang22, "a", bitcode, command, index=index)
     assert difference(code_sections(native, "a"), code_sections(again, "a")) is None
-    alone = replay(
-        clang22,
-        "a",
-        tmp_path / "a.o",
-        [each for each in command if not each.startswith("-fthinlto-index=")],
-    )
-    assert difference(code_sections(native, "a"), code_sections(alone, "a")) is not None
+    # What was imported is inlined, so it was in the bitcode.
+    assert "b" not in "".join(code_sections(again, "a")[0].relocations)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +109,9 @@ def test_what_is_run(command: str, run: str) -> None:
 def test_the_index_of_thinlto_is_the_one_of_the_corpus(tmp_path: Path) -> None:
     command = ("-cc1", "-fthinlto-index=elsewhere.bc", "-O2")
     index = tmp_path / "m.thinlto.bc"
-    assert replay_command(command, index) == ("-cc1", "-O2", f"-fthinlto-index={index}")
+    assume_merged = ("-mllvm", "-thinlto-assume-merged")
+    expected = ("-cc1", "-O2", f"-fthinlto-index={index}", *assume_merged)
+    assert replay_command(command, index) == expected
 
 
 @pytest.mark.parametrize(
