@@ -15,6 +15,7 @@ from corpus_tools import (
     CorpusToolsError,
     Manifest,
     Recipe,
+    available_recipes,
     build_corpus,
     build_from_sources,
     load_recipe,
@@ -26,6 +27,7 @@ from corpus_tools.errors import (
     BuildFailedError,
     BuildOptionError,
     EmptyGlobError,
+    ModuleCountError,
     OutputError,
     PythonHeadersError,
     SourceNameError,
@@ -74,6 +76,7 @@ def test_lupa_says_where_it_comes_from(lupa: Path, clang22: Clang) -> None:
     recipe = load_recipe("lupa")
     assert json.loads((lupa / "corpus_info.json").read_bytes()) == {
         "recipe": "lupa",
+        "recipe_digest": recipe.digest,
         "package": "lupa",
         "version": "2.8",
         "sdist": "lupa-2.8.tar.gz",
@@ -274,6 +277,29 @@ def test_a_glob_that_selects_nothing_is_an_error(
     assert str(caught.value) == f"recipe 'tiny': {message}"
 
 
+def test_a_count_that_is_not_the_recipe_s_is_an_error(
+    tmp_path: Path, tiny_recipe: MakeRecipe
+) -> None:
+    for name in ("a.c", "b.c"):
+        (tmp_path / name).write_text(_GOOD)
+    assert expand_globs(tiny_recipe(modules=2), tmp_path) == ("a.c", "b.c")
+    with pytest.raises(ModuleCountError) as caught:
+        expand_globs(tiny_recipe(modules=3), tmp_path)
+    assert str(caught.value) == "recipe 'tiny': expected 3 modules, found 2 sources"
+    assert (caught.value.expected, caught.value.found) == (3, 2)
+
+
+def test_a_generated_file_is_part_of_the_sources(
+    clang22: Clang, tmp_path: Path, make_sdist: MakeRecipe
+) -> None:
+    recipe = make_sdist(
+        {"a.c": '#include "config.h"\nint a(void) { return A; }\n'},
+        generated_files=(("conf/config.h", "#define A 1\n"),),
+        flags=("-Iconf",),
+    )
+    assert build_corpus(recipe, tmp_path / "out", clang=clang22).modules == ("a.c",)
+
+
 def test_a_python_without_headers_is_named(
     tmp_path: Path, tiny_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,15 +387,41 @@ def test_bad_sources_and_options_are_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "modules"),
-    [("brotli", 37), ("fasttext", 14), ("libsass", 66), ("lz4", 8), ("zstandard", 2)],
-)
+@pytest.mark.parametrize("name", available_recipes())
 def test_every_shipped_recipe_builds(
-    clang22: Clang, cache: Path, tmp_path: Path, name: str, modules: int
+    *,
+    clang22: Clang,
+    cache: Path,
+    tmp_path: Path,
+    python_headers: Path,
+    disassemble: Disassemble,
+    name: str,
 ) -> None:
-    report = build_corpus(
-        load_recipe(name), tmp_path / name, clang=clang22, jobs=4, cache_dir=cache
-    )
-    assert len(report.modules) == modules
+    recipe = load_recipe(name)
+    report = build_corpus(recipe, tmp_path / name, clang=clang22, jobs=2, cache_dir=cache)
+    assert len(report.modules) == recipe.modules
     assert Manifest.read(tmp_path / name).modules == report.modules
+    machine = [str(tmp_path), str(python_headers), "/corpus_tools."]
+    for module in report.modules:
+        listing = disassemble((tmp_path / name / f"{module}.bc").read_bytes())
+        assert not [path for path in machine if path in listing], module
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["jq", "pysam", "sentencepiece", "tree-sitter", "ujson"])
+def test_a_recipe_gives_the_same_bytes_wherever_it_is_built(
+    *,
+    clang22: Clang,
+    cache: Path,
+    tmp_path: Path,
+    python_headers: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    assert python_headers.is_dir()
+    for folder, jobs in (("here", 1), ("over there", 2)):
+        (tmp_path / folder).mkdir()
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / folder))
+        output = tmp_path / folder / "corpus"
+        build_corpus(load_recipe(name), output, clang=clang22, jobs=jobs, cache_dir=cache)
+    assert _content(tmp_path / "here") == _content(tmp_path / "over there")
