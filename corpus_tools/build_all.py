@@ -20,7 +20,7 @@ from typing import Literal
 from corpus_tools.build import BuildReport, build_corpus
 from corpus_tools.clang import Clang, find_clang
 from corpus_tools.compilation import Progress, check_options
-from corpus_tools.errors import CorpusToolsError, DuplicateRecipeError
+from corpus_tools.errors import BuildOptionError, CorpusToolsError
 from corpus_tools.manifest import Manifest
 from corpus_tools.provenance import is_up_to_date
 from corpus_tools.recipes import Recipe
@@ -88,8 +88,7 @@ def build_all(
         One outcome for each recipe, in the same order.
 
     Raises:
-        BuildOptionError: an option is out of range.
-        DuplicateRecipeError: two recipes have the same name.
+        BuildOptionError: an option is out of range, or two recipes have the same name.
         ToolchainError: there is no clang that will do.
     """
     check_options(opt_level, jobs)
@@ -121,7 +120,7 @@ def _check_names(recipes: Sequence[Recipe]) -> None:
     names = [recipe.name for recipe in recipes]
     for name in names:
         if names.count(name) > 1:
-            raise DuplicateRecipeError(name)
+            raise BuildOptionError("recipes", "each name once", f"{name!r} more than once")
 
 
 @contextmanager

@@ -7,7 +7,7 @@
         ManifestError, MissingBitcodeError, CommandError
       RecipeError          the recipe, or what it says about its package, is wrong
         RecipeFormatError, UnknownRecipeError, EmptyGlobError, ModuleCountError,
-        DuplicateRecipeError, SourceTreeError, SourceNameError
+        SourceTreeError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
         DownloadError, SdistNotFoundError, HashMismatchError, ArchiveError, UnsafeArchiveError
       ToolchainError       clang or a header is missing, too old, or failed
@@ -114,18 +114,6 @@ class UnknownRecipeError(RecipeError):
         self.name = name
         self.known = tuple(known)
         super().__init__(f"no recipe {name!r}; known recipes: {', '.join(known)}")
-
-
-class DuplicateRecipeError(RecipeError):
-    """Several recipes of one name are to be built into one folder.
-
-    Attributes:
-        name: the name.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        super().__init__(f"recipe {name!r}: expected once, found more than once")
 
 
 class EmptyGlobError(RecipeError):

@@ -87,7 +87,7 @@ def test_recipes_are_listed(tmp_path: Path) -> None:
         ([], "recipes to build: expected names or --all, found neither"),
         (["lupa", "--all"], "recipes to build: expected names or --all, found both"),
         (["lupa", "--split", "test"], "--split: expected --all beside it, found names"),
-        (["lupa", "lupa"], "recipe 'lupa': expected once, found more than once"),
+        (["lupa", "lupa"], "recipes: expected each name once, found 'lupa' more than once"),
     ],
 )
 def test_bad_selections(tmp_path: Path, arguments: list[str], message: str) -> None:

@@ -15,7 +15,6 @@ from corpus_tools import (
     CorpusToolsError,
     Manifest,
     Recipe,
-    available_recipes,
     build_corpus,
     build_from_sources,
     load_recipe,
@@ -384,44 +383,3 @@ def test_bad_sources_and_options_are_refused(
         )
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", available_recipes())
-def test_every_shipped_recipe_builds(
-    *,
-    clang22: Clang,
-    cache: Path,
-    tmp_path: Path,
-    python_headers: Path,
-    disassemble: Disassemble,
-    name: str,
-) -> None:
-    recipe = load_recipe(name)
-    report = build_corpus(recipe, tmp_path / name, clang=clang22, jobs=2, cache_dir=cache)
-    assert len(report.modules) == recipe.modules
-    assert Manifest.read(tmp_path / name).modules == report.modules
-    machine = [str(tmp_path), str(python_headers), "/corpus_tools."]
-    for module in report.modules:
-        listing = disassemble((tmp_path / name / f"{module}.bc").read_bytes())
-        assert not [path for path in machine if path in listing], module
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["jq", "pysam", "sentencepiece", "tree-sitter", "ujson"])
-def test_a_recipe_gives_the_same_bytes_wherever_it_is_built(
-    *,
-    clang22: Clang,
-    cache: Path,
-    tmp_path: Path,
-    python_headers: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-) -> None:
-    assert python_headers.is_dir()
-    for folder, jobs in (("here", 1), ("over there", 2)):
-        (tmp_path / folder).mkdir()
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / folder))
-        output = tmp_path / folder / "corpus"
-        build_corpus(load_recipe(name), output, clang=clang22, jobs=jobs, cache_dir=cache)
-    assert _content(tmp_path / "here") == _content(tmp_path / "over there")
