@@ -8,7 +8,8 @@
       ExtractionError      what a build left behind cannot be read
         BuildListError, ObjectFileError, BitcodeError
       RecipeError          the recipe, or what it says about its package, is wrong
-        RecipeFormatError, UnknownRecipeError, EmptyGlobError, SourceNameError
+        RecipeFormatError, UnknownRecipeError, EmptyGlobError, ModuleCountError,
+        SourceTreeError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
         DownloadError, SdistNotFoundError, HashMismatchError, ArchiveError, UnsafeArchiveError
       CodeSectionError     the code of an object cannot be read
@@ -174,6 +175,38 @@ class EmptyGlobError(RecipeError):
         self.glob = glob
         self.problem = problem
         super().__init__(f"recipe {recipe!r}: glob {glob!r} {problem}")
+
+
+class ModuleCountError(RecipeError):
+    """A recipe's globs do not select as many sources as it says.
+
+    Attributes:
+        recipe: the recipe's name.
+        expected: the recipe's number of modules.
+        found: how many sources its globs select.
+    """
+
+    def __init__(self, recipe: str, *, expected: int, found: int) -> None:
+        self.recipe = recipe
+        self.expected = expected
+        self.found = found
+        super().__init__(f"recipe {recipe!r}: expected {expected} modules, found {found} sources")
+
+
+class SourceTreeError(RecipeError):
+    """What a recipe adds to its unpacked sdist does not fit it.
+
+    Attributes:
+        recipe: the recipe's name.
+        name: of the file or archive, relative to the sdist's top folder.
+        problem: what was expected and what was found.
+    """
+
+    def __init__(self, recipe: str, name: str, problem: str) -> None:
+        self.recipe = recipe
+        self.name = name
+        self.problem = problem
+        super().__init__(f"recipe {recipe!r}: {name!r}: {problem}")
 
 
 class SourceNameError(RecipeError):
