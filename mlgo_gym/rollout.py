@@ -7,22 +7,20 @@ corpus's order whatever their number.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import numpy as np
 
 from mlgo_gym.baseline import relative_reduction
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm.compilation import CompilationResult, Policy
 from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.pool import over_compilers
 from mlgo_gym.policies import PolicyFactory
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.policy import RunnerPolicy
@@ -30,9 +28,6 @@ from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
 __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
-
-_AHEAD: Final = 4
-"""How many modules for each worker are started before the first of them is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,48 +124,10 @@ def rollout(
     Raises:
         OptionsError: ``jobs`` is not above 0, or there is no such level.
     """
-    if jobs < 1:
-        raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
     CompileOptions(opt_level)
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
     task = _Task(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
-    with ExitStack() as stack:
-        compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
-        if jobs == 1:
-            yield from (task.run(compilers[0], name) for name in names)
-        else:
-            yield from _in_parallel(task, compilers, names)
-
-
-def _in_parallel(
-    task: _Task, compilers: Sequence[Compiler], names: Sequence[str]
-) -> Iterator[ModuleReport]:
-    """Reports in order; work runs ahead of the consumer by a few modules, and no more."""
-    idle: SimpleQueue[Compiler] = SimpleQueue()
-    for compiler in compilers:
-        idle.put(compiler)
-
-    def run(name: str) -> ModuleReport:
-        compiler = idle.get()
-        try:
-            return task.run(compiler, name)
-        finally:
-            idle.put(compiler)
-
-    ahead: deque[Future[ModuleReport]] = deque()
-    with ThreadPoolExecutor(len(compilers), "mlgo-gym-rollout") as pool:
-        try:
-            for name in names:
-                ahead.append(pool.submit(run, name))
-                if len(ahead) >= _AHEAD * len(compilers):
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        except BaseException:  # also where the consumer closes this generator
-            pool.shutdown(wait=False, cancel_futures=True)
-            for compiler in compilers:
-                compiler.interrupt()
-            raise
+    yield from over_compilers(task.run, names, jobs=jobs, timeout_s=timeout_s)
 
 
 class _Task:
