@@ -21,6 +21,8 @@ OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
 
 _RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
 _CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")
+# Two spellings of one option (clang/include/clang/Options/Options.td).
+_NO_PASSES: Final = frozenset({"-disable-llvm-passes", "-disable-llvm-optzns"})
 _CC1_LEVELS: Final = MappingProxyType(
     {f"-{level}": level for level in OPT_LEVELS}
     | {"-O": "O1", "-Og": "O1", "-O4": "O3", "-Ofast": "O3"}
@@ -43,6 +45,7 @@ class CompileOptions:
         vectorize_loops: ``None`` is clang's choice for the level: on for O2, O3 and Os.
         vectorize_slp: ``None`` is clang's choice for the level: on for O2, O3, Os and Oz.
         unroll_loops: ``None`` is clang's choice for the level: on from O2, Os and Oz included.
+        run_passes: off, code is generated from the module as it is.
 
     Raises:
         OptionsError: a value that the field cannot have.
@@ -54,6 +57,7 @@ class CompileOptions:
     vectorize_loops: bool | None = None
     vectorize_slp: bool | None = None
     unroll_loops: bool | None = None
+    run_passes: bool = True
 
     def __post_init__(self) -> None:
         if self.opt_level is not None:
@@ -69,7 +73,9 @@ class CompileOptions:
         """
         if opt_level is None:
             return self
-        return CompileOptions(opt_level, self.relocation_model, self.code_model)
+        return CompileOptions(
+            opt_level, self.relocation_model, self.code_model, run_passes=self.run_passes
+        )
 
     def settings(self) -> dict[str, Any]:
         """The fields by name, as JSON values, for requests and records."""
@@ -95,6 +101,7 @@ class CompileOptions:
             code_model=_model(command, "-mcmodel", _CC1_CODE, "default"),
             vectorize_loops="-vectorize-loops" in command,
             vectorize_slp="-vectorize-slp" in command,
+            run_passes=_NO_PASSES.isdisjoint(command),
         )
         for argument in command:
             if argument in {"-funroll-loops", "-fno-unroll-loops"}:
