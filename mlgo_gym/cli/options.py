@@ -12,7 +12,14 @@ from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 
-__all__ = ["above_zero", "add_compilation_options", "add_seed_option", "whole"]
+__all__ = [
+    "above_zero",
+    "add_compilation_options",
+    "add_opt_level_option",
+    "add_seed_option",
+    "add_worker_options",
+    "whole",
+]
 
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
@@ -24,12 +31,7 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         default=SAMPLE_CORPUS,
         help="a corpus in mlgo-utils' layout (default: the sample in this package)",
     )
-    parser.add_argument(
-        "--opt-level",
-        choices=OPT_LEVELS[1:],
-        metavar="LEVEL",
-        help="O1, O2, O3, Os or Oz (default: each module's own)",
-    )
+    add_opt_level_option(parser)
     parser.add_argument(
         "--size-increase-threshold",
         type=above_zero,
@@ -38,6 +40,11 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         help="growth at which LLVM's advisor stops asking; inf lifts it "
         f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
     )
+    add_worker_options(parser)
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how many workers there are, and how long they may take."""
     parser.add_argument(
         "--timeout",
         type=above_zero,
@@ -50,7 +57,17 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         type=whole(1),
         metavar="N",
         default=1,
-        help="compile N modules at once (default: 1)",
+        help="work on N modules at once (default: 1)",
+    )
+
+
+def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--opt-level``."""
+    parser.add_argument(
+        "--opt-level",
+        choices=OPT_LEVELS[1:],
+        metavar="LEVEL",
+        help="O1, O2, O3, Os or Oz (default: each module's own)",
     )
 
 
