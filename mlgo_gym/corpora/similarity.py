@@ -3,8 +3,8 @@
 A body counts where it is the module's own. Bodies of which the linker keeps one of all copies
 (``linkonce_odr`` and its kind) and initialisers of variables come with headers: every C++ module
 has those of the standard library that it uses, so they would make neighbours of all. So would
-bodies of a few instructions, such as ``return 1``. They are left out of the similarity; what
-remains of the overlap is counted with them and without.
+bodies of a few instructions, such as ``return 1``, and bodies that very many modules have. They
+are left out of the similarity; what remains of the overlap is counted with them and without.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ __all__ = ["Groups", "NearDuplicate", "near_duplicates", "overlap"]
 
 MINIMUM_INSTRUCTIONS: Final = 10
 """Bodies below it say nothing of where they come from."""
+
+MAXIMUM_HOLDERS: Final = 64
+"""A body that more modules have, copies of one another counted once, comes with a header."""
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -50,11 +53,20 @@ def near_duplicates(
         modules: what is compared, by name.
         units: for each module's name, what it belongs to; pairs within a unit are left out.
         threshold: the least similarity, above 0.
+
+    Returns:
+        The pairs in order. Of several modules with the same bodies only the first is compared
+        with others, and each of the rest with the first.
     """
-    own = {name: _own_bodies(module) for name, module in modules.items()}
-    sizes = {name: sum(bodies.values()) for name, bodies in own.items()}
-    found = []
-    for (first, second), shared in _shared(own, units).items():
+    own = {name: _own_bodies(module) for name, module in sorted(modules.items())}
+    originals, copies = _copies(own)
+    holders = _holders(originals)
+    sizes = {
+        name: sum(size for body, size in bodies.items() if body in holders)
+        for name, bodies in originals.items()
+    }
+    found = [NearDuplicate(*pair, 1.0) for pair in copies if units[pair[0]] != units[pair[1]]]
+    for (first, second), shared in _shared(originals, holders, units).items():
         similarity = shared / min(sizes[first], sizes[second])
         if similarity >= threshold:
             found.append(NearDuplicate(first, second, similarity))
@@ -112,14 +124,34 @@ def _own_bodies(module: ModuleFacts) -> dict[str, int]:
     }
 
 
+def _copies(
+    own: Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, Mapping[str, int]], list[tuple[str, str]]]:
+    """The first module of each different set of bodies; and the others, each with the first."""
+    firsts: dict[frozenset[str], str] = {}
+    copies = []
+    for name, bodies in own.items():
+        first = firsts.setdefault(frozenset(bodies), name)
+        if first != name and bodies:
+            copies.append((first, name))
+    return {name: own[name] for name in firsts.values()}, copies
+
+
+def _holders(own: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
+    """The modules that have a body, for each body that is not a header's to all appearances."""
+    holders = defaultdict(list)
+    for name, bodies in own.items():
+        for fingerprint in bodies:
+            holders[fingerprint].append(name)
+    return {body: names for body, names in holders.items() if len(names) <= MAXIMUM_HOLDERS}
+
+
 def _shared(
-    own: Mapping[str, Mapping[str, int]], units: Mapping[str, str]
+    own: Mapping[str, Mapping[str, int]],
+    holders: Mapping[str, list[str]],
+    units: Mapping[str, str],
 ) -> Counter[tuple[str, str]]:
     """How many instructions two modules of different units share, where they share any."""
-    holders = defaultdict(list)
-    for name in sorted(own):
-        for fingerprint in own[name]:
-            holders[fingerprint].append(name)
     shared: Counter[tuple[str, str]] = Counter()
     for fingerprint, names in holders.items():
         for first, second in combinations(names, 2):

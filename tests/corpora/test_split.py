@@ -11,14 +11,19 @@ import pytest
 
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import Manifest
+from mlgo_gym.corpora.facts import ModuleFacts
+from mlgo_gym.corpora.similarity import Groups, near_duplicates
 from mlgo_gym.corpora.sources import join_corpora
 from mlgo_gym.corpora.split import Split, SplitOptions, split_corpora
 from mlgo_gym.corpora.split_writer import check_split_output, write_split
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.llvm.fingerprint import Body
+from mlgo_gym.llvm.profile import Profile
 from tests.corpora.make import make_corpus, program
 
 BY_MODULE = SplitOptions(by="module")
+NO_PROFILE = Profile(None, 0, 0, 0)
 LETTERS = "abcdefghij"
 
 
@@ -94,6 +99,31 @@ def test_what_comes_with_headers_joins_nothing(tmp_path: Path) -> None:
     assert not split.near_duplicates
     # Six of eight functions of each module are the headers'.
     assert (split.own_overlap, split.overlap) == (0, 0.75)
+
+
+@pytest.mark.parametrize(("count", "groups"), [(64, 1), (65, 65)])
+def test_what_very_many_modules_have_joins_nothing(count: int, groups: int) -> None:
+    """Each has a body of its own, and three that all have."""
+    common = [Body("c", f"common {n}", 20, is_own=True) for n in range(3)]
+    facts = {
+        str(n): ModuleFacts(
+            str(n), "", (*common, Body("o", f"own {n}", 20, is_own=True)), NO_PROFILE, None
+        )
+        for n in range(count)
+    }
+    pairs = near_duplicates(facts, {name: name for name in facts}, 0.4)
+    joined = Groups(facts)
+    for pair in pairs:
+        joined.join(pair.first, pair.second)
+    assert len(joined.sets()) == groups
+
+
+def test_any_number_of_copies_stay_together() -> None:
+    body = Body("f", "same", 20, is_own=True)
+    facts = {str(n): ModuleFacts(str(n), "", (body,), NO_PROFILE, None) for n in range(200)}
+    pairs = near_duplicates(facts, {name: name for name in facts}, 0.4)
+    assert {(pair.first, pair.similarity) for pair in pairs} == {("0", 1.0)}
+    assert len(pairs) == 199
 
 
 def test_the_overlap_that_remains_is_reported(tmp_path: Path) -> None:
