@@ -164,11 +164,12 @@ def variable_declaration(name: str, line: str) -> str:
 
 def _is_kept(line: str, function: Function) -> bool:
     """Whether the definition of a variable stays."""
-    if set(_BLOCK_OF.findall(line)):
-        return set(_BLOCK_OF.findall(line)) == {function.name}
-    is_declaration = linkage_of(line) == "extern_weak" or " = external " in line
-    is_constant = " constant " in line.partition('"')[0]
-    return is_declaration or (is_constant and not any(references(line.partition(" = ")[2])))
+    definition = line.partition(" = ")[2]
+    if blocks := set(_BLOCK_OF.findall(definition)):
+        return blocks == {function.name}
+    shape = _STRING.sub(_blank, line)
+    is_declaration = linkage_of(line) == "extern_weak" or " = external " in shape
+    return is_declaration or (" constant " in shape and not any(references(definition)))
 
 
 def _exported(linkage: str) -> str:

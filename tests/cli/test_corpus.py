@@ -50,7 +50,7 @@ def test_split_with_a_bad_module(inputs: list[str], tmp_path: Path) -> None:
     done = run("corpus", "split", *inputs, "--output", "out", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
-        "mlgo-gym: module 'm': LLVM bitcode parsing error\nExpected a single module\n"
+        "mlgo-gym: c/m: module 'm': LLVM bitcode parsing error\nExpected a single module\n"
     )
     assert not (tmp_path / "out/train/c").exists()
     assert not (tmp_path / "out/test/c").exists()

@@ -104,12 +104,14 @@ def test_the_code_of_cpp_is_that_of_the_whole_module(
 def test_each_module_defines_one_function(compiler: Compiler) -> None:
     text = """
     @s = private constant [2 x i8] c"x\\00"
+    @"a b" = internal constant i32 5
     @v = internal global i32 7
     define internal i32 @callee(i32 %x) noinline { %y = load i32, ptr @v ret i32 %y }
     define available_externally i32 @elsewhere() { ret i32 1 }
     define ptr @"odd name"() {
       %a = call i32 @callee(i32 1)
       %b = call i32 @elsewhere()
+      store ptr @"a b", ptr @v
       store i32 %b, ptr @v
       ret ptr @s
     }
@@ -117,7 +119,7 @@ def test_each_module_defines_one_function(compiler: Compiler) -> None:
     module = Module("x", text.encode(), ("-cc1", "-disable-llvm-passes"), is_text=True)
     callee, odd = split_module(compiler, module)
     assert (callee.function, callee.instructions) == ("callee", 2)
-    assert (odd.function, odd.instructions) == ("odd name", 4)
+    assert (odd.function, odd.instructions) == ("odd name", 5)
     with binding.parse(odd.bitcode, is_text=False, verify=True) as parsed:
         parts = ModuleText.read(str(parsed))
     assert list(parts.functions) == ['"odd name"']
@@ -126,6 +128,7 @@ def test_each_module_defines_one_function(compiler: Compiler) -> None:
         "elsewhere": "declare i32 @elsewhere()",
     }
     assert parts.variables == {
+        '"a b"': '@"a b" = internal constant i32 5',
         "s": '@s = private constant [2 x i8] c"x\\00"',
         "v": "@v = external hidden global i32",
     }

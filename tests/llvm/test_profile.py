@@ -119,5 +119,6 @@ def test_a_profile_of_samples(compiler: Compiler, clang22: str, opt22: str, tmp_
     profile = describe_module(compiler, Module.from_file(tmp_path / "y.bc")).profile
     assert profile.kind == "SampleProfile"
     llvms = judged(opt22, tmp_path / "y.bc")
+    assert llvms == {"hot": {"often"}, "cold": {"rarely", "marked"}}
     assert profile.hot_functions == len(llvms["hot"])
     assert profile.cold_functions == len(llvms["cold"])

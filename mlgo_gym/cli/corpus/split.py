@@ -81,8 +81,8 @@ def _run(options: argparse.Namespace, output: Output) -> int:
             progress=lambda: progress.advance(task),
         )
     folders = write_split(corpora, split, chosen, options.output)
-    for failure in split.failures.values():
-        output.warn(failure)
+    for name, failure in split.failures.items():
+        output.warn(f"{name}: {failure}")
     sides = {side: _side(corpora, split, side) for side in folders}
     output.print(_table(sides))
     for line in _sentences(split):
