@@ -15,6 +15,7 @@ from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 __all__ = [
     "above_zero",
     "add_compilation_options",
+    "add_opt_level_option",
     "add_seed_option",
     "add_worker_options",
     "whole",
@@ -30,12 +31,7 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         default=SAMPLE_CORPUS,
         help="a corpus in mlgo-utils' layout (default: the sample in this package)",
     )
-    parser.add_argument(
-        "--opt-level",
-        choices=OPT_LEVELS[1:],
-        metavar="LEVEL",
-        help="O1, O2, O3, Os or Oz (default: each module's own)",
-    )
+    add_opt_level_option(parser)
     parser.add_argument(
         "--size-increase-threshold",
         type=above_zero,
@@ -48,7 +44,7 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how long and how many workers compile."""
+    """Add the options that say how many workers there are, and how long they may take."""
     parser.add_argument(
         "--timeout",
         type=above_zero,
@@ -61,7 +57,17 @@ def add_worker_options(parser: argparse.ArgumentParser) -> None:
         type=whole(1),
         metavar="N",
         default=1,
-        help="compile N modules at once (default: 1)",
+        help="work on N modules at once (default: 1)",
+    )
+
+
+def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--opt-level``."""
+    parser.add_argument(
+        "--opt-level",
+        choices=OPT_LEVELS[1:],
+        metavar="LEVEL",
+        help="O1, O2, O3, Os or Oz (default: each module's own)",
     )
 
 

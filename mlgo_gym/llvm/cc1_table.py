@@ -93,6 +93,11 @@ _HONOURED: Final = (
         "unrolling and interleaving of the pipeline",
         "-funroll-loops, -fno-unroll-loops",
     ),
+    *_rows(
+        Effect.COMPILER,
+        "no pipeline is run: code is generated from the module as it is",
+        "-disable-llvm-passes, -disable-llvm-optzns",
+    ),
     *_rows(Effect.COMPILER, "passed on to LLVM where it is safe; see below", "-mllvm VALUE"),
     *_rows(Effect.COMPILER, "what LLVM does by itself", "-fno-use-init-array, -x VALUE"),
     *_rows(Effect.COMPILER, "what the embedded compiler does", "-emit-obj"),
@@ -299,7 +304,7 @@ _MISSING: Final = (
     *_rows(
         Effect.NOT_HONOURED,
         "LLVM's pipeline is run",
-        "-disable-llvm-passes, -disable-llvm-optzns, -fpass-plugin=*, -load VALUE",
+        "-fpass-plugin=*, -load VALUE",
         "-fmerge-functions, -floop-interchange, -fexperimental-loop-fusion",
     ),
     *_rows(

@@ -27,7 +27,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm.options import CompileOptions
-from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError, crash_of
 from mlgo_gym.problems import PROBLEMS, Problem
 from mlgo_gym.training_log import Observation
 
@@ -230,12 +230,7 @@ class Compilation:
         try:
             readable = self._worker.wait(self._remaining_s)
         except WorkerDiedError as error:
-            raise CompilerCrashError(
-                self.module.name,
-                f"LLVM ended with {describe_exit(error.exit_status)}",
-                exit_status=error.exit_status,
-                stderr_tail=error.stderr_tail,
-            ) from error
+            raise crash_of(self.module.name, error) from error
         self._remaining_s -= monotonic() - start
         if readable and self._channel and not self._channel.receive():
             self._worker.unwatch(self._channel.fileno())

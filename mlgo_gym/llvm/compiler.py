@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm.compilation import Compilation, CompilationResult, Policy
+from mlgo_gym.llvm.inquiry import inquire
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.worker import Worker
 from mlgo_gym.problems import Problem
@@ -78,11 +79,8 @@ class Compiler:
             EnvironmentSetupError: no worker can be started.
             UsageError: the compiler is closed.
         """
-        if self._closed:
-            raise UsageError("compiler: closed")
         chosen = options or options_of(module)
-        if self._current:
-            self._current.close()
+        self._end_current()
         self._current = Compilation(
             self._ready_worker(chosen.llvm_options),
             module,
@@ -134,6 +132,28 @@ class Compiler:
                     compilation.answer(policy(observation))
             return compilation.result
 
+    def inquire(
+        self, module: Module, request: dict[str, Any], llvm_options: tuple[str, ...] = ()
+    ) -> tuple[dict[str, Any], bytes]:
+        """Ask the worker something else about a module; an unfinished compilation is closed first.
+
+        Args:
+            module: what is asked about.
+            request: for one of the functions of `mlgo_gym.llvm.inquiries`.
+            llvm_options: LLVM's own options that hold meanwhile.
+
+        Returns:
+            What that function returns.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+            EnvironmentSetupError: no worker can be started.
+            UsageError: the compiler is closed.
+        """
+        self._end_current()
+        return inquire(self._ready_worker(llvm_options), module, request, self.timeout_s)
+
     def interrupt(self) -> None:
         """Kill the worker, from any thread, for good.
 
@@ -161,6 +181,12 @@ class Compiler:
     def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int]]:
         """A copy has the same limits and a worker of its own."""
         return _make_compiler, (self.timeout_s, self.memory_limit_bytes)
+
+    def _end_current(self) -> None:
+        if self._closed:
+            raise UsageError("compiler: closed")
+        if self._current:
+            self._current.close()
 
     def _ready_worker(self, llvm_options: tuple[str, ...]) -> Worker:
         worker = self._worker

@@ -23,6 +23,8 @@ OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
 
 _RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
 _CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")
+# Two spellings of one option (clang/include/clang/Options/Options.td).
+_NO_PASSES: Final = frozenset({"-disable-llvm-passes", "-disable-llvm-optzns"})
 _CC1_LEVELS: Final = MappingProxyType(
     {f"-{level}": level for level in OPT_LEVELS}
     | {"-O": "O1", "-Og": "O1", "-O4": "O3", "-Ofast": "O3"}
@@ -50,6 +52,7 @@ class CompileOptions:
         features: of that CPU, such as ``+avx2,-sse4a``.
         abi: LLVM's name of the ABI; empty: the target's own.
         llvm_options: options of LLVM's own, such as ``-inline-threshold=5``.
+        run_passes: off, code is generated from the module as it is.
         not_honoured: the options of the module's command line that the embedded compiler does not
             honour, each with what comes of it; see ``docs/commands.md``.
 
@@ -67,6 +70,7 @@ class CompileOptions:
     features: str = ""
     abi: str = ""
     llvm_options: tuple[str, ...] = ()
+    run_passes: bool = True
     not_honoured: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -126,6 +130,7 @@ class CompileOptions:
             features=",".join(each.value for each in arguments if each.name == "-target-feature"),
             abi=last.get("-target-abi", ""),
             llvm_options=passed,
+            run_passes=_NO_PASSES.isdisjoint(last),
             not_honoured=(*not_honoured(arguments), *refused),
         )
 

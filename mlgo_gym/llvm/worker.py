@@ -21,11 +21,18 @@ from typing import IO, Any, Final
 from packaging.version import Version
 
 from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.errors import EnvironmentSetupError, InternalError
+from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError, InternalError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.launch import child_command, child_environment
 
-__all__ = ["MINIMUM_LLVMLITE", "Worker", "WorkerDiedError", "check_llvmlite", "describe_exit"]
+__all__ = [
+    "MINIMUM_LLVMLITE",
+    "Worker",
+    "WorkerDiedError",
+    "check_llvmlite",
+    "crash_of",
+    "describe_exit",
+]
 
 MINIMUM_LLVMLITE: Final = "0.48"
 """The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
@@ -85,6 +92,16 @@ def describe_exit(status: int) -> str:
         return f"signal {-status} ({signal.Signals(-status).name})"
     except ValueError:
         return f"signal {-status}"
+
+
+def crash_of(module: str, error: WorkerDiedError) -> CompilerCrashError:
+    """The public error for a worker that died over a module."""
+    return CompilerCrashError(
+        module,
+        f"LLVM ended with {describe_exit(error.exit_status)}",
+        exit_status=error.exit_status,
+        stderr_tail=error.stderr_tail,
+    )
 
 
 class Worker:

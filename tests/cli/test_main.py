@@ -119,7 +119,8 @@ def test_doctor_without_clang(tmp_path: Path) -> None:
 def test_version_and_help(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout == f"mlgo-gym {__version__}\n"
     for command in ([], ["demo"], ["doctor"], ["rollout"], ["corpus"], ["corpus", "build"],
-        ["corpus", "recipes"], ["freeze"], ["serve"]):  # fmt: skip
+        ["corpus", "recipes"], ["corpus", "split"], ["corpus", "split-functions"],
+        ["corpus", "verify"], ["freeze"], ["serve"]):  # fmt: skip
         text = run(*command, "--help", cwd=tmp_path).stdout
         assert text.startswith(f"usage: mlgo-gym {' '.join(command)}".rstrip())
         assert max(len(line) for line in text.splitlines()) <= 80

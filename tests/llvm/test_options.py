@@ -65,6 +65,14 @@ from mlgo_gym.llvm.options import CompileOptions
                 abi="lp64",
             ),
         ),
+        (
+            ["-cc1", "-Oz", "-disable-llvm-passes"],
+            CompileOptions("Oz", vectorize_loops=False, vectorize_slp=False, run_passes=False),
+        ),
+        (
+            ["-cc1", "-Oz", "-disable-llvm-optzns"],
+            CompileOptions("Oz", vectorize_loops=False, vectorize_slp=False, run_passes=False),
+        ),
     ],
 )
 def test_command_lines(command: list[str], options: CompileOptions) -> None:
@@ -75,6 +83,8 @@ def test_another_level_brings_its_own_switches() -> None:
     options = CompileOptions.from_command(["-cc1", "-Oz", "-mrelocation-model", "static"])
     assert options.with_level("O3") == CompileOptions("O3", "static")
     assert options.with_level(None) is options
+    ready = CompileOptions.from_command(["-cc1", "-Oz", "-disable-llvm-passes"])
+    assert ready.with_level("O3") == CompileOptions("O3", run_passes=False)
 
 
 @pytest.mark.parametrize(
