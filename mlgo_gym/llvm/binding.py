@@ -122,13 +122,18 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
 
 
 def compile_module(
-    module: Any, target: Target, is_cancelled: Callable[[], bool]
+    module: Any, target: Target, is_cancelled: Callable[[], bool], form: str = "object"
 ) -> tuple[str, bytes | None]:
     """Optimise a module, which changes it, and emit its object, as clang's back end does.
 
+    Args:
+        module: what is compiled.
+        target: how.
+        is_cancelled: asked between optimisation and code generation.
+        form: what is emitted: ``object``, ``assembly`` or, without code generation, ``bitcode``.
+
     Returns:
-        The level that was used, and the object's bytes, or ``None`` where `is_cancelled`, asked
-        between optimisation and code generation, said so.
+        The level that was used, and what was emitted, or ``None`` where it was cancelled.
 
     Raises:
         BitcodeError: this LLVM has no such target, or cannot emit the module.
@@ -137,9 +142,17 @@ def compile_module(
     try:
         with _target_machine(module, level, target) as machine:
             _optimize(module, machine, level, target)
-            return level, None if is_cancelled() else machine.emit_object(module)
+            return level, None if is_cancelled() else _emit(machine, module, form)
     except RuntimeError as error:
         raise BitcodeError(str(error).strip()) from error
+
+
+def _emit(machine: Any, module: Any, form: str) -> bytes:
+    if form == "bitcode":
+        return to_bitcode(module)
+    if form == "assembly":
+        return str(machine.emit_assembly(module)).encode("utf-8", "surrogateescape")
+    return bytes(machine.emit_object(module))
 
 
 def optimize_module(module: Any, target: Target) -> str:

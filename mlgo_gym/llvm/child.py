@@ -67,12 +67,14 @@ class _Server:
         self._session.set_options(request["llvm_options"])
         target = binding.Target(**request["target"])
         with binding.parse(data, is_text=request["is_text"], verify=request["verify"]) as module:
-            level, output = binding.compile_module(module, target, self._is_cancelled)
+            level, output = binding.compile_module(
+                module, target, self._is_cancelled, request["form"]
+            )
         if output is None:
             return {"cancelled": True}, b""
         answer = {
             "opt_level": level,
-            "sections": binding.section_sizes(output),
+            "sections": binding.section_sizes(output) if request["form"] == "object" else [],
             "object_sha256": hashlib.sha256(output).hexdigest(),
         }
         return answer, output if request["keep_object"] else b""

@@ -53,6 +53,9 @@ class CompilationResult:
         sections: name and size in bytes of each section of the object, in its order.
         object_sha256: the hash of the object's bytes.
         object_bytes: the object, where it was asked for.
+
+    Of a compilation to assembly or bitcode, the last two are those of that, and there are no
+    sections.
     """
 
     module: str
@@ -89,6 +92,7 @@ class Compilation:
         *,
         timeout_s: float,
         keep_object: bool,
+        form: str = "object",
     ) -> None:
         self.module: Final = module
         self.problem: Final = problem
@@ -104,12 +108,12 @@ class Compilation:
         try:
             if self._channel:
                 worker.watch(self._channel.fileno())
-            worker.send(self._request(keep_object=keep_object), module.data)
+            worker.send(self._request(form, keep_object=keep_object), module.data)
         except BaseException:
             self._abort()
             raise
 
-    def _request(self, *, keep_object: bool) -> dict[str, Any]:
+    def _request(self, form: str, *, keep_object: bool) -> dict[str, Any]:
         llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
         llvm_options += self._options.llvm_options
         if self.problem and self._channel:
@@ -121,6 +125,7 @@ class Compilation:
             "target": self._options.target(),
             "llvm_options": llvm_options,
             "keep_object": keep_object,
+            "form": form,
         }
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
@@ -15,7 +15,10 @@ from mlgo_gym.problems import Problem
 from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
 
-__all__ = ["DEFAULT_MEMORY_LIMIT_BYTES", "DEFAULT_TIMEOUT_S", "Compiler", "options_of"]
+__all__ = ["DEFAULT_MEMORY_LIMIT_BYTES", "DEFAULT_TIMEOUT_S", "Compiler", "Form", "options_of"]
+
+Form = Literal["object", "assembly", "bitcode"]
+"""What a compilation emits."""
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
@@ -64,6 +67,7 @@ class Compiler:
         options: CompileOptions | None = None,
         *,
         keep_object: bool = False,
+        form: Form = "object",
     ) -> Compilation:
         """Start compiling a module; an unfinished compilation is closed first.
 
@@ -73,6 +77,8 @@ class Compiler:
             options: how it is compiled; ``None`` takes the module's command line, or where it
                 has none, the level that its functions' attributes stand for.
             keep_object: the result holds the object's bytes.
+            form: what is emitted: ``object``, ``assembly``, or ``bitcode`` as it is after
+                optimisation.
 
         Raises:
             ModuleError: the module's command line cannot be honoured.
@@ -88,6 +94,7 @@ class Compiler:
             problem,
             timeout_s=self.timeout_s,
             keep_object=keep_object,
+            form=form,
         )
         return self._current
 
@@ -100,6 +107,7 @@ class Compiler:
         policy: Policy | None = None,
         runner: RunnerFactory | None = None,
         keep_object: bool = False,
+        form: Form = "object",
     ) -> CompilationResult:
         """Compile a module to its end.
 
@@ -111,6 +119,7 @@ class Compiler:
             runner: makes the runner that answers, from the specs that LLVM announces, such as
                 ``functools.partial(ModelUnderTrainingRunner, "model")``; it is closed at the end.
             keep_object: the result holds the object's bytes.
+            form: as in `start`.
 
         Raises:
             ModuleError: LLVM refused the module.
@@ -124,9 +133,16 @@ class Compiler:
         if runner is not None:
             with RunnerPolicy(runner) as answer:
                 return self.compile_module(
-                    module, options, problem=problem, policy=answer, keep_object=keep_object
+                    module,
+                    options,
+                    problem=problem,
+                    policy=answer,
+                    keep_object=keep_object,
+                    form=form,
                 )
-        with self.start(module, problem, options, keep_object=keep_object) as compilation:
+        with self.start(
+            module, problem, options, keep_object=keep_object, form=form
+        ) as compilation:
             while (observation := compilation.next_observation()) is not None:
                 if policy is not None:
                     compilation.answer(policy(observation))

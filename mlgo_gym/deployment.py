@@ -1,0 +1,148 @@
+"""A model at work: a module compiled with its advice and without, and what the linker takes.
+
+The sizes compared are those of two objects of one pipeline. Assembly and optimised bitcode come
+of one more compilation, which the same model answers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mlgo_gym.corpus import Module
+from mlgo_gym.errors import InternalError, ModelError
+from mlgo_gym.llvm.compilation import CompilationResult
+from mlgo_gym.llvm.compiler import Compiler, Form
+from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.model_card import read_card
+from mlgo_gym.problems import Problem
+from mlgo_gym.rollout import Attempt, Decision, ModuleReport
+from mlgo_gym.runners.base import RunnerFactory
+from mlgo_gym.runners.policy import RunnerPolicy
+from mlgo_gym.training_log import Observation
+
+__all__ = ["Deployed", "Model", "deploy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model and the heuristic that it answers.
+
+    Attributes:
+        name: what the sizes are reported under.
+        path: the model directory or frozen model.
+        problem: what LLVM asks it.
+        runner: makes the runner that answers.
+
+    Raises:
+        ModelError: it is not there, or its card says that it was made for another problem.
+    """
+
+    name: str
+    path: Path
+    problem: Problem
+    runner: RunnerFactory
+
+    def __post_init__(self) -> None:
+        if not self.path.exists():
+            raise ModelError(
+                str(self.path), "expected a model directory or a frozen model, found none"
+            )
+        card = read_card(self.path)
+        if card is not None and card.problem != self.problem.name:
+            raise ModelError(
+                str(self.path),
+                f"expected a model for {self.problem.name}, found one for {card.problem}",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """What came of a module.
+
+    Attributes:
+        report: its sizes, and the decisions where they were asked for.
+        output: the object, assembly or bitcode.
+    """
+
+    report: ModuleReport
+    output: bytes = field(repr=False)
+
+
+def deploy(
+    compiler: Compiler,
+    module: Module,
+    options: CompileOptions,
+    model: Model | None,
+    *,
+    form: Form = "object",
+    keep_decisions: bool = False,
+) -> Deployed:
+    """Compile a module with a model, and without it to compare.
+
+    Args:
+        compiler: what compiles.
+        module: what is compiled.
+        options: how.
+        model: what answers LLVM; ``None`` leaves all to LLVM's own heuristics.
+        form: what the output is.
+        keep_decisions: the report holds every decision, for a training log.
+
+    Raises:
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+        ModelError: the model does not fit what LLVM offers.
+    """
+    baseline = compiler.compile_module(module, options, keep_object=model is None)
+    if model is None:
+        report = ModuleReport(module.name, baseline, (), None, options.not_honoured)
+        if form == "object":
+            return Deployed(report, _bytes(baseline))
+        output = compiler.compile_module(module, options, keep_object=True, form=form)
+        return Deployed(report, _bytes(output))
+    decisions: list[Decision] = []
+    task = _Task(compiler, module, options, model)
+    result = task.run("object", decisions if keep_decisions else None)
+    attempt = Attempt(model.name, result, None, tuple(decisions))
+    report = ModuleReport(module.name, baseline, (attempt,), None, options.not_honoured)
+    return Deployed(report, _bytes(result if form == "object" else task.run(form, None)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """A module that is compiled with a model's advice."""
+
+    compiler: Compiler
+    module: Module
+    options: CompileOptions
+    model: Model
+
+    def run(self, form: Form, decisions: list[Decision] | None) -> CompilationResult:
+        with RunnerPolicy(self.model.runner) as policy:
+            answer = policy if decisions is None else self._recorded(policy, decisions)
+            return self.compiler.compile_module(
+                self.module,
+                self.options,
+                problem=self.model.problem,
+                policy=answer,
+                keep_object=True,
+                form=form,
+            )
+
+    def _recorded(
+        self, policy: RunnerPolicy, decisions: list[Decision]
+    ) -> Callable[[Observation], int]:
+        def answer(observation: Observation) -> int:
+            action = policy(observation)
+            advice = self.model.problem.encode_advice(action, observation)
+            decisions.append(Decision(observation.payload, advice))
+            return action
+
+        return answer
+
+
+def _bytes(result: CompilationResult) -> bytes:
+    if result.object_bytes is None:
+        raise InternalError(f"module {result.module!r}: the compilation kept no output")
+    return result.object_bytes

@@ -1,0 +1,137 @@
+"""``mlgo-gym compile``: what comes out is code, and the advice is in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corpus_tools.code import code_sections
+from mlgo_gym.cli.main import main
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.training_log import TrainingLogReader
+
+MODEL = Path(__file__).parents[1] / "models" / "inliner"
+ADVICE = f"inlining={MODEL}"
+
+
+@pytest.fixture
+def scene(sample: Corpus) -> Path:
+    name = next(each for each in sample if each.endswith("scene.cpp"))
+    return sample.folder / f"{name}.bc"
+
+
+def text_of(path: Path) -> list[tuple[str, bytes]]:
+    return [(each.name, each.content) for each in code_sections(path.read_bytes(), path.name)]
+
+
+def sizes(sections: list[tuple[str, bytes]]) -> list[tuple[str, int]]:
+    return [(name, len(content)) for name, content in sections]
+
+
+def test_object_assembly_and_bitcode_hold_the_same_code(
+    scene: Path, tmp_path: Path, clang22: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for suffix in ("o", "s", "bc"):
+        target = tmp_path / f"out.{suffix}"
+        assert main(["compile", str(scene), "-o", str(target), "--model", ADVICE, "--json"]) == 0
+        (module,) = json.loads(capsys.readouterr().out)["modules"]
+        assert module["policies"]["inlining"]["decisions"] > 100
+    expected = text_of(tmp_path / "out.o")
+    back_end = ["-x", "ir", "-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes"]
+    for suffix, arguments in {"s": ["-x", "assembler"], "bc": back_end}.items():
+        target = ["-o", str(tmp_path / "again.o")]
+        subprocess.run(
+            [clang22, "-c", *arguments, str(tmp_path / f"out.{suffix}"), *target], check=True
+        )
+        # Uses of a value come back in another order, which may choose other registers.
+        assert sizes(text_of(tmp_path / "again.o")) == sizes(expected)
+    size = sum(len(content) for _, content in expected)
+    assert module["policies"]["inlining"]["text_size_bytes"] == size
+    assert module["baseline"]["text_size_bytes"] != size
+
+
+def test_without_a_model_the_baseline_comes_out(scene: Path, tmp_path: Path) -> None:
+    target = tmp_path / "folder" / "out.o"
+    assert main(["compile", str(scene), "-o", str(target)]) == 0
+    assert text_of(target)
+    assert main(["compile", str(scene), "-o", str(tmp_path / "out.s")]) == 0
+    assert ".text" in (tmp_path / "out.s").read_text()
+
+
+def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name in small:
+        for suffix in ("bc", "cmd"):
+            target = folder / f"{name}.{suffix}"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(small.folder / f"{name}.{suffix}", target)
+    manifest = {"modules": list(small), "has_thinlto": False}
+    (folder / "corpus_description.json").write_text(json.dumps(manifest))
+    log = tmp_path / "training.log"
+    arguments = ["--model", ADVICE, "--log", str(log), "--jobs", "2", "-Oz"]
+    assert main(["compile", str(folder), "-o", str(tmp_path / "out"), *arguments]) == 0
+    for name in small:
+        assert text_of(tmp_path / "out" / f"{name}.o")
+    with log.open("rb") as file:
+        contexts = {record.observation.context for record in TrainingLogReader(file)}
+    assert contexts == set(small)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["IN.c", "-o", "OUT"],
+            "input: expected a file that ends in .bc or .ll, or a corpus, found 'IN.c'",
+        ),
+        (
+            ["IN.bc", "-o", "OUT"],
+            "module 'IN.bc': cannot read 'IN.bc': No such file or directory",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--model", "inlining=none"],
+            "model 'none': expected a model directory or a frozen model, found none",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--model", "inlining=other"],
+            "model 'other': expected a model for InliningForSize, found one for RegallocEviction",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--log", "LOG"],
+            "--log: expected a --model whose decisions are logged, found none",
+        ),
+        (
+            [".", "-o", "OUT"],
+            "corpus '.': expected corpus_description.json in it, found none; "
+            "'mlgo-gym corpus build' makes a corpus",
+        ),
+    ],
+)
+def test_errors(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    card = {"problem": "RegallocEviction", "llvm_version": "22.1.0", "features": ["mask"]}
+    (tmp_path / "other" / "card.json").write_text(json.dumps(card))
+    assert main(["compile", *arguments]) == 1
+    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["other"]
+
+
+@pytest.mark.parametrize("value", ["inlining", "inlining=", "regalloc=x", "=x"])
+def test_a_model_names_its_problem(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["compile", "IN.bc", "-o", "OUT", "--model", value])
+    assert raised.value.code == 2
+    expected = f"expected PROBLEM=DIR with one of inlining, found {value!r}"
+    assert expected in capsys.readouterr().err
