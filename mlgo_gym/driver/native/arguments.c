@@ -1,0 +1,114 @@
+/* What clang's command line means for us. Clang itself parses it; what matters here is whether its
+ * back end may run. Advice that is asked for and not wanted costs a millisecond and changes
+ * nothing, so where in doubt a command line counts as a compilation. */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* With one of these no code is generated. */
+static const char *const NO_CODE[] = {
+    "-###", "-E", "-M", "-MM", "-fsyntax-only", "-cc1", "-cc1as", "-cc1gen-reproducer",
+    "--version", "--help", "-help", "--help-hidden", "-dumpversion", "-dumpmachine",
+    "--precompile", "--analyze", "-verify-pch", "-rewrite-objc",
+};
+static const char *const NO_CODE_PREFIXES[] = {"-print-", "--print-", "--autocomplete", "-dump"};
+/* Somebody else has a channel or an advisor of their own. */
+static const char *const ADVISORS[] = {
+    "-enable-ml-inliner", "-interactive-channel-base", "-regalloc-enable-advisor",
+};
+static const char *const SOURCES[] = {
+    "c",  "i",  "cc", "cp", "cpp", "cxx", "c++", "C",  "CC",  "CPP", "ii",  "m",   "mi",
+    "mm", "mii", "M",  "h",  "hh",  "hpp", "H",   "cl", "cu",  "hip", "cppm", "ixx", "bc",
+    "ll", "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
+};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+struct seen {
+  bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
+  int depth;
+};
+
+static bool has_prefix(const char *text, const char *prefix) {
+  return !strncmp(text, prefix, strlen(prefix));
+}
+
+static bool is_source(const char *argument) {
+  const char *dot = strrchr(argument, '.');
+  for (size_t index = 0; dot && index < COUNT(SOURCES); ++index)
+    if (!strcmp(dot + 1, SOURCES[index]))
+      return true;
+  return false;
+}
+
+static void look_at(const char *argument, struct seen *seen);
+
+/* A response file; one that cannot be read is clang's to complain about. */
+static void look_into(const char *path, struct seen *seen) {
+  seen->has_source = true; /* of the names in it, quotes and escapes are not undone */
+  int file = seen->depth < 8 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+  char *text = file < 0 ? NULL : malloc(1 << 20);
+  ssize_t length = text ? read(file, text, (1 << 20) - 1) : -1;
+  if (length > 0) {
+    text[length] = 0;
+    ++seen->depth;
+    for (char *rest, *word = strtok_r(text, " \t\r\n\"'", &rest); word;
+         word = strtok_r(NULL, " \t\r\n\"'", &rest))
+      look_at(word, seen);
+    --seen->depth;
+  }
+  free(text);
+  if (file >= 0)
+    close(file);
+}
+
+static void look_at(const char *argument, struct seen *seen) {
+  for (size_t index = 0; index < COUNT(NO_CODE); ++index)
+    seen->no_code |= !strcmp(argument, NO_CODE[index]);
+  for (size_t index = 0; index < COUNT(NO_CODE_PREFIXES); ++index)
+    seen->no_code |= has_prefix(argument, NO_CODE_PREFIXES[index]);
+  for (size_t index = 0; index < COUNT(ADVISORS); ++index)
+    seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
+  if (argument[0] == '@')
+    look_into(argument + 1, seen);
+  else if (!strcmp(argument, "-"))
+    seen->has_source = seen->reads_stdin = true;
+  else if (!strcmp(argument, "-c") || !strcmp(argument, "-S") || !strcmp(argument, "-emit-llvm"))
+    seen->compiles = true;
+  else if (has_prefix(argument, "-x"))
+    seen->has_source = true;
+  else if (has_prefix(argument, "-flto")) {
+    seen->links_lto = true;
+    seen->is_thin = !strcmp(argument, "-flto=thin");
+  } else if (!strcmp(argument, "-fno-lto"))
+    seen->links_lto = false;
+  else if (has_prefix(argument, "-fuse-ld=") || has_prefix(argument, "--ld-path="))
+    seen->is_lld = strstr(argument, "lld") != NULL;
+  else if (argument[0] != '-' && is_source(argument))
+    seen->has_source = true;
+}
+
+struct plan plan_of(const struct settings *settings) {
+  struct seen seen = {0};
+  for (size_t index = 1; index < settings->argument_count; ++index)
+    look_at(settings->arguments[index], &seen);
+  struct plan plan = {.action = PASS_ON, .reads_stdin = seen.reads_stdin};
+  bool compiles = seen.compiles || seen.has_source;
+  bool links = !seen.compiles && seen.links_lto && seen.is_lld;
+  if (seen.no_code || seen.has_advisor)
+    return plan;
+  plan.is_thin_link = links && seen.is_thin;
+  if (compiles && links)
+    plan.action = ADVISE_BOTH;
+  else if (compiles)
+    plan.action = ADVISE_COMPILATION;
+  else if (links)
+    plan.action = ADVISE_LINK;
+  return plan;
+}

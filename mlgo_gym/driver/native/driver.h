@@ -1,0 +1,133 @@
+/* mlgo-cc: a compiler driver in front of clang that answers LLVM's questions with a policy.
+ *
+ *   settings.c   what the user asked for: options, environment, configuration file
+ *   arguments.c  what clang's command line means for us
+ *   cache.c      clang's version and the policies' libraries, by the files they were made of
+ *   policy.c     a policy bound to what LLVM says it sends
+ *   channel.c    the stream from LLVM: headers, contexts, observations
+ *   serve.c      the server process: clang's parent, which answers and cleans up
+ *   main.c       the process that the build started: waits, and falls back to plain clang
+ */
+#ifndef MLGO_DRIVER_H
+#define MLGO_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "policy.h"
+
+#define MINIMUM_CLANG 19
+#define MESSAGE_BYTES 1024
+
+enum problem { INLINING, REGALLOC, PROBLEM_COUNT };
+
+/* What LLVM calls a problem's switches. */
+struct problem_flags {
+  const char *name;         /* as users say it */
+  const char *enable;       /* the option that hands the heuristic out */
+  const char *channel;      /* the option that names the channel */
+  const char *include_default; /* the option that adds LLVM's own answer; or NULL */
+  const char *default_name; /* the feature that holds it; or NULL */
+  const char *mask;         /* the feature that says which answers are legal; or NULL */
+};
+extern const struct problem_flags PROBLEMS[PROBLEM_COUNT];
+
+struct settings {
+  bool is_cxx;
+  bool is_strict;
+  double timeout_s;           /* of silence while a channel is open */
+  const char *clang;          /* what the user named; or NULL */
+  const char *models[PROBLEM_COUNT]; /* folders; NULL leaves the problem to LLVM */
+  const char *threshold;      /* growth at which the inline advisor stops asking; or NULL */
+  const char *model_under_training; /* development mode; or NULL */
+  const char *training_log;
+  bool wants_fingerprint;
+  char **arguments;           /* clang's, from [1]; NULL-terminated */
+  size_t argument_count;
+};
+
+/* What is done with a command line. */
+enum action { PASS_ON, ADVISE_COMPILATION, ADVISE_LINK, ADVISE_BOTH };
+struct plan {
+  enum action action;
+  bool is_thin_link;   /* in-process ThinLTO: one thread, with a warning */
+  bool reads_stdin;
+};
+
+struct clang {
+  char path[4096];
+  const char *name; /* argv[0] */
+  bool needs_cxx_mode;
+  int version;
+};
+
+struct message {
+  char text[MESSAGE_BYTES];
+};
+
+/* settings.c */
+bool read_settings(struct settings *settings, int argc, char **argv, struct message *message);
+
+/* arguments.c */
+struct plan plan_of(const struct settings *settings);
+
+/* cache.c */
+bool find_clang(const struct settings *settings, struct clang *clang, struct message *message);
+bool check_clang(struct clang *clang, struct message *message);
+const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
+                                      enum problem problem, struct message *message);
+bool print_fingerprint(const struct settings *settings, const struct clang *clang);
+const char *python_path(void);
+
+/* policy.c */
+struct binding;
+struct binding *bind_policy(const struct mlgo_policy *policy, enum problem problem,
+                            const char *header, size_t length, struct message *message);
+size_t observation_bytes(const struct binding *binding);
+/* The advice for an observation; NULL with a message where there is none that LLVM may be told. */
+const void *answer(struct binding *binding, const uint8_t *observation, size_t *size_bytes,
+                   struct message *message);
+void release_binding(struct binding *binding);
+bool wants_input(const struct mlgo_policy *policy, const char *name);
+
+/* channel.c */
+struct channel {
+  enum problem problem;
+  const struct mlgo_policy *policy;
+  char base[4096];
+  int inbound, outbound;
+  bool is_open;          /* between a header and the end of its stream */
+  bool was_open;
+  struct binding *binding;
+  uint8_t *buffer;
+  size_t used, capacity;
+};
+bool open_channel(struct channel *channel, const char *folder, struct message *message);
+/* Takes in what LLVM has sent and answers it. */
+bool serve_channel(struct channel *channel, struct message *message);
+void remove_channel(const struct channel *channel);
+
+/* serve.c */
+/* How a server process ends: with clang's wait status, or unable to serve. */
+struct outcome {
+  bool is_served;
+  bool was_asked; /* LLVM's back end had begun */
+  int status;     /* of clang, as waitpid gives it */
+  struct message message;
+};
+struct job {
+  const struct clang *clang;
+  char **arguments; /* with the advisor's options */
+  struct channel *channels;
+  size_t channel_count;
+  char folder[4096];
+  double timeout_s;
+  int stdin_copy;  /* or -1 */
+  int stderr_copy; /* or -1 */
+};
+struct outcome run_job(const struct job *job);
+void remove_folder(const struct job *job);
+
+#endif

@@ -1,0 +1,264 @@
+/* The process that the build started. It asks a server process to run clang with advice; where that
+ * cannot be done, it becomes plain clang. */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *program = "mlgo-cc";
+
+static void say(const char *kind, const char *text, const char *rest) {
+  fprintf(stderr, "%s: %s: %s%s\n", program, kind, text, rest);
+}
+
+/* Becomes clang, with the arguments as they came but our own options. */
+static int become_clang(const struct settings *settings, const struct clang *clang) {
+  char **arguments = calloc(settings->argument_count + 2, sizeof *arguments);
+  size_t count = 0;
+  arguments[count++] = (char *)clang->name;
+  if (clang->needs_cxx_mode)
+    arguments[count++] = (char *)"--driver-mode=g++";
+  memcpy(arguments + count, settings->arguments + 1,
+         (settings->argument_count - 1) * sizeof *arguments);
+  execv(clang->path, arguments);
+  fprintf(stderr, "%s: error: cannot start %s: %s\n", program, clang->path, strerror(errno));
+  return 126;
+}
+
+/* Our side failed: a warning and plain clang, or where the user wants that an error. */
+static int give_up(const struct settings *settings, const struct clang *clang,
+                   const struct message *message) {
+  if (settings->is_strict) {
+    say("error", message->text, "");
+    return 1;
+  }
+  say("warning", message->text, "; compiled by plain clang");
+  return become_clang(settings, clang);
+}
+
+static int become_python(const struct settings *settings, const struct clang *clang) {
+  char **arguments = calloc(settings->argument_count + 12, sizeof *arguments);
+  size_t count = 0;
+  const char *const start[] = {python_path(), "-P", "-m", "mlgo_gym.driver.development",
+                               settings->model_under_training,
+                               settings->training_log ? settings->training_log : "", clang->path,
+                               clang->needs_cxx_mode ? "--driver-mode=g++" : NULL};
+  for (size_t index = 0; index < sizeof start / sizeof *start && start[index]; ++index)
+    arguments[count++] = (char *)start[index];
+  memcpy(arguments + count, settings->arguments + 1,
+         (settings->argument_count - 1) * sizeof *arguments);
+  execv(python_path(), arguments);
+  fprintf(stderr, "%s: error: cannot start %s: %s\n", program, python_path(), strerror(errno));
+  return 1;
+}
+
+/* The name that `mlgo_gym.channel.remove_stale_folders` knows too. */
+static bool make_folder(struct job *job, struct message *message) {
+  const char *parent = getenv("TMPDIR");
+  struct stat names = {0};
+  parent = parent && *parent ? parent : "/tmp";
+  stat("/proc/self/ns/pid", &names);
+  int length = snprintf(job->folder, 4000, "%s/mlgo-gym-channel-%u-%llu-%ld-XXXXXX", parent,
+                        (unsigned)getuid(), (unsigned long long)names.st_ino, (long)getpid());
+  if (length < 4000 && mkdtemp(job->folder))
+    return true;
+  snprintf(message->text, MESSAGE_BYTES, "cannot make a folder in '%.512s': %s; TMPDIR names another",
+           parent, strerror(errno));
+  return false;
+}
+
+static int memory_file(void) { return memfd_create("mlgo-cc", MFD_CLOEXEC); }
+
+/* All of standard input, which plain clang may have to read again; or -1. */
+static int copy_of_stdin(void) {
+  char data[1 << 16];
+  int copy = memory_file();
+  for (ssize_t length; copy >= 0 && (length = read(0, data, sizeof data)) != 0;) {
+    if (length < 0 && errno == EINTR)
+      continue;
+    if (length < 0 || write(copy, data, (size_t)length) != length) {
+      close(copy);
+      copy = -1;
+    }
+  }
+  if (copy >= 0)
+    lseek(copy, 0, SEEK_SET);
+  return copy;
+}
+
+static void show(int copy) {
+  char data[1 << 14];
+  ssize_t length;
+  for (off_t at = 0; copy >= 0 && (length = pread(copy, data, sizeof data, at)) > 0; at += length)
+    if (write(2, data, (size_t)length) != length)
+      return;
+}
+
+struct list {
+  char **items;
+  size_t count;
+};
+
+static void add(struct list *list, bool to_linker, const char *option, const char *value) {
+  char *text = NULL;
+  if (asprintf(&text, "%s%s%s", to_linker ? "-Wl,-mllvm," : "", option, value) < 0)
+    abort();
+  if (!to_linker)
+    list->items[list->count++] = (char *)"-mllvm";
+  list->items[list->count++] = text;
+}
+
+static void add_advisor(struct list *list, bool to_linker, const struct settings *settings,
+                        const struct channel *channel) {
+  const struct problem_flags *flags = &PROBLEMS[channel->problem];
+  add(list, to_linker, flags->enable, "");
+  add(list, to_linker, flags->channel, channel->base);
+  if (flags->include_default && wants_input(channel->policy, flags->default_name))
+    add(list, to_linker, flags->include_default, "");
+  if (channel->problem == INLINING && settings->threshold)
+    add(list, to_linker, "-ml-advisor-size-increase-threshold=", settings->threshold);
+}
+
+/* Clang's command line with the advisors' options in front, where nothing can swallow them. */
+static char **advised(const struct settings *settings, const struct plan *plan, const struct job *job) {
+  struct list list = {calloc(settings->argument_count + 40, sizeof *list.items), 0};
+  bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
+  list.items[list.count++] = (char *)job->clang->name;
+  if (job->clang->needs_cxx_mode)
+    list.items[list.count++] = (char *)"--driver-mode=g++";
+  list.items[list.count++] = (char *)"--start-no-unused-arguments";
+  for (size_t index = 0; index < job->channel_count; ++index) {
+    if (compiles)
+      add_advisor(&list, false, settings, &job->channels[index]);
+    if (links)
+      add_advisor(&list, true, settings, &job->channels[index]);
+  }
+  if (plan->is_thin_link)
+    list.items[list.count++] = (char *)"-Wl,--thinlto-jobs=1";
+  list.items[list.count++] = (char *)"--end-no-unused-arguments";
+  memcpy(list.items + list.count, settings->arguments + 1,
+         (settings->argument_count - 1) * sizeof *list.items);
+  return list.items;
+}
+
+/* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
+static int end_as(int status) {
+  if (!WIFSIGNALED(status))
+    return WEXITSTATUS(status);
+  struct rlimit none = {0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  signal(WTERMSIG(status), SIG_DFL);
+  raise(WTERMSIG(status));
+  return 128 + WTERMSIG(status);
+}
+
+static bool is_crash(int status) {
+  int number = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  return number == SIGSEGV || number == SIGABRT || number == SIGILL || number == SIGBUS ||
+         number == SIGFPE || number == SIGTRAP;
+}
+
+/* Clang failed after it had asked: whether the advice or the sources are to blame, plain clang
+ * will tell. */
+static bool is_doubtful(const struct outcome *outcome) {
+  bool failed = WIFEXITED(outcome->status) && WEXITSTATUS(outcome->status);
+  return is_crash(outcome->status) || (failed && outcome->was_asked);
+}
+
+/* Plain clang, once more, with nothing on our side: its word counts. */
+static int try_plain(const struct settings *settings, const struct clang *clang) {
+  int status = 0;
+  fflush(stderr);
+  pid_t child = fork();
+  if (child == 0)
+    _exit(become_clang(settings, clang));
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+    continue;
+  if (child > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
+    say("warning", "clang failed with advice", "; compiled by plain clang");
+  return child > 0 ? end_as(status) : become_clang(settings, clang);
+}
+
+static bool open_channels(struct job *job, const struct settings *settings, struct message *message) {
+  if (!make_folder(job, message))
+    return false;
+  for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
+    if (!settings->models[problem])
+      continue;
+    struct channel *channel = &job->channels[job->channel_count++];
+    channel->problem = problem;
+    channel->policy = load_policy(settings, job->clang, problem, message);
+    if (!channel->policy || !open_channel(channel, job->folder, message)) {
+      remove_folder(job);
+      return false;
+    }
+  }
+  return true;
+}
+
+static int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan) {
+  struct channel channels[PROBLEM_COUNT] = {0};
+  struct job job = {.clang = clang, .channels = channels, .timeout_s = settings->timeout_s,
+                    .stdin_copy = -1, .stderr_copy = -1};
+  struct message message = {""};
+  if (!open_channels(&job, settings, &message))
+    return give_up(settings, clang, &message);
+  if (plan->reads_stdin && (job.stdin_copy = copy_of_stdin()) >= 0)
+    dup2(job.stdin_copy, 0); /* plain clang reads it from there as well */
+  if (!isatty(2)) /* nothing is said twice; a terminal keeps its colours instead */
+    job.stderr_copy = memory_file();
+  job.arguments = advised(settings, plan, &job);
+  if (plan->is_thin_link)
+    say("warning", "ThinLTO's back ends share one channel: linking with one thread", "");
+  struct outcome outcome = run_job(&job);
+  bool is_final = !is_doubtful(&outcome) || settings->is_strict;
+  if (outcome.is_served && is_final) {
+    show(job.stderr_copy);
+    return end_as(outcome.status);
+  }
+  if (job.stdin_copy >= 0)
+    lseek(0, 0, SEEK_SET);
+  if (outcome.is_served)
+    return try_plain(settings, clang);
+  return give_up(settings, clang, &outcome.message);
+}
+
+int main(int argc, char **argv) {
+  struct settings settings = {0};
+  struct clang clang;
+  struct message message = {""}, refusal = {""};
+  const char *slash = strrchr(argv[0], '/');
+  program = slash ? slash + 1 : argv[0];
+  settings.is_cxx = !strcmp(program, "mlgo-c++");
+  bool is_usable = read_settings(&settings, argc, argv, &message);
+  if (!find_clang(&settings, &clang, &refusal)) {
+    say("error", refusal.text, "");
+    return 1;
+  }
+  if (!is_usable)
+    return give_up(&settings, &clang, &message);
+  if (settings.wants_fingerprint) {
+    check_clang(&clang, &message);
+    return print_fingerprint(&settings, &clang) ? 0 : 1;
+  }
+  struct plan plan = plan_of(&settings);
+  bool has_model = settings.models[INLINING] || settings.models[REGALLOC];
+  if (plan.action == PASS_ON || !(has_model || settings.model_under_training))
+    return become_clang(&settings, &clang);
+  if (!check_clang(&clang, &message))
+    return give_up(&settings, &clang, &message);
+  if (settings.model_under_training)
+    return become_python(&settings, &clang);
+  return compile(&settings, &clang, &plan);
+}

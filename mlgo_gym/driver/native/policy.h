@@ -1,0 +1,31 @@
+/* The interface between a frozen policy in a shared library and the driver that asks it. */
+#ifndef MLGO_POLICY_H
+#define MLGO_POLICY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MLGO_POLICY_VERSION 1
+#define MLGO_POLICY_SYMBOL "mlgo_policy"
+
+/* Laid out as the tables in the header that `mlgo-gym freeze` writes. */
+struct mlgo_tensor {
+  const char *name;
+  const char *type; /* float, int32_t, int64_t or uint8_t */
+  size_t size_bytes;
+  size_t rank;
+  int64_t shape[8];
+};
+
+struct mlgo_policy {
+  uint32_t version; /* MLGO_POLICY_VERSION */
+  const void *inputs; /* struct mlgo_tensor[input_count] */
+  size_t input_count;
+  const void *outputs;
+  size_t output_count;
+  size_t decision; /* the number of the output that is the advice */
+  const char *sha256; /* of the graph that it was compiled from */
+  int32_t (*evaluate)(const void *const *inputs, void *const *outputs);
+};
+
+#endif

@@ -1,0 +1,155 @@
+/* What the user asked for: an option counts before the environment, that before the file. */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+  const char *option, *variable, *key;
+} NAMES[] = {
+    {"--mlgo-clang=", "MLGO_CLANG", "clang"},
+    {"--mlgo-inlining-model=", "MLGO_INLINING_MODEL", "inlining-model"},
+    {"--mlgo-regalloc-model=", "MLGO_REGALLOC_MODEL", "regalloc-model"},
+    {"--mlgo-size-increase-threshold=", "MLGO_SIZE_INCREASE_THRESHOLD", "size-increase-threshold"},
+    {"--mlgo-timeout=", "MLGO_TIMEOUT", "timeout"},
+    {"--mlgo-strict=", "MLGO_STRICT", "strict"},
+    {"--mlgo-model-under-training=", "MLGO_MODEL_UNDER_TRAINING", "model-under-training"},
+    {"--mlgo-training-log=", "MLGO_TRAINING_LOG", "training-log"},
+};
+enum { CLANG, INLINING_MODEL, REGALLOC_MODEL, THRESHOLD, TIMEOUT, STRICT, TRAINING, LOG, COUNT };
+
+static bool is_key(const char *line, size_t length, size_t *which) {
+  for (*which = 0; *which < COUNT; ++*which)
+    if (strlen(NAMES[*which].key) == length && !strncmp(NAMES[*which].key, line, length))
+      return true;
+  return false;
+}
+
+static char *trimmed(char *text) {
+  text += strspn(text, " \t");
+  size_t length = strlen(text);
+  while (length && strchr(" \t\r\n", text[length - 1]))
+    text[--length] = 0;
+  return text;
+}
+
+/* Lines `key = value`; a line that starts with # is a comment. */
+static bool read_file(const char *path, bool must_exist, const char **values, struct message *message) {
+  FILE *file = fopen(path, "re");
+  if (!file) {
+    snprintf(message->text, MESSAGE_BYTES, "cannot read %s: %s", path, strerror(errno));
+    return !must_exist;
+  }
+  char *line = NULL;
+  size_t room = 0;
+  bool is_good = true;
+  while (is_good && getline(&line, &room, file) >= 0) {
+    char *text = trimmed(line);
+    char *equals = strchr(text, '=');
+    if (!*text || *text == '#')
+      continue;
+    size_t which;
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    while (length && strchr(" \t", text[length - 1]))
+      --length;
+    is_good = equals && is_key(text, length, &which);
+    if (is_good && !values[which])
+      values[which] = strdup(trimmed(equals + 1));
+    if (!is_good)
+      snprintf(message->text, MESSAGE_BYTES, "%s: expected KEY = VALUE with a key that "
+               "mlgo-cc knows, found '%s'", path, text);
+  }
+  free(line);
+  fclose(file);
+  return is_good;
+}
+
+static bool read_configuration(const char **values, struct message *message) {
+  const char *named = getenv("MLGO_CONFIG");
+  if (named)
+    return read_file(named, true, values, message);
+  const char *folder = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+  char path[4096];
+  if (folder && *folder)
+    snprintf(path, sizeof path, "%s/mlgo-gym/cc.conf", folder);
+  else if (home && *home)
+    snprintf(path, sizeof path, "%s/.config/mlgo-gym/cc.conf", home);
+  else
+    return true;
+  return read_file(path, false, values, message);
+}
+
+/* A positive number, read as C reads it, whatever the locale. */
+static bool is_positive(const char *text, double *value) {
+  char *end;
+  *value = strtod(text, &end);
+  return end != text && !*end && *value > 0;
+}
+
+static bool check(struct settings *settings, const char **values, struct message *message) {
+  double threshold;
+  settings->timeout_s = 300;
+  if (values[TIMEOUT] && !is_positive(values[TIMEOUT], &settings->timeout_s)) {
+    snprintf(message->text, MESSAGE_BYTES, "timeout: expected seconds above 0, found '%s'",
+             values[TIMEOUT]);
+    return false;
+  }
+  if (values[THRESHOLD] && !is_positive(values[THRESHOLD], &threshold)) {
+    snprintf(message->text, MESSAGE_BYTES,
+             "size-increase-threshold: expected a number above 0, found '%s'", values[THRESHOLD]);
+    return false;
+  }
+  if (values[LOG] && !values[TRAINING]) {
+    snprintf(message->text, MESSAGE_BYTES,
+             "training-log: expected a model under training whose decisions are logged, found none");
+    return false;
+  }
+  return true;
+}
+
+/* Takes our own options out of clang's arguments. */
+static bool take_options(struct settings *settings, int argc, char **argv, const char **values,
+                         struct message *message) {
+  settings->arguments = calloc((size_t)argc + 1, sizeof *settings->arguments);
+  for (int index = 0; index < argc; ++index) {
+    if (index == 0 || strncmp(argv[index], "--mlgo-", 7)) {
+      settings->arguments[settings->argument_count++] = argv[index];
+      continue;
+    }
+    bool is_known = !strcmp(argv[index], "--mlgo-fingerprint");
+    settings->wants_fingerprint |= is_known;
+    for (size_t which = 0; which < COUNT && !is_known; ++which) {
+      size_t length = strlen(NAMES[which].option);
+      is_known = !strncmp(argv[index], NAMES[which].option, length);
+      if (is_known)
+        values[which] = argv[index] + length;
+    }
+    if (!is_known && !message->text[0])
+      snprintf(message->text, MESSAGE_BYTES, "unknown option '%s'", argv[index]);
+  }
+  return !message->text[0];
+}
+
+bool read_settings(struct settings *settings, int argc, char **argv, struct message *message) {
+  const char *values[COUNT] = {0};
+  bool is_good = take_options(settings, argc, argv, values, message);
+  for (size_t which = 0; which < COUNT; ++which) {
+    const char *value = getenv(NAMES[which].variable);
+    if (!values[which] && value && *value)
+      values[which] = value;
+  }
+  is_good = is_good && read_configuration(values, message);
+  if (is_good)
+    message->text[0] = 0; /* a configuration file that is not there */
+  settings->clang = values[CLANG];
+  settings->is_strict = values[STRICT] && strcmp(values[STRICT], "0");
+  settings->models[INLINING] = values[INLINING_MODEL];
+  settings->models[REGALLOC] = values[REGALLOC_MODEL];
+  settings->threshold = values[THRESHOLD];
+  settings->model_under_training = values[TRAINING];
+  settings->training_log = values[LOG];
+  return is_good && check(settings, values, message);
+}

@@ -1,0 +1,72 @@
+"""Makes the models that the compiler driver is tested with, with TensorFlow and its converter.
+
+``python tests/models/make_driver_models.py`` writes
+
+- ``tests/models/default``: answers the inliner as LLVM's own heuristic would, which it is told;
+- ``tests/models/never``: inlines nothing;
+- ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``.
+
+It needs tensorflow; the results are committed, so tests do not.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+
+def write(
+    folder: Path, advice: str, inputs: dict[str, Any], decide: Callable[..., Any], problem: str
+) -> None:
+    module = tf.Module()
+    module.action = tf.function(lambda **features: {advice: decide(**features)})
+    signature = module.action.get_concrete_function(**inputs)
+    with tempfile.TemporaryDirectory() as saved:
+        tf.saved_model.save(module, saved, signatures={"action": signature})
+        converter = tf.lite.TFLiteConverter.from_saved_model(saved, signature_keys=["action"])
+        graph = converter.convert()
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.tflite").write_bytes(graph)
+    tensor = {"name": "StatefulPartitionedCall", "port": 0, "type": "int64_t", "shape": [1]}
+    specs = [{"logging_name": advice, "tensor_spec": tensor}]
+    (folder / "output_spec.json").write_text(json.dumps(specs, indent=2) + "\n")
+    card = {"problem": problem, "llvm_version": "22.1.0", "features": sorted(inputs)}
+    (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
+
+
+def number(name: str) -> Any:
+    return tf.TensorSpec((1,), tf.int64, name=name)
+
+
+def candidates(name: str, dtype: Any) -> Any:
+    return tf.TensorSpec((1, 33), dtype, name=name)
+
+
+def lowest_density(mask: Any, use_def_density: Any) -> Any:
+    legal = tf.cast(mask, tf.float32)
+    return tf.argmin(use_def_density * legal + 1e30 * (1.0 - legal), axis=-1)
+
+
+def make(target: Path) -> None:
+    inliner = ("inlining_decision", "InliningForSize")
+    for name, feature, answer in (
+        ("default", "inlining_default", lambda inlining_default: tf.maximum(inlining_default, 0)),
+        ("never", "callee_users", lambda callee_users: tf.minimum(tf.maximum(callee_users, 0), 0)),
+    ):
+        inputs = {feature: number(feature)}
+        write(target / name, inliner[0], inputs, answer, inliner[1])
+    inputs = {
+        "mask": candidates("mask", tf.int64),
+        "use_def_density": candidates("use_def_density", tf.float32),
+    }
+    write(target / "lowest_density", "index_to_evict", inputs, lowest_density, "RegallocEviction")
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent)
