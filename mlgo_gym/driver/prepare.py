@@ -5,9 +5,9 @@
     python -m mlgo_gym.driver.prepare driver FOLDER
     python -m mlgo_gym.driver.prepare policy PROBLEM MODEL LIBRARY CLANG
 
-A policy is compiled for the least CPU of this machine's architecture, so that machines of different
-age may share a cache. What goes wrong is printed in one line; where a model is to blame, the line is
-kept in ``LIBRARY`` with the ending ``.error`` until the model's files change.
+A policy is compiled for the least CPU of this machine's architecture, so that machines of
+different age may share a cache. What goes wrong is printed in one line; where a model is to blame,
+the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's files change.
 """
 
 from __future__ import annotations
@@ -185,6 +185,7 @@ def _compile(compiler: str, arguments: list[str], target: Path) -> None:
             [compiler, *arguments, "-o", str(partial)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
             timeout=_TIMEOUT_S,
             check=False,
         )
@@ -204,9 +205,7 @@ def _c_compiler() -> str:
     names = (os.environ.get("MLGO_CLANG"), *CANDIDATES, "cc")
     found = next((path for name in names if name and (path := shutil.which(name))), None)
     if found is None:
-        raise EnvironmentSetupError(
-            f"mlgo-cc: expected a C compiler on PATH, found none of {names}"
-        )
+        raise EnvironmentSetupError("mlgo-cc: expected a C compiler on PATH, found none")
     return found
 
 

@@ -43,9 +43,9 @@ def test_object_assembly_and_bitcode_hold_the_same_code(
     expected = text_of(tmp_path / "out.o")
     back_end = ["-x", "ir", "-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes"]
     for suffix, arguments in {"s": ["-x", "assembler"], "bc": back_end}.items():
-        target = ["-o", str(tmp_path / "again.o")]
+        output = ["-o", str(tmp_path / "again.o")]
         subprocess.run(
-            [clang22, "-c", *arguments, str(tmp_path / f"out.{suffix}"), *target], check=True
+            [clang22, "-c", *arguments, str(tmp_path / f"out.{suffix}"), *output], check=True
         )
         # Uses of a value come back in another order, which may choose other registers.
         assert sizes(text_of(tmp_path / "again.o")) == sizes(expected)

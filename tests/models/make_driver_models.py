@@ -4,6 +4,7 @@
 
 - ``tests/models/default``: answers the inliner as LLVM's own heuristic would, which it is told;
 - ``tests/models/never``: inlines nothing;
+- ``tests/models/unknown_feature``: the same, and needs a feature that no LLVM has;
 - ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``.
 
 It needs tensorflow; the results are committed, so tests do not.
@@ -58,6 +59,7 @@ def make(target: Path) -> None:
     for name, feature, answer in (
         ("default", "inlining_default", lambda inlining_default: tf.maximum(inlining_default, 0)),
         ("never", "callee_users", lambda callee_users: tf.minimum(tf.maximum(callee_users, 0), 0)),
+        ("unknown_feature", "moon_phase", lambda moon_phase: tf.maximum(moon_phase, 0)),
     ):
         inputs = {feature: number(feature)}
         write(target / name, inliner[0], inputs, answer, inliner[1])

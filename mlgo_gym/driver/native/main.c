@@ -190,20 +190,24 @@ static int try_plain(const struct settings *settings, const struct clang *clang)
   return child > 0 ? end_as(status) : become_clang(settings, clang);
 }
 
+/* Policies first, since freezing one takes a while: nothing is on disk yet that could be left. */
 static bool open_channels(struct job *job, const struct settings *settings, struct message *message) {
-  if (!make_folder(job, message))
-    return false;
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
     if (!settings->models[problem])
       continue;
     struct channel *channel = &job->channels[job->channel_count++];
     channel->problem = problem;
     channel->policy = load_policy(settings, job->clang, problem, message);
-    if (!channel->policy || !open_channel(channel, job->folder, message)) {
+    if (!channel->policy)
+      return false;
+  }
+  if (!make_folder(job, message))
+    return false;
+  for (size_t index = 0; index < job->channel_count; ++index)
+    if (!open_channel(&job->channels[index], job->folder, message)) {
       remove_folder(job);
       return false;
     }
-  }
   return true;
 }
 

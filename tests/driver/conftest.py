@@ -1,0 +1,87 @@
+"""``mlgo-cc`` as users run it: the scripts that the wheel installs, in front of a real clang-22."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "tests" / "models"
+# LLVM's own answers, asked for to the end: the code must be plain clang's.
+AS_DEFAULT = {
+    "MLGO_INLINING_MODEL": str(MODELS / "default"),
+    "MLGO_SIZE_INCREASE_THRESHOLD": "1e9",
+    "MLGO_STRICT": "1",
+}
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+Argument = str | bytes | Path
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Runs the driver and plain clang alike."""
+
+    clang: str
+    environment: Mapping[str, str] = field(repr=False)
+
+    def command(self, *arguments: Argument, cxx: bool = False) -> list[Argument]:
+        return [ROOT / "scripts" / ("mlgo-c++" if cxx else "mlgo-cc"), *arguments]
+
+    def run(
+        self,
+        *arguments: Argument,
+        cwd: Path,
+        stdin: bytes = b"",
+        cxx: bool = False,
+        settings: Mapping[str, str] = NOTHING,
+    ) -> subprocess.CompletedProcess[bytes]:
+        return self._run(self.command(*arguments, cxx=cxx), cwd, stdin, settings)
+
+    def plain(
+        self, *arguments: Argument, cwd: Path, stdin: bytes = b"", cxx: bool = False
+    ) -> subprocess.CompletedProcess[bytes]:
+        name = self.clang.replace("clang-", "clang++-") if cxx else self.clang
+        return self._run([name, *arguments], cwd, stdin, NOTHING)
+
+    def _run(
+        self, command: Sequence[Argument], cwd: Path, stdin: bytes, settings: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            command,
+            cwd=cwd,
+            input=stdin,
+            capture_output=True,
+            env={**self.environment, **settings},
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def driver(clang22: str, cache: Path, own_temporary_folder: Path) -> Driver:
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("MLGO_")}
+    return Driver(
+        clang22,
+        kept
+        | {
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "MLGO_CACHE": str(cache),
+            "MLGO_CLANG": clang22,
+            "MLGO_CONFIG": os.devnull,
+            "TMPDIR": str(own_temporary_folder),
+        },
+    )

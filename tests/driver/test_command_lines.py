@@ -1,0 +1,220 @@
+"""Every kind of command line: status, output, diagnostics and files are those of plain clang.
+
+The model answers as LLVM's own heuristic does and the advisor's limit is lifted, so objects are
+equal byte for byte. ``MLGO_STRICT`` makes whatever fails on our side an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import require
+from tests.driver.conftest import AS_DEFAULT, MODELS, Argument, Driver
+
+SOURCES: dict[Argument, str] = {
+    "one.c": """
+static int scale(int x) { return x * 3 + x / 7; }
+int twice(int);
+int one(int x) { return scale(x) + scale(x + 1) + twice(x); }
+int main(int count, char **words) { (void)words; return one(count) & 1; }
+""",
+    "two.c": """
+#include "two.h"
+static int half(int x) { return x > 3 ? x / 2 : half(x + 1) + 1; }
+int twice(int x) { return half(x) * 4 + BIAS; }
+""",
+    "two.h": "#define BIAS 5\n",
+    "shapes.cpp": """
+#include <vector>
+#include <numeric>
+struct Shape { int sides; int area() const { return sides * sides; } };
+int total(const std::vector<Shape> &all) {
+  return std::accumulate(all.begin(), all.end(), 0,
+                         [](int sum, const Shape &each) { return sum + each.area(); });
+}
+""",
+    "warns.c": "int f(int x) { int unused; return x; }\nint g(void) { return f(2); }\n",
+    "wrong.c": "int f(int x) { return y; }\n",
+    "add.s": ".globl add\nadd: leaq (%rdi,%rsi), %rax\nret\n",
+    "macro.S": "#define NAME sub\n.globl NAME\nNAME: movq %rdi, %rax\nret\n",
+    "arguments.rsp": "-O2 -c 'one.c' -o from_file.o\n",
+    "empty.c": "",
+    'a b\'s "c".c': "static int g(int x) { return x; } int f(void) { return g(1); }\n",
+    "new\nline.c": "static int g(int x) { return x; } int f(void) { return g(1); }\n",
+    b"latin-\xe9.c": "static int g(int x) { return x; } int f(void) { return g(1); }\n",
+}
+
+TEMPORARY = re.compile(rb"(?<=-)[0-9a-f]{6}(?=\.o)")
+"""What makes the names of clang's temporary files unique."""
+
+LINES: list[list[Argument]] = [
+    ["-O2", "-c", "one.c"],
+    ["-Oz", "-c", "two.c", "-o", "out.o"],
+    ["-O2", "-g", "-c", "one.c"],
+    ["-c", "one.c"],
+    ["-O0", "-c", "one.c"],
+    ["-O1", "-c", "one.c"],
+    ["-O3", "-flto", "-c", "one.c"],
+    ["-O3", "-flto=thin", "-c", "one.c", "two.c"],
+    ["-O2", "-S", "one.c"],
+    ["-O2", "-S", "-o", "-", "one.c"],
+    ["-O2", "-S", "-emit-llvm", "two.c"],
+    ["-O2", "-E", "two.c"],
+    ["-M", "two.c"],
+    ["-MM", "two.c"],
+    ["-O2", "-MMD", "-MF", "two.d", "-MT", "other", "-c", "two.c"],
+    ["-O2", "-MD", "one.c", "two.c", "-o", "program"],
+    ["-O2", "-c", "one.c", "two.c", "empty.c"],
+    ["-O2", "one.c", "two.c", "-o", "program"],
+    ["-O2", "one.c", "-o", "program"],  # an undefined symbol
+    ["-O2", "-shared", "-fPIC", "two.c", "add.s", "-o", "library.so"],
+    ["-O2", "-c", "add.s"],
+    ["-O2", "-Werror", "-c", "macro.S"],
+    ["@arguments.rsp"],
+    ["@missing.rsp"],
+    ["-O2", "-c", "empty.c"],
+    ["-O2", "-Wall", "-c", "warns.c"],
+    ["-O2", "-Wall", "-Werror", "-c", "warns.c"],
+    ["-O2", "-c", "wrong.c"],
+    ["-O2", "-c", "wrong.c", "warns.c", "-Wall"],
+    ["-O2", "-c", "missing.c"],
+    ["-O2", "-fsyntax-only", "one.c"],
+    ["-O2", "-c", "one.c", "--no-such-option"],
+    ["-O2", "--target=aarch64-linux-gnu", "-c", "two.c"],
+    ["-O2", "-x", "c-header", "two.h", "-o", "two.h.pch"],
+    ["-O2", "-save-temps", "-c", "two.c"],
+    ["-O2", "-gsplit-dwarf", "-g", "-c", "two.c"],
+    ["-O2", "-mllvm", "-enable-ml-inliner=default", "-c", "two.c"],
+    ["-###", "-O2", "-c", "one.c"],
+    ["--version"],
+    ["-print-resource-dir"],
+    ["-dumpmachine"],
+    [],
+    ["-O2", "-c", 'a b\'s "c".c'],
+    ["-O2", "-c", "new\nline.c"],
+    ["-O2", "-c", b"latin-\xe9.c"],
+]
+
+
+def fill(folder: Path) -> Path:
+    folder.mkdir()
+    for name, text in SOURCES.items():
+        (folder / os.fsdecode(name)).write_text(text)
+    return folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*")}
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """Two folders of one name, since objects may hold the name of where they were compiled."""
+    for name in ("mine", "theirs"):
+        (tmp_path / name).mkdir()
+    return fill(tmp_path / "mine" / "work"), fill(tmp_path / "theirs" / "work")
+
+
+def compare(
+    driver: Driver,
+    folders: tuple[Path, Path],
+    arguments: list[Argument],
+    *,
+    stdin: bytes = b"",
+    cxx: bool = False,
+) -> None:
+    """In one folder after the other, moved to the same place."""
+    mine, theirs = folders
+    place = mine.parent.parent / "place"
+    results = []
+    for folder, is_mine in ((mine, True), (theirs, False)):
+        folder.rename(place)
+        if is_mine:
+            done = driver.run(*arguments, cwd=place, stdin=stdin, cxx=cxx, settings=AS_DEFAULT)
+        else:
+            done = driver.plain(*arguments, cwd=place, stdin=stdin, cxx=cxx)
+        words = TEMPORARY.sub(b"", done.stderr)
+        results.append((done.returncode, done.stdout, words, contents(place)))
+        place.rename(folder)
+    for found, expected in zip(*results, strict=True):
+        assert found == expected
+
+
+@pytest.mark.parametrize("arguments", LINES, ids=lambda line: repr(line)[:60])
+def test_as_plain_clang(
+    driver: Driver, folders: tuple[Path, Path], arguments: list[Argument]
+) -> None:
+    compare(driver, folders, arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-O2", "-c", "shapes.cpp"],
+        ["-O2", "-shared", "-fPIC", "shapes.cpp", "-o", "shapes.so"],
+        ["-O2", "-x", "c++", "-", "-c", "-o", "stdin.o"],
+    ],
+    ids=repr,
+)
+def test_cxx_as_plain_clang(
+    driver: Driver, folders: tuple[Path, Path], arguments: list[Argument]
+) -> None:
+    stdin = str(SOURCES["shapes.cpp"]).encode()
+    compare(driver, folders, arguments, stdin=stdin, cxx=True)
+
+
+def test_standard_input(driver: Driver, folders: tuple[Path, Path]) -> None:
+    source = str(SOURCES["one.c"]).encode()
+    compare(driver, folders, ["-O2", "-x", "c", "-", "-S", "-o", "-"], stdin=source)
+
+
+def test_precompiled_header(driver: Driver, folders: tuple[Path, Path]) -> None:
+    compare(driver, folders, ["-O2", "-x", "c-header", "two.h", "-o", "two.h.pch"])
+    compare(driver, folders, ["-O2", "-include-pch", "two.h.pch", "-c", "two.c"])
+
+
+@pytest.mark.parametrize("kind", ["full", "thin"])
+def test_lto(driver: Driver, folders: tuple[Path, Path], kind: str) -> None:
+    require("ld.lld-22", "lld-22")
+    lto = [f"-flto={kind}", "-O2", "--ld-path=/usr/bin/ld.lld-22"]
+    for name in ("one", "two"):
+        compare(driver, folders, [*lto, "-c", f"{name}.c"])
+    arguments = [*lto, "one.o", "two.o", "-o", "program"]
+    done = driver.run(*arguments, cwd=folders[0], settings=AS_DEFAULT)
+    warning = b"mlgo-cc: warning: ThinLTO's back ends share one channel: linking with one thread\n"
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr == (warning if kind == "thin" else b"")
+    assert driver.plain(*arguments, cwd=folders[1]).returncode == 0
+    programs = [(folder / "program").read_bytes() for folder in folders]
+    assert programs[0] == programs[1]
+
+
+def test_advice_is_taken(driver: Driver, tmp_path: Path) -> None:
+    """With a model that inlines nothing the code is another, with several inputs in each."""
+    folder = fill(tmp_path / "work")
+    lines: list[list[Argument]] = [["-O2", "-c", "one.c", "two.c"], ["-O2", "-c", "shapes.cpp"]]
+    for arguments in lines:
+        sources = [str(each) for each in arguments if str(each).endswith((".c", ".cpp"))]
+        objects = [folder / Path(each).with_suffix(".o") for each in sources]
+        assert driver.plain(*arguments, cwd=folder).returncode == 0
+        plain = [each.read_bytes() for each in objects]
+        settings = {"MLGO_INLINING_MODEL": str(MODELS / "never"), "MLGO_STRICT": "1"}
+        done = driver.run(*arguments, cwd=folder, settings=settings)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert plain != [each.read_bytes() for each in objects]
+
+
+def test_both_problems_at_once(driver: Driver, tmp_path: Path) -> None:
+    folder = fill(tmp_path / "work")
+    settings = {
+        "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density"),
+        "MLGO_INLINING_MODEL": str(MODELS / "never"),
+        "MLGO_STRICT": "1",
+    }
+    done = driver.run("-O2", "-o", "program", "one.c", "two.c", cwd=folder, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (folder / "program").is_file()

@@ -1,0 +1,288 @@
+"""What is wrong on our side: one warning and plain clang's object, or with MLGO_STRICT an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.driver.prepare import main as prepare
+from tests.driver.conftest import MODELS, Driver
+
+SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    settings: Callable[[Path], dict[str, str]]
+    message: str
+
+
+def model(folder: Path, **changes: object) -> dict[str, str]:
+    """A copy of the inliner's test model with another card or other files."""
+    target = folder / "model"
+    shutil.copytree(MODELS / "inliner", target)
+    for name, value in changes.items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        (target / name.replace("_json", ".json").replace("_tflite", ".tflite")).write_text(text)
+    return {"MLGO_INLINING_MODEL": str(target)}
+
+
+def old_clang(folder: Path) -> dict[str, str]:
+    """An executable that says that it is clang 14, and otherwise is clang-22."""
+    program = folder / "clang-14"
+    program.write_text(
+        "#!/bin/sh\n"
+        'case $1 in --version) echo "clang version 14.0.6" ;; *) exec clang-22 "$@" ;; esac\n'
+    )
+    program.chmod(0o755)
+    return {"MLGO_CLANG": str(program), "MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+
+
+def configured(text: str) -> Callable[[Path], dict[str, str]]:
+    def settings(folder: Path) -> dict[str, str]:
+        (folder / "cc.conf").write_text(text)
+        return {"MLGO_CONFIG": str(folder / "cc.conf")}
+
+    return settings
+
+
+CASES = [
+    Case(
+        "the folder is not there",
+        lambda folder: {"MLGO_INLINING_MODEL": f"{folder}/none"},
+        "model '{folder}/none': cannot be read: No such file or directory",
+    ),
+    Case(
+        "made for the other problem, says the card",
+        lambda _: {"MLGO_REGALLOC_MODEL": str(MODELS / "inliner")},
+        f"model '{MODELS}/inliner': expected a model for RegallocEviction, "
+        "found one for InliningForSize",
+    ),
+    Case(
+        "made for the other problem, without a card",
+        lambda folder: {
+            "MLGO_REGALLOC_MODEL": shutil.copytree(
+                MODELS / "inliner", folder / "m", ignore=shutil.ignore_patterns("card.json")
+            ).__str__()
+        },
+        "model '{folder}/m': expected the decision 'index_to_evict' as the first output, "
+        "found 'inlining_decision'",
+    ),
+    Case(
+        "features that this clang lacks",
+        lambda _: {"MLGO_INLINING_MODEL": str(MODELS / "unknown_feature")},
+        "the inlining model needs inputs that this clang does not offer: 'moon_phase'",
+    ),
+    Case(
+        "no graph",
+        lambda folder: model(folder, model_tflite="TFL3 is what it should be"),
+        "model '{folder}/model/model.tflite': not a TFLite file: expected the identifier b'TFL3', "
+        "found b' is '",
+    ),
+    Case(
+        "outputs that are not JSON",
+        lambda folder: model(folder, output_spec_json="{"),
+        "model '{folder}/model': output_spec.json: expected JSON: Expecting property name "
+        "enclosed in double quotes: line 1 column 2 (char 1)",
+    ),
+    Case(
+        "clang too old",
+        old_clang,
+        "clang: expected version 19 or newer, found 14 in '{folder}/clang-14'",
+    ),
+    Case(
+        "no temporary folder",
+        lambda _: {"MLGO_INLINING_MODEL": str(MODELS / "inliner"), "TMPDIR": "/proc"},
+        "cannot make a folder in '/proc': No such file or directory; TMPDIR names another",
+    ),
+    Case(
+        "timeout",
+        lambda _: {"MLGO_TIMEOUT": "soon"},
+        "timeout: expected seconds above 0, found 'soon'",
+    ),
+    Case(
+        "threshold",
+        lambda _: {"MLGO_SIZE_INCREASE_THRESHOLD": "-1"},
+        "size-increase-threshold: expected a number above 0, found '-1'",
+    ),
+    Case(
+        "a log without a model under training",
+        lambda _: {"MLGO_TRAINING_LOG": "log"},
+        "training-log: expected a model under training whose decisions are logged, found none",
+    ),
+    Case(
+        "an unknown key",
+        configured("# models\ninlining-model = x\nmodel = y\n"),
+        "{folder}/cc.conf: expected KEY = VALUE with a key that mlgo-cc knows, found 'model = y'",
+    ),
+    Case(
+        "a named configuration that is not there",
+        lambda folder: {"MLGO_CONFIG": f"{folder}/none.conf"},
+        "cannot read {folder}/none.conf: No such file or directory",
+    ),
+]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "f.c").write_text(SOURCE)
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_plain_clang_and_one_warning(
+    driver: Driver, work: Path, tmp_path: Path, case: Case
+) -> None:
+    assert driver.plain("-O2", "-c", "f.c", cwd=work).returncode == 0
+    expected = (work / "f.o").read_bytes()
+    (work / "f.o").unlink()
+    settings = case.settings(tmp_path)
+    message = case.message.replace("{folder}", str(tmp_path))
+    for _ in range(2):  # the second time from the cache
+        done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+        warning = f"mlgo-cc: warning: {message}; compiled by plain clang\n"
+        assert (done.returncode, done.stderr.decode()) == (0, warning)
+        assert (work / "f.o").read_bytes() == expected
+    (work / "f.o").unlink()
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": "1"})
+    assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {message}\n")
+    assert not (work / "f.o").exists()
+
+
+def test_an_unknown_option(driver: Driver, work: Path) -> None:
+    done = driver.run("-O2", "-c", "f.c", "--mlgo-model=x", cwd=work)
+    words = "unknown option '--mlgo-model=x'; compiled by plain clang"
+    assert (done.returncode, done.stderr.decode()) == (0, f"mlgo-cc: warning: {words}\n")
+
+
+def test_no_clang(driver: Driver, work: Path) -> None:
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings={"MLGO_CLANG": "/none/clang"})
+    words = "clang: expected a program, found none at '/none/clang'"
+    assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {words}\n")
+
+
+def test_no_clang_on_path(driver: Driver, work: Path, tmp_path: Path) -> None:
+    bare = {"MLGO_CLANG": "", "PATH": str(tmp_path)}
+    program = driver.run("--version", cwd=work)  # makes the driver
+    assert program.returncode == 0
+    native = Path(driver.environment["MLGO_CACHE"]) / "cc-0.1.0" / "bin" / "mlgo-cc"
+    done = subprocess.run(
+        [native, "-c", "f.c"], cwd=work, env={**driver.environment, **bare},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    words = (
+        "clang: expected clang or clang-19 or newer on PATH, found none; MLGO_CLANG names another"
+    )
+    assert (done.returncode, done.stderr) == (1, f"mlgo-cc: error: {words}\n")
+
+
+def test_clang_is_asked_for_its_version_once(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """Until its file changes."""
+    count = tmp_path / "count"
+    program = tmp_path / "clang"
+    text = (
+        "#!/bin/sh\n"
+        f'case $1 in --version) echo x >> {count} ;; esac\nexec clang-22 "$@"\n'
+    )  # fmt: skip
+    settings = {"MLGO_CLANG": str(program), "MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    for asked in (1, 2):
+        program.write_text(text)
+        program.chmod(0o755)
+        for _ in range(2):
+            done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+            assert (done.returncode, done.stderr) == (0, b"")
+        assert count.read_text() == "x\n" * asked
+        text += "# changed\n"
+
+
+def test_a_command_line_at_the_limit(driver: Driver, work: Path) -> None:
+    """One that clang takes and that has no room for the advisor's options."""
+    driver.run("--version", cwd=work)
+    native = Path(driver.environment["MLGO_CACHE"]) / "cc-0.1.0" / "bin" / "mlgo-cc"
+    environment = {**driver.environment, "MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    limit = min(resource.getrlimit(resource.RLIMIT_STACK)[0], 8 << 20) // 4
+    room = limit - sum(len(f"{name}={text}") + 9 for name, text in environment.items())
+    many = ["-DX=" + "1" * 60_000] * (room // 60_100)
+    for size in range(room - 60_100 * len(many) + 32_768, 0, -16):
+        command = [str(native), "-O2", "-c", "f.c", *many, "-DY=" + "1" * size]
+        try:
+            done = subprocess.run(
+                command, cwd=work, env=environment, capture_output=True, text=True, check=False
+            )
+        except OSError:
+            continue
+        break
+    words = f"cannot start {driver.clang}: Argument list too long; compiled by plain clang\n"
+    assert (done.returncode, done.stderr) == (0, f"mlgo-cc: warning: {words}")
+    assert (work / "f.o").is_file()
+
+
+def test_without_a_cache(driver: Driver, work: Path) -> None:
+    """The driver cannot be made: the script itself falls back."""
+    settings = {"MLGO_CACHE": "/proc/none"}
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+    words = (
+        "mlgo-cc: warning: cannot write to '/proc/none/cc-0.1.0': [Errno 2] No such file or "
+        "directory: '/proc/none'; compiled by plain clang\n"
+    )
+    assert (done.returncode, done.stderr.decode()) == (0, words)
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": "1"})
+    assert done.returncode == 1
+
+
+def test_a_failing_link_is_reported_once(driver: Driver, work: Path) -> None:
+    (work / "f.c").write_text("int h(int); int main(void) { return h(1); }\n")
+    settings = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    done = driver.run("-O2", "f.c", cwd=work, settings=settings)
+    assert done.returncode == driver.plain("-O2", "f.c", cwd=work).returncode == 1
+    assert done.stderr.count(b"undefined reference") == 1
+    assert b"mlgo-cc" not in done.stderr
+
+
+def test_the_fingerprint_names_clang_and_the_models(driver: Driver, tmp_path: Path) -> None:
+    settings = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    prints = [
+        driver.run("--mlgo-fingerprint", cwd=tmp_path, settings=each).stdout
+        for each in (settings, settings, {"MLGO_INLINING_MODEL": str(MODELS / "never")}, {})
+    ]
+    assert prints[0] == prints[1]
+    assert len(set(prints)) == 3
+    assert all(each.startswith(b"clang 22 ") for each in prints)
+
+
+def test_the_scripts_and_the_package_agree_on_the_cache() -> None:
+    from mlgo_gym import __version__  # noqa: PLC0415
+
+    for name in ("mlgo-cc", "mlgo-c++"):
+        script = Path(__file__).parents[2] / "scripts" / name
+        assert f"/cc-{__version__}\n" in script.read_text()
+        assert os.access(script, os.X_OK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        ([], 2, "prepare: expected 'driver' or 'policy' and its arguments\n"),
+        (
+            ["driver", "/proc/none"],
+            1,
+            "cannot write to '/proc/none': [Errno 2] No such file or directory: '/proc/none'\n",
+        ),
+    ],
+)
+def test_prepare(
+    arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert prepare(arguments) == status
+    assert capsys.readouterr().err == message

@@ -1,0 +1,216 @@
+"""Killed compilations: nothing hangs or stays behind, and every object that is there is whole.
+
+The driver's processes are the one that the build started, the server that answers, clang, and
+where clang forks jobs, those. Each is killed, at random times.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from corpus_tools.code import code_sections
+from mlgo_gym.channel import remove_stale_folders
+from tests.driver.conftest import MODELS, Driver
+
+SOURCE = "static int g(int x) { return x > 9 ? x / 3 : g(x + 1) * 2; }\n" + "".join(
+    f"int f{number}(int x) {{ return g(x + {number}) + g(x - {number}); }}\n"
+    for number in range(100)
+)
+MAIN = "int main(void) { return f1(2) & 1; }\n"
+GONE_S = 20
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "f.c").write_text(SOURCE + MAIN)
+    return folder
+
+
+def start(driver: Driver, work: Path, *arguments: str) -> psutil.Popen:
+    settings = {
+        "MLGO_INLINING_MODEL": str(MODELS / "inliner"),
+        "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density"),
+    }
+    return psutil.Popen(
+        driver.command("-O2", "f.c", *arguments),
+        cwd=work,
+        env={**driver.environment, **settings},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def family(process: psutil.Popen) -> list[psutil.Process]:
+    try:
+        return [process, *process.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def is_ours(process: psutil.Process, work: Path) -> bool:
+    try:
+        return process.cwd() == str(work) and process.status() != psutil.STATUS_ZOMBIE
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+def prepare(driver: Driver, work: Path) -> None:
+    """Freezes the models, so that the processes of a compilation are all there are."""
+    assert start(driver, work, "-c", "-o", os.devnull).wait(60) == 0
+
+
+def left_over(work: Path) -> list[int]:
+    return [each.pid for each in psutil.process_iter() if is_ours(each, work)]
+
+
+def wait_until_gone(process: psutil.Popen, work: Path) -> None:
+    process.wait(GONE_S)
+    deadline = time.monotonic() + GONE_S
+    while left_over(work):
+        assert time.monotonic() < deadline, "processes left over"
+        time.sleep(0.01)
+
+
+def kill(processes: list[psutil.Process], number: int) -> None:
+    for each in processes:
+        try:
+            each.send_signal(number)
+        except psutil.NoSuchProcess:
+            continue
+
+
+def first(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return processes[:1]
+
+
+def server(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return processes[1:2]
+
+
+def clang(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return processes[2:3]
+
+
+def job(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return processes[3:4]
+
+
+def both(processes: list[psutil.Process]) -> list[psutil.Process]:
+    return [*first(processes), *clang(processes)]
+
+
+Choice = Callable[[list[psutil.Process]], list[psutil.Process]]
+
+
+@pytest.mark.parametrize(
+    "choice", [first, server, clang, job, both], ids=lambda each: each.__name__
+)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
+@pytest.mark.parametrize("arguments", [["-c"], ["-o", "program"]], ids=["compile", "link"])
+def test_each_process_may_be_killed(
+    driver: Driver, work: Path, choice: Choice, number: int, arguments: list[str]
+) -> None:
+    prepare(driver, work)
+    process = start(driver, work, *arguments)
+    depth = 4 if "-o" in arguments else 3
+    deadline = time.monotonic() + GONE_S
+    while len(processes := family(process)) < depth and time.monotonic() < deadline:
+        time.sleep(0.002)
+    kill(choice(processes), number)
+    wait_until_gone(process, work)
+    channels = list(Path(driver.environment["TMPDIR"]).glob("mlgo-gym-channel-*"))
+    assert not channels
+    whole(work)
+
+
+def whole(work: Path) -> None:
+    for each in work.glob("*.o"):
+        assert code_sections(each.read_bytes(), each.name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_a_thousand_random_kills(driver: Driver, work: Path) -> None:
+    chance = random.Random(20260101)  # noqa: S311 - the same kills in every run
+    prepare(driver, work)
+    survived = 0
+    choices: list[Choice] = [first, server, clang, job, both]
+    for _ in range(1000):
+        arguments = chance.choice([["-c"], ["-o", "program"]])
+        process = start(driver, work, *arguments)
+        time.sleep(chance.uniform(0, 0.4))
+        number = chance.choice([signal.SIGKILL, signal.SIGTERM])
+        kill(chance.choice(choices)(family(process)), number)
+        wait_until_gone(process, work)
+        survived += process.returncode == 0
+        whole(work)
+    assert survived > 0
+    # Only what was killed together with its server may leave its folder, for the next to remove.
+    remove_stale_folders()
+    assert not list(Path(driver.environment["TMPDIR"]).glob("mlgo-gym-channel-*"))
+
+
+def test_a_stale_folder_is_swept(driver: Driver, work: Path) -> None:
+    """Of a driver that was killed together with its server."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    prefix = f"mlgo-gym-channel-{os.getuid()}-{namespace}-"
+    stale = Path(driver.environment["TMPDIR"]) / f"{prefix}{gone.pid}-abcdef"
+    stale.mkdir()
+    os.mkfifo(stale / "inlining.in")
+    live = Path(driver.environment["TMPDIR"]) / f"{prefix}{os.getpid()}-abcdef"
+    live.mkdir()
+    process = start(driver, work, "-c")
+    assert process.wait(GONE_S) == 0
+    assert not stale.exists()
+    assert live.exists()
+    live.rmdir()
+
+
+def test_a_compilation_that_says_nothing_outruns_its_deadline(
+    driver: Driver, work: Path, tmp_path: Path
+) -> None:
+    """Clang is stopped in the middle of its questions; the deadline ends it."""
+    settings = {"MLGO_INLINING_MODEL": str(MODELS / "inliner"), "MLGO_TIMEOUT": "0.5"}
+    prepare(driver, work)
+    log = tmp_path / "stderr"
+    with log.open("wb") as stderr:
+        process = psutil.Popen(
+            driver.command("-O2", "-c", "f.c"), cwd=work,
+            env={**driver.environment, **settings}, stderr=stderr,
+        )  # fmt: skip
+    base = Path(driver.environment["TMPDIR"])
+    while not (asking := _asking(process, base)):
+        assert process.poll() is None
+        time.sleep(0.001)
+    asking.suspend()
+    assert process.wait(GONE_S) == 0
+    words = "expected clang's next word within 0.5 s, found none; compiled by plain clang\n"
+    assert log.read_text() == f"mlgo-cc: warning: {words}"
+    whole(work)
+    assert not left_over(work)
+
+
+def _asking(process: psutil.Popen, base: Path) -> psutil.Process | None:
+    """Clang, once it has opened the channel."""
+    for each in clang(family(process)):
+        try:
+            links = [str(path.readlink()) for path in Path(f"/proc/{each.pid}/fd").iterdir()]
+        except OSError:
+            continue
+        if any(link.startswith(str(base)) and link.endswith(".out") for link in links):
+            return each
+    return None
