@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import (
     clang_equality,
+    driver_builds,
     extraction_throughput,
     runner_latency,
     soak,
@@ -15,7 +16,14 @@ from benchmarks import (
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
-NAMES = ("clang_equality", "sweep_overhead", "soak", "runner_latency", "extraction_throughput")
+NAMES = (
+    "clang_equality",
+    "sweep_overhead",
+    "soak",
+    "runner_latency",
+    "extraction_throughput",
+    "driver_builds",
+)
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("name", nargs="?", choices=["all", *NAMES], default="all")
@@ -23,6 +31,7 @@ parser.add_argument("--corpus", type=Path, help="for sweep_overhead (default: Lu
 parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
+parser.add_argument("--sdists", type=Path, help="for driver_builds: where sdists are kept")
 parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
 options = parser.parse_args()
 
@@ -37,3 +46,5 @@ if options.name == "runner_latency" or (options.name == "all" and options.model)
     runner_latency.run(options.model)
 if options.name in {"all", "extraction_throughput"}:
     extraction_throughput.run(options.objects, rounds=3, workers=2)
+if options.name in {"all", "driver_builds"}:
+    driver_builds.run(cache=options.sdists)

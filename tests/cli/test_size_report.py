@@ -1,0 +1,94 @@
+"""``mlgo-gym size-report``: objects, programs and functions of two real builds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from corpus_tools.code import code_sections
+from mlgo_gym.cli.main import main
+
+SOURCES = {
+    "a.c": "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n",
+    "b.c": "int f(int); int main(void) { return f(3); }\n",
+}
+
+
+@pytest.fixture
+def builds(tmp_path: Path, clang22: str) -> tuple[Path, Path]:
+    folders = tmp_path / "before", tmp_path / "after <&>"
+    for folder, level in zip(folders, ("-O0", "-O2"), strict=True):
+        (folder / "lib").mkdir(parents=True)
+        for name, text in SOURCES.items():
+            (folder / "lib" / name).write_text(text)
+            target = folder / "lib" / f"{name[0]}.o"
+            subprocess.run(
+                [clang22, level, "-c", target.with_suffix(".c"), "-o", target], check=True
+            )
+        objects = [folder / "lib" / "a.o", folder / "lib" / "b.o"]
+        subprocess.run([clang22, *objects, "-o", folder / "program"], check=True)
+    (folders[1] / "new.o").write_bytes((folders[1] / "lib" / "a.o").read_bytes())
+    return folders
+
+
+def test_sizes(builds: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = builds
+    page = after.parent / "page.html"
+    assert main(["size-report", str(before), str(after), "--json", "--html", str(page)]) == 0
+    result = json.loads(capsys.readouterr().out)
+    sizes = {each["name"]: each for each in result["objects"]}
+    for name in ("lib/a.o", "lib/b.o"):
+        for key, folder in (("before_bytes", before), ("after_bytes", after)):
+            sections = code_sections((folder / name).read_bytes(), name)
+            assert sizes[name][key] == sum(len(each.content) for each in sections)
+    assert sizes["new.o"]["before_bytes"] is None
+    assert [each["name"] for each in result["linked"]] == ["program"]
+    assert result["total"]["objects"]["before_bytes"] == sum(
+        each["before_bytes"] for each in sizes.values() if each["before_bytes"] is not None
+    )
+    functions = {each["name"]: each for each in result["functions"]}
+    assert functions["lib/a.o: g"]["after_bytes"] is None  # it was inlined
+    assert functions["lib/a.o: f"]["before_bytes"] > functions["lib/a.o: f"]["after_bytes"]
+    text = page.read_text()
+    assert "after &lt;&amp;&gt;" in text
+    charts = text.split("<svg")[1:]
+    assert len(charts) == 3
+    for chart in charts:
+        ET.fromstring("<svg" + chart.split("</svg>")[0] + "</svg>")  # noqa: S314 - ours
+
+
+def test_a_table_and_single_files(
+    builds: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, after = (str(folder / "lib" / "a.o") for folder in builds)
+    assert main(["size-report", before, after, "--functions", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "a.o" in out
+    assert "%" in out
+    assert out.count("a.o: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("none", "build 'none': cannot be read: No such file or directory"),
+        ("empty", "build 'empty': expected ELF objects or programs, found none"),
+        ("text", "build 'text': expected ELF objects or programs, found none"),
+    ],
+)
+def test_errors(
+    name: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text").write_text("no code")
+    assert main(["size-report", name, name]) == 1
+    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
