@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
 from pathlib import Path
+
+from tests.conftest import require
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,3 +37,14 @@ def test_the_wheel_runs_the_demo(tmp_path: Path) -> None:
         check=True,
     )
     assert found.stdout.startswith(f"True {tmp_path / 'empty'}")
+    (tmp_path / "f.c").write_text("static int g(void) { return 1; } int f(void) { return g(); }\n")
+    settings = {
+        "MLGO_CLANG": require("clang-22", "clang-22"),
+        "MLGO_CACHE": str(tmp_path / "cache"),
+        "MLGO_INLINING_MODEL": str(ROOT / "tests" / "models" / "inliner"),
+        "MLGO_STRICT": "1",
+    }
+    for program in ("mlgo-cc", "mlgo-c++"):
+        command = [str(programs / program), "-O2", "-x", "c", "-c", "f.c", "-o", f"{program}.o"]
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, **settings}, check=True)
+        assert (tmp_path / f"{program}.o").is_file()

@@ -16,6 +16,7 @@ that network.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from corpus_tools.code import code_sections
 from corpus_tools.errors import CodeSectionError
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.runners.interactive import PipeHost
+from mlgo_gym.runners.interactive import DEFAULT_DEADLINE_S, PipeHost
 from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, TrainingLogWriter
@@ -93,8 +94,11 @@ class _Session:
 
     def run(self) -> int:
         """Compile; returns clang's exit status."""
-        with PipeHost(self._make_runner) as host:
-            options = InliningForSize().advisor_options(host.base)
+        timeout_s = float(os.environ.get("MLGO_TIMEOUT", DEFAULT_DEADLINE_S))
+        with PipeHost(self._make_runner, deadline_s=timeout_s) as host:
+            threshold = os.environ.get("MLGO_SIZE_INCREASE_THRESHOLD")
+            problem = InliningForSize(float(threshold)) if threshold else InliningForSize()
+            options = problem.advisor_options(host.base)
             flags = [word for option in options for word in ("-mllvm", option)]
             with subprocess.Popen([self._command[0], *flags, *self._command[1:]]) as process:
                 try:
@@ -105,9 +109,12 @@ class _Session:
             return process.returncode
 
     def write(self, path: Path) -> None:
-        """Write the log, if anything was asked or could have been."""
+        """Write the log, if LLVM built an advisor; in a folder, under the name of the output."""
         if self._runner is None:
             return
+        output = _output(self._command[1:])
+        if path.is_dir() and output is not None:
+            path /= f"{output.name}-{hashlib.sha256(bytes(output.absolute())).hexdigest()[:16]}.log"
         change = self._change_bytes()
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         with partial.open("wb") as file:

@@ -70,6 +70,17 @@ def test_the_model_is_the_one_that_answers(driver: Driver, work: Path) -> None:
     assert (work / "mine.o").read_bytes() == (work / "frozen.o").read_bytes()
 
 
+def test_a_folder_of_logs(driver: Driver, work: Path) -> None:
+    """One for each object, as a build needs it."""
+    (work / "log").mkdir()
+    for _ in range(2):
+        for name in ("one", "two"):
+            assert train(driver, work, "-O2", "-c", "f.c", "-o", f"{name}.o").returncode == 0
+    logs = sorted(each.name.partition("-")[0] for each in (work / "log").iterdir())
+    assert logs == ["one.o", "two.o"]
+    assert all(records(each) for each in (work / "log").iterdir())
+
+
 def test_without_an_object_there_is_no_score(driver: Driver, work: Path) -> None:
     assert train(driver, work, "-O2", "-S", "f.c").returncode == 0
     log = records(work / "log")

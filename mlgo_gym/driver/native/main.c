@@ -54,6 +54,11 @@ static int become_python(const struct settings *settings, const struct clang *cl
                                settings->model_under_training,
                                settings->training_log ? settings->training_log : "", clang->path,
                                clang->needs_cxx_mode ? "--driver-mode=g++" : NULL};
+  char timeout[32];
+  snprintf(timeout, sizeof timeout, "%g", settings->timeout_s);
+  setenv("MLGO_TIMEOUT", timeout, 1);
+  if (settings->threshold)
+    setenv("MLGO_SIZE_INCREASE_THRESHOLD", settings->threshold, 1);
   for (size_t index = 0; index < sizeof start / sizeof *start && start[index]; ++index)
     arguments[count++] = (char *)start[index];
   memcpy(arguments + count, settings->arguments + 1,
