@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,23 @@ def test_cxx_as_plain_clang(
 def test_standard_input(driver: Driver, folders: tuple[Path, Path]) -> None:
     source = str(SOURCES["one.c"]).encode()
     compare(driver, folders, ["-O2", "-x", "c", "-", "-S", "-o", "-"], stdin=source)
+
+
+def test_standard_input_is_left_alone_where_it_is_no_input(driver: Driver, tmp_path: Path) -> None:
+    """A terminal, or a pipe that nobody closes: reading it would wait for ever."""
+    folder = fill(tmp_path / "work")
+    read, write = os.pipe()
+    try:
+        done = subprocess.run(
+            driver.command("-O2", "-S", "two.c", "-o", "-"),
+            cwd=folder, env={**driver.environment, **AS_DEFAULT}, stdin=read,
+            capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(read)
+        os.close(write)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"twice:" in done.stdout
 
 
 def test_precompiled_header(driver: Driver, folders: tuple[Path, Path]) -> None:

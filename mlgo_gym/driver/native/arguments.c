@@ -13,25 +13,45 @@
 
 /* With one of these no code is generated. */
 static const char *const NO_CODE[] = {
-    "-###", "-E", "-M", "-MM", "-fsyntax-only", "-cc1", "-cc1as", "-cc1gen-reproducer",
-    "--version", "--help", "-help", "--help-hidden", "-dumpversion", "-dumpmachine",
-    "--precompile", "--analyze", "-verify-pch", "-rewrite-objc",
+    "-###",
+    "-E",
+    "-M",
+    "-MM",
+    "-fsyntax-only",
+    "-cc1",
+    "-cc1as",
+    "-cc1gen-reproducer",
+    "--version",
+    "--help",
+    "-help",
+    "--help-hidden",
+    "-dumpversion",
+    "-dumpmachine",
+    "--precompile",
+    "--analyze",
+    "-verify-pch",
+    "-rewrite-objc",
 };
-static const char *const NO_CODE_PREFIXES[] = {"-print-", "--print-", "--autocomplete", "-dump"};
+static const char *const NO_CODE_PREFIXES[] = {"-print-", "--print-", "--autocomplete"};
+/* The word behind one of these is no input. */
+static const char *const VALUED[] = {"-o", "-MF", "-MT", "-MQ", "-MJ", "-dumpdir"};
 /* Somebody else has a channel or an advisor of their own. */
 static const char *const ADVISORS[] = {
-    "-enable-ml-inliner", "-interactive-channel-base", "-regalloc-enable-advisor",
+    "-enable-ml-inliner",
+    "-interactive-channel-base",
+    "-regalloc-enable-advisor",
 };
 static const char *const SOURCES[] = {
-    "c",  "i",  "cc", "cp", "cpp", "cxx", "c++", "C",  "CC",  "CPP", "ii",  "m",   "mi",
-    "mm", "mii", "M",  "h",  "hh",  "hpp", "H",   "cl", "cu",  "hip", "cppm", "ixx", "bc",
-    "ll", "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
+    "c",   "i",  "cc",  "cp", "cpp", "cxx", "c++", "C",    "CC",   "CPP", "ii",  "m",
+    "mi",  "mm", "mii", "M",  "h",   "hh",  "hpp", "H",    "cl",   "cu",  "hip", "cppm",
+    "ixx", "bc", "ll",  "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
 };
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
+  bool expects_value;
   int depth;
 };
 
@@ -68,7 +88,18 @@ static void look_into(const char *path, struct seen *seen) {
     close(file);
 }
 
+static bool takes_value(const char *argument) {
+  for (size_t index = 0; index < COUNT(VALUED); ++index)
+    if (!strcmp(argument, VALUED[index]))
+      return true;
+  return false;
+}
+
 static void look_at(const char *argument, struct seen *seen) {
+  bool is_value = seen->expects_value;
+  seen->expects_value = !is_value && takes_value(argument);
+  if (is_value)
+    return;
   for (size_t index = 0; index < COUNT(NO_CODE); ++index)
     seen->no_code |= !strcmp(argument, NO_CODE[index]);
   for (size_t index = 0; index < COUNT(NO_CODE_PREFIXES); ++index)

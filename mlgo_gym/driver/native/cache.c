@@ -23,8 +23,7 @@
 #error "MLGO_PYTHON names the interpreter that has mlgo_gym"
 #endif
 
-static const char *const CANDIDATES[] = {"",    "-25", "-24", "-23", "-22",
-                                         "-21", "-20", "-19"};
+static const char *const CANDIDATES[] = {"", "-25", "-24", "-23", "-22", "-21", "-20", "-19"};
 #define CANDIDATE_COUNT (sizeof CANDIDATES / sizeof *CANDIDATES)
 static const char *const MODEL_FILES[] = {"", "/model.tflite", "/output_spec.json", "/card.json"};
 #define MODEL_FILE_COUNT (sizeof MODEL_FILES / sizeof *MODEL_FILES)
@@ -186,8 +185,10 @@ bool check_clang(struct clang *clang, struct message *message) {
     const char *version = strstr(text, "clang version ");
     if (status || !version) {
       text[strcspn(text, "\n")] = 0;
-      snprintf(message->text, MESSAGE_BYTES, "clang: expected a version from '%s --version', "
-               "found '%s'", clang->path, text);
+      snprintf(message->text, MESSAGE_BYTES,
+               "clang: expected a version from '%s --version', "
+               "found '%s'",
+               clang->path, text);
       return false;
     }
     snprintf(text, 16, "%d", atoi(version + strlen("clang version ")));
@@ -205,9 +206,16 @@ bool check_clang(struct clang *clang, struct message *message) {
 static bool freeze(const char *problem, const char *model, const char *clang, const char *library,
                    struct message *message) {
   char text[MESSAGE_BYTES - 64];
-  char *command[] = {(char *)MLGO_PYTHON, "-P",          "-m", "mlgo_gym.driver.prepare",
-                     "policy",            (char *)problem, (char *)model, (char *)library,
-                     (char *)clang,       NULL};
+  char *command[] = {(char *)MLGO_PYTHON,
+                     "-P",
+                     "-m",
+                     "mlgo_gym.driver.prepare",
+                     "policy",
+                     (char *)problem,
+                     (char *)model,
+                     (char *)library,
+                     (char *)clang,
+                     NULL};
   if (!ask(command, text, sizeof text))
     return true;
   char *end = text + strlen(text);
@@ -235,7 +243,8 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
   uint64_t hash = 0xcbf29ce484222325u;
   char path[4096], name[128];
   for (size_t index = 0; index < MODEL_FILE_COUNT; ++index) {
-    bool fits = (size_t)snprintf(path, sizeof path, "%s%s", model, MODEL_FILES[index]) < sizeof path;
+    bool fits =
+        (size_t)snprintf(path, sizeof path, "%s%s", model, MODEL_FILES[index]) < sizeof path;
     if ((!fits || !mix_file(&hash, path)) && index == 0) {
       snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
                strerror(fits ? errno : ENAMETOOLONG));

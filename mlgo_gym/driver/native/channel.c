@@ -33,7 +33,8 @@ static int open_outbound(const struct channel *channel) {
 
 bool open_channel(struct channel *channel, const char *folder, struct message *message) {
   char inbound[4200], outbound[4200];
-  snprintf(channel->base, sizeof channel->base, "%.4000s/%s", folder, PROBLEMS[channel->problem].name);
+  snprintf(channel->base, sizeof channel->base, "%.4000s/%s", folder,
+           PROBLEMS[channel->problem].name);
   name_of(channel, "in", inbound, sizeof inbound);
   name_of(channel, "out", outbound, sizeof outbound);
   channel->inbound = channel->outbound = -1;
@@ -73,13 +74,14 @@ static bool take_header(struct channel *channel, size_t length, struct message *
   while (read(channel->inbound, unread, sizeof unread) > 0)
     continue; /* an answer that a job which was killed did not wait for */
   release_binding(channel->binding);
-  channel->binding = bind_policy(channel->policy, channel->problem, (char *)channel->buffer, length,
-                                 message);
+  channel->binding =
+      bind_policy(channel->policy, channel->problem, (char *)channel->buffer, length, message);
   channel->is_open = channel->was_open = true;
   return channel->binding != NULL;
 }
 
-static bool send_answer(struct channel *channel, const uint8_t *observation, struct message *message) {
+static bool send_answer(struct channel *channel, const uint8_t *observation,
+                        struct message *message) {
   size_t size;
   const void *advice = answer(channel->binding, observation, &size, message);
   if (advice && write(channel->inbound, advice, size) != (ssize_t)size) {
@@ -122,7 +124,8 @@ static bool take_message(struct channel *channel, size_t *taken, struct message 
 static bool make_room(struct channel *channel) {
   if (channel->used + 1 < channel->capacity)
     return true;
-  uint8_t *larger = channel->capacity < MOST_BYTES ? realloc(channel->buffer, 2 * channel->capacity) : NULL;
+  uint8_t *larger =
+      channel->capacity < MOST_BYTES ? realloc(channel->buffer, 2 * channel->capacity) : NULL;
   if (!larger)
     return false;
   channel->buffer = larger;

@@ -25,26 +25,26 @@ enum problem { INLINING, REGALLOC, PROBLEM_COUNT };
 
 /* What LLVM calls a problem's switches. */
 struct problem_flags {
-  const char *name;         /* as users say it */
-  const char *enable;       /* the option that hands the heuristic out */
-  const char *channel;      /* the option that names the channel */
+  const char *name;            /* as users say it */
+  const char *enable;          /* the option that hands the heuristic out */
+  const char *channel;         /* the option that names the channel */
   const char *include_default; /* the option that adds LLVM's own answer; or NULL */
-  const char *default_name; /* the feature that holds it; or NULL */
-  const char *mask;         /* the feature that says which answers are legal; or NULL */
+  const char *default_name;    /* the feature that holds it; or NULL */
+  const char *mask;            /* the feature that says which answers are legal; or NULL */
 };
 extern const struct problem_flags PROBLEMS[PROBLEM_COUNT];
 
 struct settings {
   bool is_cxx;
   bool is_strict;
-  double timeout_s;           /* of silence while a channel is open */
-  const char *clang;          /* what the user named; or NULL */
+  double timeout_s;                  /* of silence while a channel is open */
+  const char *clang;                 /* what the user named; or NULL */
   const char *models[PROBLEM_COUNT]; /* folders; NULL leaves the problem to LLVM */
-  const char *threshold;      /* growth at which the inline advisor stops asking; or NULL */
-  const char *model_under_training; /* development mode; or NULL */
+  const char *threshold;             /* growth at which the inline advisor stops asking; or NULL */
+  const char *model_under_training;  /* development mode; or NULL */
   const char *training_log;
   bool wants_fingerprint;
-  char **arguments;           /* clang's, from [1]; NULL-terminated */
+  char **arguments; /* clang's, from [1]; NULL-terminated */
   size_t argument_count;
 };
 
@@ -52,7 +52,7 @@ struct settings {
 enum action { PASS_ON, ADVISE_COMPILATION, ADVISE_LINK, ADVISE_BOTH };
 struct plan {
   enum action action;
-  bool is_thin_link;   /* in-process ThinLTO: one thread, with a warning */
+  bool is_thin_link; /* in-process ThinLTO: one thread, with a warning */
   bool reads_stdin;
 };
 
@@ -98,7 +98,7 @@ struct channel {
   const struct mlgo_policy *policy;
   char base[4096];
   int inbound, outbound;
-  bool is_open;          /* between a header and the end of its stream */
+  bool is_open; /* between a header and the end of its stream */
   bool was_open;
   struct binding *binding;
   uint8_t *buffer;

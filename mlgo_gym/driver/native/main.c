@@ -50,9 +50,13 @@ static int give_up(const struct settings *settings, const struct clang *clang,
 static int become_python(const struct settings *settings, const struct clang *clang) {
   char **arguments = calloc(settings->argument_count + 12, sizeof *arguments);
   size_t count = 0;
-  const char *const start[] = {python_path(), "-P", "-m", "mlgo_gym.driver.development",
+  const char *const start[] = {python_path(),
+                               "-P",
+                               "-m",
+                               "mlgo_gym.driver.development",
                                settings->model_under_training,
-                               settings->training_log ? settings->training_log : "", clang->path,
+                               settings->training_log ? settings->training_log : "",
+                               clang->path,
                                clang->needs_cxx_mode ? "--driver-mode=g++" : NULL};
   char timeout[32];
   snprintf(timeout, sizeof timeout, "%g", settings->timeout_s);
@@ -78,8 +82,8 @@ static bool make_folder(struct job *job, struct message *message) {
                         (unsigned)getuid(), (unsigned long long)names.st_ino, (long)getpid());
   if (length < 4000 && mkdtemp(job->folder))
     return true;
-  snprintf(message->text, MESSAGE_BYTES, "cannot make a folder in '%.512s': %s; TMPDIR names another",
-           parent, strerror(errno));
+  snprintf(message->text, MESSAGE_BYTES,
+           "cannot make a folder in '%.512s': %s; TMPDIR names another", parent, strerror(errno));
   return false;
 }
 
@@ -136,7 +140,8 @@ static void add_advisor(struct list *list, bool to_linker, const struct settings
 }
 
 /* Clang's command line with the advisors' options in front, where nothing can swallow them. */
-static char **advised(const struct settings *settings, const struct plan *plan, const struct job *job) {
+static char **advised(const struct settings *settings, const struct plan *plan,
+                      const struct job *job) {
   struct list list = {calloc(settings->argument_count + 40, sizeof *list.items), 0};
   bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
   list.items[list.count++] = (char *)job->clang->name;
@@ -196,7 +201,8 @@ static int try_plain(const struct settings *settings, const struct clang *clang)
 }
 
 /* Policies first, since freezing one takes a while: nothing is on disk yet that could be left. */
-static bool open_channels(struct job *job, const struct settings *settings, struct message *message) {
+static bool open_channels(struct job *job, const struct settings *settings,
+                          struct message *message) {
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
     if (!settings->models[problem])
       continue;
@@ -216,16 +222,20 @@ static bool open_channels(struct job *job, const struct settings *settings, stru
   return true;
 }
 
-static int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan) {
+static int compile(const struct settings *settings, const struct clang *clang,
+                   const struct plan *plan) {
   struct channel channels[PROBLEM_COUNT] = {0};
-  struct job job = {.clang = clang, .channels = channels, .timeout_s = settings->timeout_s,
-                    .stdin_copy = -1, .stderr_copy = -1};
+  struct job job = {.clang = clang,
+                    .channels = channels,
+                    .timeout_s = settings->timeout_s,
+                    .stdin_copy = -1,
+                    .stderr_copy = -1};
   struct message message = {""};
   if (!open_channels(&job, settings, &message))
     return give_up(settings, clang, &message);
   if (plan->reads_stdin && (job.stdin_copy = copy_of_stdin()) >= 0)
     dup2(job.stdin_copy, 0); /* plain clang reads it from there as well */
-  if (!isatty(2)) /* nothing is said twice; a terminal keeps its colours instead */
+  if (!isatty(2))            /* nothing is said twice; a terminal keeps its colours instead */
     job.stderr_copy = memory_file();
   job.arguments = advised(settings, plan, &job);
   if (plan->is_thin_link)
@@ -249,6 +259,7 @@ int main(int argc, char **argv) {
   struct message message = {""}, refusal = {""};
   const char *slash = strrchr(argv[0], '/');
   program = slash ? slash + 1 : argv[0];
+  signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no status to wait for */
   settings.is_cxx = !strcmp(program, "mlgo-c++");
   bool is_usable = read_settings(&settings, argc, argv, &message);
   if (!find_clang(&settings, &clang, &refusal)) {

@@ -55,7 +55,7 @@ static size_t element_bytes(const char *type) {
   static const struct {
     const char *name;
     size_t bytes;
-  } TYPES[] = {{"float", 4},   {"double", 8},   {"int8_t", 1},  {"uint8_t", 1}, {"int16_t", 2},
+  } TYPES[] = {{"float", 4},    {"double", 8},  {"int8_t", 1},   {"uint8_t", 1}, {"int16_t", 2},
                {"uint16_t", 2}, {"int32_t", 4}, {"uint32_t", 4}, {"int64_t", 8}, {"uint64_t", 8}};
   for (size_t index = 0; index < sizeof TYPES / sizeof *TYPES; ++index)
     if (!strcmp(type, TYPES[index].name))
@@ -64,7 +64,8 @@ static size_t element_bytes(const char *type) {
 }
 
 /* The text of "KEY":"TEXT" behind `at`; NULL if it is not next before `end`. */
-static const char *text_of(const char *at, const char *end, const char *key, char *text, size_t size) {
+static const char *text_of(const char *at, const char *end, const char *key, char *text,
+                           size_t size) {
   const char *start = memmem(at, (size_t)(end - at), key, strlen(key));
   if (!start)
     return NULL;
@@ -156,7 +157,8 @@ static bool read_header(struct binding *binding, const char *header, const char 
                         struct feature *advice) {
   const char *split = memmem(header, (size_t)(end - header), "\"advice\":", 9);
   const char *at = header;
-  for (const char *next; split && (next = read_feature(at, split, &binding->features[binding->feature_count]));
+  for (const char *next;
+       split && (next = read_feature(at, split, &binding->features[binding->feature_count]));
        at = next) {
     struct feature *feature = &binding->features[binding->feature_count++];
     feature->offset = binding->observation_bytes;
@@ -198,7 +200,8 @@ struct binding *bind_policy(const struct mlgo_policy *policy, enum problem probl
 size_t observation_bytes(const struct binding *binding) { return binding->observation_bytes; }
 
 /* LLVM takes an eviction for granted: what its mask rules out must not be sent. */
-static bool is_legal(const struct binding *binding, const uint8_t *observation, const void *advice) {
+static bool is_legal(const struct binding *binding, const uint8_t *observation,
+                     const void *advice) {
   int64_t index, allowed;
   if (!binding->mask)
     return true;
@@ -225,7 +228,8 @@ const void *answer(struct binding *binding, const uint8_t *observation, size_t *
     snprintf(message->text, MESSAGE_BYTES, "the %s model: operator %d is not defined for its input",
              PROBLEMS[binding->problem].name, status - 1);
   else if (!is_legal(binding, observation, advice))
-    snprintf(message->text, MESSAGE_BYTES, "the %s model: expected a choice that LLVM's mask allows",
+    snprintf(message->text, MESSAGE_BYTES,
+             "the %s model: expected a choice that LLVM's mask allows",
              PROBLEMS[binding->problem].name);
   else
     return advice;

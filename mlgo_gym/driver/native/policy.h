@@ -18,12 +18,12 @@ struct mlgo_tensor {
 };
 
 struct mlgo_policy {
-  uint32_t version; /* MLGO_POLICY_VERSION */
+  uint32_t version;   /* MLGO_POLICY_VERSION */
   const void *inputs; /* struct mlgo_tensor[input_count] */
   size_t input_count;
   const void *outputs;
   size_t output_count;
-  size_t decision; /* the number of the output that is the advice */
+  size_t decision;    /* the number of the output that is the advice */
   const char *sha256; /* of the graph that it was compiled from */
   int32_t (*evaluate)(const void *const *inputs, void *const *outputs);
 };

@@ -159,7 +159,10 @@ static bool serve(const struct job *job, pid_t clang, int signals, struct outcom
       ready[index] = (struct pollfd){.fd = job->channels[index].outbound, .events = POLLIN};
     ready[job->channel_count] = (struct pollfd){.fd = signals, .events = POLLIN};
     double left = any_open(job) ? last_word + job->timeout_s - now_s() : 3600;
-    int count = poll(ready, job->channel_count + 1, left > 3600 ? 3600000 : left < 0 ? 0 : (int)(1000 * left));
+    int count = poll(ready, job->channel_count + 1,
+                     left > 3600 ? 3600000
+                     : left < 0  ? 0
+                                 : (int)(1000 * left));
     if (count == 0 && any_open(job) && now_s() >= last_word + job->timeout_s) {
       snprintf(outcome->message.text, MESSAGE_BYTES,
                "expected clang's next word within %g s, found none", job->timeout_s);
@@ -229,7 +232,6 @@ struct outcome run_job(const struct job *job) {
   for (const int *each = (int[]){SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, 0}; *each; ++each)
     sigaddset(&ours, *each);
   sigprocmask(SIG_BLOCK, &ours, &mask);
-  signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no status to wait for */
   int signals = signalfd(-1, &ours, SFD_NONBLOCK | SFD_CLOEXEC);
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   pid_t parent = getpid();

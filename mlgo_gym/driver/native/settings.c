@@ -37,7 +37,8 @@ static char *trimmed(char *text) {
 }
 
 /* Lines `key = value`; a line that starts with # is a comment. */
-static bool read_file(const char *path, bool must_exist, const char **values, struct message *message) {
+static bool read_file(const char *path, bool must_exist, const char **values,
+                      struct message *message) {
   FILE *file = fopen(path, "re");
   if (!file) {
     snprintf(message->text, MESSAGE_BYTES, "cannot read %s: %s", path, strerror(errno));
@@ -59,8 +60,10 @@ static bool read_file(const char *path, bool must_exist, const char **values, st
     if (is_good && !values[which])
       values[which] = strdup(trimmed(equals + 1));
     if (!is_good)
-      snprintf(message->text, MESSAGE_BYTES, "%s: expected KEY = VALUE with a key that "
-               "mlgo-cc knows, found '%s'", path, text);
+      snprintf(message->text, MESSAGE_BYTES,
+               "%s: expected KEY = VALUE with a key that "
+               "mlgo-cc knows, found '%s'",
+               path, text);
   }
   free(line);
   fclose(file);
@@ -103,8 +106,9 @@ static bool check(struct settings *settings, const char **values, struct message
     return false;
   }
   if (values[LOG] && !values[TRAINING]) {
-    snprintf(message->text, MESSAGE_BYTES,
-             "training-log: expected a model under training whose decisions are logged, found none");
+    snprintf(
+        message->text, MESSAGE_BYTES,
+        "training-log: expected a model under training whose decisions are logged, found none");
     return false;
   }
   return true;
