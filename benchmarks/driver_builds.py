@@ -203,5 +203,5 @@ def builds(name: str, folder: Path, rounds: int, cache: Path) -> None:
         print(
             f"{name}, {each}: {median(times[each]):.1f} s, {median(times[each]) / base:.2f} x; "
             f"{sum(sizes[each].values()):,} bytes of code in {len(sizes[each])} objects, "
-            f"{equal} of clang's size; tests pass"
+            f"{equal} of clang's size; its tests pass"
         )
