@@ -9,6 +9,7 @@
         CorpusError            a corpus folder or its manifest
         ModuleError            a module: parsing, target, verification, its command line
         ModelError             a model directory, its graph or its specs
+        TraceError             a recorded compilation, or what it is replayed against
         OptionsError           a setting of a problem, compilation or environment
       CompilationError         LLVM did not finish a compilation
         CompilerCrashError     the worker process died
@@ -37,6 +38,7 @@ __all__ = [
     "OptionsError",
     "RunnerError",
     "SpecError",
+    "TraceError",
     "TrainingLogError",
     "UsageError",
 ]
@@ -88,6 +90,18 @@ class ModuleError(InputError):
     def __init__(self, module: str, message: str) -> None:
         super().__init__(f"module {module!r}: {message}")
         self.module = module
+
+
+class TraceError(InputError):
+    """A trace cannot be used: its file, or what it is replayed against.
+
+    Attributes:
+        trace: the file's or the module's name.
+    """
+
+    def __init__(self, trace: str, message: str) -> None:
+        super().__init__(f"trace {trace!r}: {message}")
+        self.trace = trace
 
 
 class CompilationError(MlgoGymError):

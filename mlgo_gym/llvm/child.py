@@ -21,26 +21,30 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.llvm import binding
+from mlgo_gym.llvm.fork_handler import ForkHandler
+from mlgo_gym.llvm.fork_request import is_supported
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 
 _RECEIVE_BYTES = 1 << 20
 
 
-def main(socket_fd: int) -> None:
-    """Serve requests from the socket until it is closed."""
+def main(socket_fd: int, control_fd: int) -> None:
+    """Serve requests from the socket until it is closed; the control socket asks to fork."""
     _die_with_parent()
     with socket.socket(fileno=socket_fd) as parent:
         session = binding.Session()
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
         parent.sendall(encode_frame({"versions": versions, "rss_bytes": _rss_bytes()}))
-        server = _Server(parent, session)
+        server = _Server(parent, session, control_fd)
         while (request := server.receive()) is not None:
             server.serve(*request)
 
 
 class _Server:
-    def __init__(self, parent: socket.socket, session: binding.Session) -> None:
+    def __init__(self, parent: socket.socket, session: binding.Session, control_fd: int) -> None:
         self._parent = parent
+        self._control_fd = control_fd
+        self._fork_handler: ForkHandler | None = None
         self._session = session
         self._decoder = FrameDecoder()
 
@@ -62,6 +66,8 @@ class _Server:
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
     def _compile(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        if request["is_forkable"] and self._fork_handler is None and is_supported():
+            self._fork_handler = ForkHandler(self._control_fd)
         self._session.set_options(request["llvm_options"])
         target = binding.Target(**request["target"])
         with binding.parse(data, is_text=request["is_text"], verify=request["verify"]) as module:

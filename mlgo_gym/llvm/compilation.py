@@ -12,6 +12,7 @@ none::
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
@@ -22,10 +23,12 @@ from mlgo_gym.corpus import Module
 from mlgo_gym.errors import (
     CompilationTimeoutError,
     CompilerCrashError,
+    EnvironmentSetupError,
     InternalError,
     ModuleError,
     UsageError,
 )
+from mlgo_gym.llvm.fork import Branches, ForkRefusedError, fork_worker
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems import PROBLEMS, Problem
@@ -78,6 +81,11 @@ class Compilation:
 
     Every wait for LLVM counts against the deadline; the caller's own time does not. After an
     error the compilation is over, its worker is gone or idle, and the compiler can go on.
+
+    Attributes:
+        module: what is compiled.
+        problem: what LLVM asks for.
+        is_replayed: it is a branch that was made by compiling again, not by forking a process.
     """
 
     def __init__(
@@ -89,27 +97,32 @@ class Compilation:
         *,
         timeout_s: float,
         keep_object: bool,
+        branches: Branches,
     ) -> None:
         self.module: Final = module
         self.problem: Final = problem
+        self.is_replayed = False
+        self._branches = branches
+        self._is_branch = False
+        self._advice: list[bytes] = []
+        self._keep_object = keep_object
         self._worker = worker
         self._options = options
         self._timeout_s = timeout_s
         self._remaining_s = timeout_s
         self._pending: Observation | None = None
-        self._decisions = 0
         self._result: CompilationResult | None = None
         self._finished = False
         self._channel = Channel(problem.check_header) if problem else None
         try:
             if self._channel:
                 worker.watch(self._channel.fileno())
-            worker.send(self._request(keep_object=keep_object), module.data)
+            worker.send(self._request(), module.data)
         except BaseException:
             self._abort()
             raise
 
-    def _request(self, *, keep_object: bool) -> dict[str, Any]:
+    def _request(self) -> dict[str, Any]:
         llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
         if self.problem and self._channel:
             llvm_options += self.problem.advisor_options(self._channel.base)
@@ -119,7 +132,8 @@ class Compilation:
             "verify": self.module.sha256 not in self._worker.verified,
             "target": self._options.settings(),
             "llvm_options": llvm_options,
-            "keep_object": keep_object,
+            "keep_object": self._keep_object,
+            "is_forkable": self.problem is not None,
         }
 
     @property
@@ -130,7 +144,22 @@ class Compilation:
     @property
     def decisions(self) -> int:
         """How many observations have been answered."""
-        return self._decisions
+        return len(self._advice)
+
+    @property
+    def advice(self) -> tuple[bytes, ...]:
+        """The raw tensors of the answers so far: what it takes to get here again."""
+        return tuple(self._advice)
+
+    @property
+    def worker_pid(self) -> int:
+        """The process id of the worker that compiles."""
+        return self._worker.pid
+
+    @property
+    def llvm_version(self) -> str:
+        """The LLVM that compiles."""
+        return self._worker.versions["llvm"]
 
     @property
     def result(self) -> CompilationResult:
@@ -173,18 +202,54 @@ class Compilation:
         self._check_owner()
         if self._pending is None or self.problem is None or self._channel is None:
             raise UsageError(f"module {self.module.name!r}: no decision is pending")
-        advice = self.problem.encode_advice(action, self._pending)
-        self._pending = None
-        self._decisions += 1
-        self._channel.reply(advice)
+        self._reply(self._channel, self.problem.encode_advice(action, self._pending))
+
+    def fork(self) -> Compilation:
+        """Branch off at the pending decision: a compilation that has come the same way.
+
+        Both go on by themselves: each has its own answers, result and deadline, and closing one
+        leaves the other alone. A branch is closed when it is finished; otherwise close it, it is a
+        process. It can be forked again. Where the process of LLVM cannot be cloned, a new one
+        compiles the module again up to this decision: slower, and `is_replayed` is true.
+
+        Raises:
+            UsageError: no decision is pending, or there are as many branches as there may be;
+                nothing has changed.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: the worker did not answer before the deadline.
+            EnvironmentSetupError: the system has no descriptors or processes left.
+        """
+        self._check_owner()
+        if self._pending is None or self._channel is None:
+            raise UsageError(f"module {self.module.name!r}: fork: no decision is pending")
+        self._branches.make_room(self.module.name)
+        if self._branches.by_replay:
+            return self._replayed()
+        try:
+            return self._forked(*fork_worker(self._worker, self._channel, self._remaining_s))
+        except ForkRefusedError as error:
+            warnings.warn(f"fork: {error}; compiling again instead", RuntimeWarning, stacklevel=2)
+            return self._replayed()
+        except WorkerDiedError as error:
+            self._abort()
+            raise self._crash(error) from error
+        except TimeoutError as error:
+            self._abort()
+            raise self._timeout() from error
+        except OSError as error:
+            raise EnvironmentSetupError(f"fork: {error}") from error
 
     def close(self) -> None:
         """End the compilation, finished or not; safe to call twice.
 
         What is left of it is answered cheaply for a moment, without code generation; a worker
-        that has not finished by then is killed, and the compiler starts another.
+        that has not finished by then is killed, and the compiler starts another. The worker of a
+        branch is killed at once.
         """
         if self._finished or self._worker.is_disowned:
+            return
+        if self._is_branch:
+            self._abort()
             return
         self._remaining_s = min(self._remaining_s, _ABANDON_TIMEOUT_S)
         try:
@@ -229,26 +294,18 @@ class Compilation:
         try:
             readable = self._worker.wait(self._remaining_s)
         except WorkerDiedError as error:
-            raise CompilerCrashError(
-                self.module.name,
-                f"LLVM ended with {describe_exit(error.exit_status)}",
-                exit_status=error.exit_status,
-                stderr_tail=error.stderr_tail,
-            ) from error
+            raise self._crash(error) from error
         self._remaining_s -= monotonic() - start
         if readable and self._channel and not self._channel.receive():
             self._worker.unwatch(self._channel.fileno())
         if self._remaining_s <= 0:
-            raise CompilationTimeoutError(
-                self.module.name,
-                f"LLVM took more than its {self._timeout_s:g} s after {self._decisions} decisions",
-                exit_status=None,
-                stderr_tail=self._worker.stderr_tail(),
-            )
+            raise self._timeout()
 
     def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
         self._release_channel()
         self._finished = True
+        if self._is_branch:
+            self._worker.kill()
         if "error" in answer:
             raise ModuleError(self.module.name, answer["error"])
         self._worker.verified.add(self.module.sha256)
@@ -259,14 +316,71 @@ class Compilation:
             module_sha256=self.module.sha256,
             settings=self.settings | {"opt_level": answer["opt_level"]},
             llvm_version=self._worker.versions["llvm"],
-            decisions=self._decisions,
+            decisions=self.decisions,
             sections=tuple((name, size) for name, size in answer["sections"]),
             object_sha256=answer["object_sha256"],
             object_bytes=payload or None,
         )
 
+    def _reply(self, channel: Channel, advice: bytes) -> None:
+        self._pending = None
+        self._advice.append(advice)
+        channel.reply(advice)
+
+    def _forked(self, worker: Worker, channel: Channel) -> Compilation:
+        branch = type(self).__new__(type(self))
+        vars(branch).update(
+            vars(self),
+            _advice=list(self._advice),
+            _is_branch=True,
+            _worker=worker,
+            _channel=channel,
+            is_replayed=False,
+        )
+        worker.watch(channel.fileno())
+        self._branches.add(worker)
+        return branch
+
+    def _replayed(self) -> Compilation:
+        branch = Compilation(
+            Worker(),
+            self.module,
+            self._options,
+            self.problem,
+            timeout_s=self._timeout_s,
+            keep_object=self._keep_object,
+            branches=self._branches,
+        )
+        branch._is_branch = branch.is_replayed = True
+        self._branches.add(branch._worker)
+        for advice in self._advice:
+            if branch.next_observation() and branch._channel:
+                branch._reply(branch._channel, advice)
+        pending = branch.next_observation()
+        if pending is None or self._pending is None or pending.payload != self._pending.payload:
+            branch.close()
+            raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
+        return branch
+
+    def _crash(self, error: WorkerDiedError) -> CompilerCrashError:
+        return CompilerCrashError(
+            self.module.name,
+            f"LLVM ended with {describe_exit(error.exit_status)}",
+            exit_status=error.exit_status,
+            stderr_tail=error.stderr_tail,
+        )
+
+    def _timeout(self) -> CompilationTimeoutError:
+        return CompilationTimeoutError(
+            self.module.name,
+            f"LLVM took more than its {self._timeout_s:g} s after {self.decisions} decisions",
+            exit_status=None,
+            stderr_tail=self._worker.stderr_tail(),
+        )
+
     def _abort(self) -> None:
-        if not self._finished:  # LLVM may still be waiting for advice that will never come
+        # LLVM may still be waiting for advice that will never come.
+        if self._is_branch or not self._finished:
             self._worker.kill()
         self._release_channel()
         self._finished = True

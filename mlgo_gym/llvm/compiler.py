@@ -8,6 +8,7 @@ from typing import Final, Self
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm.compilation import Compilation, CompilationResult, Policy
+from mlgo_gym.llvm.fork import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.worker import Worker
 from mlgo_gym.problems import Problem
@@ -31,6 +32,10 @@ class Compiler:
             takes for its answers does not count.
         memory_limit_bytes: a worker whose resident memory is above it after a compilation is
             replaced before the next.
+        branch_limit: how many branches of its compilations may live at once; they belong to
+            whoever forks them, and closing the compiler leaves them alone.
+        fork_by_replay: branches compile the module again up to the decision, also where the
+            process could be forked.
 
     Raises:
         OptionsError: a limit is not a number above 0.
@@ -41,12 +46,17 @@ class Compiler:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        branch_limit: int = DEFAULT_BRANCH_LIMIT,
+        fork_by_replay: bool = False,
     ) -> None:
+        self._branches = Branches(branch_limit, by_replay=fork_by_replay)
         for name, value in (("timeout_s", timeout_s), ("memory_limit_bytes", memory_limit_bytes)):
             if not isinstance(value, int | float) or not value > 0:
                 raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
         self.timeout_s: Final = timeout_s
         self.memory_limit_bytes: Final = memory_limit_bytes
+        self.branch_limit: Final = branch_limit
+        self.fork_by_replay: Final = fork_by_replay
         self._worker: Worker | None = None
         self._current: Compilation | None = None
         self._closed = False
@@ -90,6 +100,7 @@ class Compiler:
             problem,
             timeout_s=self.timeout_s,
             keep_object=keep_object,
+            branches=self._branches,
         )
         return self._current
 
@@ -158,9 +169,10 @@ class Compiler:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int]]:
+    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int, int, bool]]:
         """A copy has the same limits and a worker of its own."""
-        return _make_compiler, (self.timeout_s, self.memory_limit_bytes)
+        limits = self.timeout_s, self.memory_limit_bytes
+        return _make_compiler, (*limits, self.branch_limit, self.fork_by_replay)
 
     def _ready_worker(self) -> Worker:
         worker = self._worker
@@ -178,8 +190,15 @@ class Compiler:
         return self._worker
 
 
-def _make_compiler(timeout_s: float, memory_limit_bytes: int) -> Compiler:
-    return Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
+def _make_compiler(
+    timeout_s: float, memory_limit_bytes: int, branch_limit: int, fork_by_replay: bool
+) -> Compiler:
+    return Compiler(
+        timeout_s=timeout_s,
+        memory_limit_bytes=memory_limit_bytes,
+        branch_limit=branch_limit,
+        fork_by_replay=fork_by_replay,
+    )
 
 
 def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:

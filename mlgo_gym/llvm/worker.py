@@ -12,18 +12,18 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import weakref
+from collections.abc import Mapping
 from importlib import metadata
 from time import monotonic
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from packaging.version import Version
 
 from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.errors import EnvironmentSetupError, InternalError
+from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
-from mlgo_gym.llvm.launch import child_command, child_environment
+from mlgo_gym.llvm.link import Link, start_child
 
 __all__ = ["MINIMUM_LLVMLITE", "Worker", "WorkerDiedError", "check_llvmlite", "describe_exit"]
 
@@ -90,8 +90,13 @@ def describe_exit(status: int) -> str:
 class Worker:
     """A child process that compiles, one module at a time.
 
+    Args:
+        link: a child that runs already; ``None`` starts one.
+        versions: those of that child.
+
     Attributes:
         pid: its process id.
+        link: what ties it to this process.
         versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
@@ -101,28 +106,36 @@ class Worker:
         EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
     """
 
-    def __init__(self) -> None:
-        check_llvmlite(installed_llvmlite())
-        remove_stale_folders()
-        self._socket, self._process = _spawn()
-        self._finalizer = weakref.finalize(self, _end_forgotten, self._process, self._socket)
+    def __init__(self, link: Link | None = None, versions: Mapping[str, str] | None = None) -> None:
+        if link is None:
+            check_llvmlite(installed_llvmlite())
+            remove_stale_folders()
+        self.link: Final = link or start_child()
+        self.pid: Final = self.link.process.pid
+        self._process, self._socket = self.link.process, self.link.frames
+        self._finalizer = weakref.finalize(self, self.link.end)
         self.is_disowned = False
         _WORKERS.add(self)
-        self.pid: Final = self._process.pid
-        self.versions: dict[str, str] = {}
         self.rss_bytes = 0
         self.verified: set[str] = set()
         self._decoder = FrameDecoder()
         self._unsent = memoryview(b"")
         self._stderr = b""
-        self._stderr_fd = _stream(self._process.stderr).fileno()
+        self._stderr_fd = self.link.stderr_fd
         self._poll = select.poll()
         for descriptor in (self._socket.fileno(), self._stderr_fd):
             os.set_blocking(descriptor, False)
             self._poll.register(descriptor, select.POLLIN)
-        self._greet()
+        self.versions = dict(versions) if versions else self._greeting()
 
-    def _greet(self) -> None:
+    def branch(self, link: Link) -> Worker:
+        """The worker whose child, at this link, branched off this one's."""
+        branch = Worker(link, self.versions)
+        branch.rss_bytes = self.rss_bytes
+        branch.verified |= self.verified
+        return branch
+
+    def _greeting(self) -> dict[str, str]:
         deadline = monotonic() + _START_TIMEOUT_S
         try:
             while (frame := self.take_frame()) is None and monotonic() < deadline:
@@ -139,7 +152,7 @@ class Worker:
             raise EnvironmentSetupError(
                 f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s"
             )
-        self.versions = frame[0]["versions"]
+        return dict(frame[0]["versions"])
 
     def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
         """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""
@@ -186,6 +199,21 @@ class Worker:
         """Whether the child is there and has not been told to end."""
         return self._process.poll() is None
 
+    @property
+    def is_reaped(self) -> bool:
+        """Whether the child has ended and nothing is left of it."""
+        return self._process.returncode is not None
+
+    def has_hung_up(self) -> bool:
+        """Whether the child has closed its end of the control socket, as its death does."""
+        poll = select.poll()
+        poll.register(self.link.control, 0)
+        return bool(poll.poll(0))
+
+    def died(self) -> WorkerDiedError:
+        """The error for a child that has hung up; it is ended and reaped here."""
+        return WorkerDiedError(*self._end())
+
     def kill(self) -> tuple[int, tuple[str, ...]]:
         """End the child at once; safe to call twice.
 
@@ -212,7 +240,7 @@ class Worker:
         """Let go of a child that belongs to the process this one was forked from."""
         self.is_disowned = True
         if self._finalizer.detach():
-            _close_pipes(self._process, self._socket)
+            self.link.close()
             self._process.returncode = 0  # not ours to wait for
 
     def stderr_tail(self) -> tuple[str, ...]:
@@ -235,7 +263,7 @@ class Worker:
             return
         except ConnectionResetError:
             pass
-        raise WorkerDiedError(*self._end())
+        raise self.died()
 
     def _end(self) -> tuple[int, tuple[str, ...]]:
         # The child hung up: give it a moment to exit by itself, so that its status is its own.
@@ -247,7 +275,7 @@ class Worker:
         status = self._process.wait()
         if self._finalizer.detach():
             self._drain_stderr()
-            _close_pipes(self._process, self._socket)
+            self.link.close()
         return status, self.stderr_tail()
 
     def _drain_stderr(self) -> None:
@@ -266,43 +294,3 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
-
-
-def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """A child and the socket to it; it finds modules just as this process does."""
-    parents, childs = socket.socketpair()
-    try:
-        process = subprocess.Popen(
-            child_command("mlgo_gym.llvm.child", str(childs.fileno())),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=[childs.fileno()],
-            env=child_environment(),
-            start_new_session=True,
-        )
-    except OSError as error:
-        parents.close()
-        raise EnvironmentSetupError(f"worker: cannot start {sys.executable}: {error}") from error
-    finally:
-        childs.close()
-    return parents, process
-
-
-def _end_forgotten(process: subprocess.Popen[bytes], parents: socket.socket) -> None:
-    """What happens to the child of a worker that nobody closed and nobody can reach any more."""
-    process.kill()
-    process.wait()
-    _close_pipes(process, parents)
-
-
-def _close_pipes(process: subprocess.Popen[bytes], parents: socket.socket) -> None:
-    parents.close()
-    _stream(process.stdin).close()
-    _stream(process.stderr).close()
-
-
-def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-    if stream is None:
-        raise InternalError("worker: a pipe to the child is missing")
-    return stream
