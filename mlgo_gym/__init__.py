@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mlgo_gym.llvm.options import CompileOptions as CompileOptions
     from mlgo_gym.problems import InliningForSize as InliningForSize
     from mlgo_gym.tensor_spec import TensorSpec as TensorSpec
+    from mlgo_gym.trace import Trace as Trace
     from mlgo_gym.training_log import TrainingLogReader as TrainingLogReader
     from mlgo_gym.training_log import TrainingLogWriter as TrainingLogWriter
 
@@ -35,6 +36,7 @@ _HOMES = {
     "InliningForSize": "mlgo_gym.problems",
     "Module": "mlgo_gym.corpus",
     "TensorSpec": "mlgo_gym.tensor_spec",
+    "Trace": "mlgo_gym.trace",
     "TrainingLogReader": "mlgo_gym.training_log",
     "TrainingLogWriter": "mlgo_gym.training_log",
 }

@@ -138,9 +138,13 @@ class Channel:
         return None
 
     def reply(self, advice: bytes) -> None:
-        """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks."""
-        if os.write(self._open_ends().inbound, advice) != len(advice):
-            raise InternalError(f"channel: could not write {len(advice)} bytes at once")
+        """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks.
+
+        Where LLVM has died, nothing happens: whoever waits for it next is told.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            if os.write(self._open_ends().inbound, advice) != len(advice):
+                raise InternalError(f"channel: could not write {len(advice)} bytes at once")
 
     def close(self) -> None:
         """Close both ends and remove what is left on disk. LLVM must have finished or be gone."""

@@ -27,6 +27,7 @@ from mlgo_gym.policies import PolicyFactory
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.trace import Trace
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
 __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
@@ -58,6 +59,29 @@ class Attempt:
     result: CompilationResult | None
     error: str | None = None
     decisions: tuple[Decision, ...] = field(default=(), repr=False)
+
+    def trace(self, problem: Problem, *, keep_observations: bool = False) -> Trace | None:
+        """The recorded compilation, where the decisions were kept; ``None`` where it failed.
+
+        Args:
+            problem: what LLVM asked for.
+            keep_observations: the trace holds what LLVM asked, besides the answers.
+        """
+        if self.result is None:
+            return None
+        observations = [each.payload for each in self.decisions if keep_observations]
+        return Trace(
+            module=self.result.module,
+            module_sha256=self.result.module_sha256,
+            settings=self.result.settings,
+            llvm_version=self.result.llvm_version,
+            advice_spec=problem.advice,
+            advice=b"".join(each.advice for each in self.decisions),
+            object_sha256=self.result.object_sha256,
+            text_size_bytes=self.result.text_size_bytes,
+            features=problem.sent() if observations else (),
+            observations=b"".join(observations),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,10 +42,7 @@ import numpy as np
 from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.tensor_spec import TensorSpec
 
-__all__ = ["TRACE_SUFFIX", "Trace"]
-
-TRACE_SUFFIX: Final = ".trace"
-"""What the names of trace files end in."""
+__all__ = ["Trace", "trace_path"]
 
 _VERSION: Final = 1
 _MAX_BODY_BYTES: Final = 1 << 30
@@ -178,13 +175,21 @@ class Trace:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file; it takes its name only when all has been written."""
+        """Write the file; it takes its name only when all has been written.
+
+        Raises:
+            TraceError: it cannot be written there.
+        """
         partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
-            partial.write_bytes(self.to_bytes())
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                partial.write_bytes(self.to_bytes())
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise TraceError(str(path), f"cannot be written: {error.strerror}") from error
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
@@ -198,6 +203,11 @@ class Trace:
         except OSError as error:
             raise TraceError(str(path), f"cannot be read: {error.strerror}") from error
         return cls.from_bytes(data, str(path))
+
+
+def trace_path(folder: Path, module: str) -> Path:
+    """Where a folder of traces has the one of a module."""
+    return folder / f"{module}.trace"
 
 
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:

@@ -19,6 +19,7 @@ from mlgo_gym.policies import POLICIES, PolicyFactory, from_runner, make_policy
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.rollout import ModuleReport, RolloutLog, rollout
 from mlgo_gym.runners.load import MODES, runner_factory
+from mlgo_gym.trace import trace_path
 
 __all__ = ["add_parser", "run", "run_policies", "warn_of_failures"]
 
@@ -51,6 +52,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_seed_option(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
+    parser.add_argument(
+        "--traces", type=Path, metavar="DIR", help="write a trace of each module for 'replay'"
+    )
+    parser.add_argument(
+        "--observations", action="store_true", help="traces hold what LLVM asked, too"
+    )
     add_json_option(parser)
     parser.set_defaults(run=run)
 
@@ -67,8 +74,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
         if options.log:
             file = stack.enter_context(replacing(options.log))
             log = RolloutLog(file, InliningForSize(options.size_increase_threshold))
-        for report in run_policies(options, output, {name: policy}, keep_decisions=log is not None):
+        keep = log is not None or options.traces is not None
+        for report in run_policies(options, output, {name: policy}, keep_decisions=keep):
             logged += log.write(report) if log else 0
+            _save_traces(report, options)
             reports.append(report.without_decisions())
     if options.model is not None:
         _warn_of_another_llvm(Path(options.model), reports, output)
@@ -77,6 +86,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         output.print(f"{logged:,} decisions in {options.log}")
     output.json(comparison.as_json(reports, [name]))
     return warn_of_failures(reports, output)
+
+
+def _save_traces(report: ModuleReport, options: argparse.Namespace) -> None:
+    problem = InliningForSize(options.size_increase_threshold)
+    for attempt in report.attempts if options.traces else ():
+        if trace := attempt.trace(problem, keep_observations=options.observations):
+            trace.save(trace_path(options.traces, report.module))
 
 
 def _warn_of_another_llvm(model: Path, reports: list[ModuleReport], output: Output) -> None:
