@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final, NoReturn, Self
 
@@ -28,9 +27,11 @@ from mlgo_gym.errors import (
     ModuleError,
     UsageError,
 )
+from mlgo_gym.llvm.failures import crash_error, timeout_error
 from mlgo_gym.llvm.fork import Branches, ForkRefusedError, fork_worker
 from mlgo_gym.llvm.options import CompileOptions
-from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
+from mlgo_gym.llvm.result import CompilationResult
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError
 from mlgo_gym.problems import PROBLEMS, Problem
 from mlgo_gym.training_log import Observation
 
@@ -40,40 +41,6 @@ Policy = Callable[[Observation], int]
 """Whatever turns an observation into an action."""
 
 _ABANDON_TIMEOUT_S: Final = 1.0
-_TEXT: Final = (".text", ".ltext", "__text")
-
-
-@dataclass(frozen=True, slots=True)
-class CompilationResult:
-    """What came out of a compilation.
-
-    Attributes:
-        module: the module's name.
-        module_sha256: the hash of the module's bytes.
-        settings: what decided the code besides: level, models, problem and its settings.
-        llvm_version: the LLVM that compiled.
-        decisions: how many observations were answered.
-        sections: name and size in bytes of each section of the object, in its order.
-        object_sha256: the hash of the object's bytes.
-        object_bytes: the object, where it was asked for.
-    """
-
-    module: str
-    module_sha256: str
-    settings: Mapping[str, Any]
-    llvm_version: str
-    decisions: int
-    sections: tuple[tuple[str, int], ...] = field(repr=False)
-    object_sha256: str
-    object_bytes: bytes | None = field(default=None, repr=False)
-
-    @property
-    def text_size_bytes(self) -> int:
-        """The size of the code: the sum of the ``.text*`` sections.
-
-        Their names in the large code model (``.ltext``) and in Mach-O (``__text``) count too.
-        """
-        return sum(size for name, size in self.sections if name.startswith(_TEXT))
 
 
 class Compilation:
@@ -152,6 +119,16 @@ class Compilation:
         return tuple(self._advice)
 
     @property
+    def interest(self) -> Mapping[int, int]:
+        """What to wait for: descriptors and the events of ``select.poll``."""
+        return self._worker.interest
+
+    @property
+    def remaining_s(self) -> float:
+        """How long LLVM may still take, in seconds."""
+        return self._remaining_s
+
+    @property
     def worker_pid(self) -> int:
         """The process id of the worker that compiles."""
         return self._worker.pid
@@ -184,13 +161,24 @@ class Compilation:
             UsageError: this process was forked from the one that compiles.
         """
         self._check_owner()
-        if self._pending is None and not self._finished:
-            try:
-                self._pending = self._wait_for_observation()
-            except BaseException:
-                self._abort()
-                raise
+        while not self._guarded(self._has_arrived):
+            self._guarded(self._wait, self._remaining_s)
         return self._pending
+
+    def is_ready(self) -> bool:
+        """Whether `next_observation` returns at once; takes in what has come, never waits.
+
+        Raises:
+            MlgoGymError: as `next_observation` does.
+        """
+        self._check_owner()
+        if not self._guarded(self._has_arrived):
+            self._guarded(self._wait, 0.0)
+        return self._guarded(self._has_arrived)
+
+    def charge(self, seconds: float) -> None:
+        """Count time against the deadline: what a caller waited for several at once."""
+        self._remaining_s -= seconds
 
     def answer(self, action: int) -> None:
         """Answer the pending observation.
@@ -232,7 +220,7 @@ class Compilation:
             return self._replayed()
         except WorkerDiedError as error:
             self._abort()
-            raise self._crash(error) from error
+            raise crash_error(self.module.name, error) from error
         except TimeoutError as error:
             self._abort()
             raise self._timeout() from error
@@ -268,6 +256,14 @@ class Compilation:
     def __reduce__(self) -> NoReturn:
         raise UsageError(f"module {self.module.name!r}: a running compilation cannot be copied")
 
+    def _guarded(self, step: Callable[..., bool], *arguments: float) -> bool:
+        """Take a step; where it fails, the compilation is over."""
+        try:
+            return step(*arguments)
+        except BaseException:
+            self._abort()
+            raise
+
     def _check_owner(self) -> None:
         if self._worker.is_disowned:
             raise UsageError(
@@ -280,26 +276,31 @@ class Compilation:
             raise InternalError("a compilation without a problem asked for advice")
         return self.problem.fallback_action(observation)
 
-    def _wait_for_observation(self) -> Observation | None:
-        while True:
+    def _has_arrived(self) -> bool:
+        """Whether a whole observation, or the end, is among what has been taken in."""
+        if self._pending is None and not self._finished:
             if self._channel and (observation := self._channel.next_observation()):
-                return observation
-            if (frame := self._worker.take_frame()) is not None:
+                self._pending = observation
+            elif (frame := self._worker.take_frame()) is not None:
                 self._finish(*frame)
-                return None
-            self._wait()
+        return self._pending is not None or self._finished
 
-    def _wait(self) -> None:
+    def _wait(self, timeout_s: float) -> bool:
+        """Take in what comes; whether any of it came over the channel."""
         start = monotonic()
         try:
-            readable = self._worker.wait(self._remaining_s)
+            readable = self._worker.wait(timeout_s)
         except WorkerDiedError as error:
-            raise self._crash(error) from error
+            raise crash_error(self.module.name, error) from error
         self._remaining_s -= monotonic() - start
         if readable and self._channel and not self._channel.receive():
             self._worker.unwatch(self._channel.fileno())
         if self._remaining_s <= 0:
             raise self._timeout()
+        return readable
+
+    def _timeout(self) -> CompilationTimeoutError:
+        return timeout_error(self.module.name, self._timeout_s, self.decisions, self._worker)
 
     def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
         self._release_channel()
@@ -361,22 +362,6 @@ class Compilation:
             branch.close()
             raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
         return branch
-
-    def _crash(self, error: WorkerDiedError) -> CompilerCrashError:
-        return CompilerCrashError(
-            self.module.name,
-            f"LLVM ended with {describe_exit(error.exit_status)}",
-            exit_status=error.exit_status,
-            stderr_tail=error.stderr_tail,
-        )
-
-    def _timeout(self) -> CompilationTimeoutError:
-        return CompilationTimeoutError(
-            self.module.name,
-            f"LLVM took more than its {self._timeout_s:g} s after {self.decisions} decisions",
-            exit_status=None,
-            stderr_tail=self._worker.stderr_tail(),
-        )
 
     def _abort(self) -> None:
         # LLVM may still be waiting for advice that will never come.

@@ -100,6 +100,7 @@ class Worker:
         versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
+        interest: what `wait` looks at: descriptors and the events of ``poll``.
         is_disowned: it belongs to the process that this one was forked from.
 
     Raises:
@@ -123,9 +124,10 @@ class Worker:
         self._stderr = b""
         self._stderr_fd = self.link.stderr_fd
         self._poll = select.poll()
+        self.interest: dict[int, int] = {}
         for descriptor in (self._socket.fileno(), self._stderr_fd):
             os.set_blocking(descriptor, False)
-            self._poll.register(descriptor, select.POLLIN)
+            self.watch(descriptor)
         self.versions = dict(versions) if versions else self._greeting()
 
     def branch(self, link: Link) -> Worker:
@@ -166,13 +168,14 @@ class Worker:
             self.rss_bytes = frame[0]["rss_bytes"]
         return frame
 
-    def watch(self, descriptor: int) -> None:
+    def watch(self, descriptor: int, events: int = select.POLLIN) -> None:
         """Let `wait` look at one more descriptor, the channel's."""
-        self._poll.register(descriptor, select.POLLIN)
+        self._poll.register(descriptor, events)
+        self.interest[descriptor] = events
 
     def unwatch(self, descriptor: int) -> None:
         """Undo `watch`; what is not watched is left alone."""
-        with contextlib.suppress(KeyError):
+        if self.interest.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
     def wait(self, timeout_s: float) -> bool:
@@ -252,8 +255,7 @@ class Worker:
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent[:_CHUNK_BYTES]) :]
-        interest = select.POLLIN | (select.POLLOUT if self._unsent else 0)
-        self._poll.modify(self._socket.fileno(), interest)
+        self.watch(self._socket.fileno(), select.POLLIN | (select.POLLOUT if self._unsent else 0))
 
     def _receive(self) -> None:
         try:
