@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import gymnasium
 import numpy as np
@@ -28,6 +29,7 @@ from mlgo_gym.llvm.compiler import (
     options_of,
 )
 from mlgo_gym.llvm.options import OPT_LEVELS
+from mlgo_gym.llvm.waiting import Steps, run_to_end
 from mlgo_gym.problems.inlining_for_size import (
     DEFAULT_ADVICE,
     DEFAULT_SIZE_INCREASE_THRESHOLD,
@@ -128,13 +130,21 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
                 measure, or LLVM refused it.
             CompilationError: LLVM crashed or hung on the module that was asked for.
         """
+        return run_to_end(self.resetting(seed=seed, options=options))
+
+    def resetting(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
+        """`reset`, for several environments at once (`mlgo_gym.llvm.waiting`)."""
         super().reset(seed=seed)
+        if self._compilation is not None:
+            self._compilation.close()
         asked = _asked_module(options)
         if asked is None:
-            compilation, skipped = self._start_drawn()
+            compilation, skipped = yield from self._start_drawn()
         else:
             module = asked if isinstance(asked, Module) else self.corpus[asked]
-            compilation, skipped = self._start(module), {}
+            compilation, skipped = (yield from self._start(module)), {}
         self._compilation = compilation
         self._last_action = None
         record = {
@@ -152,12 +162,19 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
         Raises:
             UsageError: no decision is pending, or the action is neither 0 nor 1.
         """
+        return run_to_end(self.stepping(action))
+
+    def stepping(
+        self, action: np.int64 | int
+    ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
+        """`step`, for several environments at once (`mlgo_gym.llvm.waiting`)."""
         compilation = self._compilation
         if compilation is None or self._pending is None:
             raise UsageError("step: expected a pending decision, found none; call reset first")
         try:
             compilation.answer(int(action) if isinstance(action, np.integer) else action)
             self._last_action = operator.index(action)
+            yield compilation
             self._pending = compilation.next_observation()
         except (CompilationError, ModuleError) as error:
             self._pending = None
@@ -176,18 +193,47 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
             return "no episode\n"
         return _describe(self._compilation, self._pending, self._last_action)
 
+    def fork(self) -> Self:
+        """Branch off in the middle of the episode: an environment that has come the same way.
+
+        Both go on by themselves, as `Compilation.fork` describes; the branch starts a worker of
+        its own when it is reset, and is closed like any environment. Its random generator is a
+        copy.
+
+        Raises:
+            UsageError: no decision is pending, or there are too many branches.
+            CompilationError: the worker died or did not answer.
+        """
+        if self._compilation is None or self._pending is None:
+            raise UsageError("fork: expected a pending decision, found none; call reset first")
+        branch = self._compilation.fork()
+        twin = copy.copy(self)
+        compiler = copy.copy(self.compiler)
+        vars(twin).update(
+            compiler=compiler,
+            action_space=copy.deepcopy(self.action_space),
+            observation_space=copy.deepcopy(self.observation_space),
+            _np_random=copy.deepcopy(self._np_random),
+            _baselines=self._baselines.copy_for(compiler),
+            _unusable=dict(self._unusable),
+            _compilation=branch,
+        )
+        return twin
+
     def close(self) -> None:
         """End the worker process."""
+        if self._compilation is not None:
+            self._compilation.close()
         self.compiler.close()
         self._compilation = self._pending = None
 
-    def _start_drawn(self) -> tuple[Compilation, dict[str, str]]:
+    def _start_drawn(self) -> Steps[tuple[Compilation, dict[str, str]]]:
         names, skipped = list(self.corpus), dict[str, str]()
         while names:
             name = names.pop(int(self.np_random.integers(len(names))))
             if name not in self._unusable:
                 try:
-                    return self._start_again(self.corpus[name]), skipped
+                    return (yield from self._start_again(self.corpus[name])), skipped
                 except (CompilationError, ModuleError) as error:
                     self._unusable[name] = str(error)
             skipped[name] = self._unusable[name]
@@ -196,20 +242,22 @@ class InliningForSizeEnv(gymnasium.Env[ObservationDict, np.int64]):
             f"found none among {len(self.corpus)}; the last: {skipped.popitem()[1]}"
         )
 
-    def _start_again(self, module: Module) -> Compilation:
+    def _start_again(self, module: Module) -> Steps[Compilation]:
         """Start, twice if need be: what kills a worker once may not be the module's fault."""
         try:
-            return self._start(module)
+            return (yield from self._start(module))
         except CompilationError:
-            return self._start(module)
+            return (yield from self._start(module))
 
-    def _start(self, module: Module) -> Compilation:
+    def _start(self, module: Module) -> Steps[Compilation]:
         self._pending = None
         options = options_of(module, self._opt_level)
-        self._baseline_size_bytes = self._baselines.get(module, options).text_size_bytes
+        baseline = yield from self._baselines.compiling(module, options)
+        self._baseline_size_bytes = baseline.text_size_bytes
         if self._baseline_size_bytes == 0:
             raise ModuleError(module.name, "has no code to measure: its .text* sections are empty")
         compilation = self.compiler.start(module, self.problem, options)
+        yield compilation
         self._pending = compilation.next_observation()
         if self._pending is None:
             raise ModuleError(module.name, "asks for no inlining decision")

@@ -12,4 +12,5 @@ def register_envs() -> None:
     gymnasium.register(
         id="mlgo_gym/InliningForSize-v0",
         entry_point="mlgo_gym.envs.inlining_for_size:InliningForSizeEnv",
+        vector_entry_point="mlgo_gym.envs.vector:InliningForSizeVectorEnv",
     )
