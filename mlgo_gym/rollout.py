@@ -2,14 +2,17 @@
 
 Every module is compiled once plainly and once under each policy, in the same worker, so that all
 sizes come out of the same pipeline. Several workers may share the modules; reports come in the
-corpus's order whatever their number.
+corpus's order whatever their number, unless they are asked for as they are finished.
+
+A policy answers one observation at a time, in the loop of its own worker: best for frozen models
+and functions. `mlgo_gym.batch_rollout` is for networks that are faster with many at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
@@ -130,6 +133,7 @@ def rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
+    in_order: bool = True,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -146,9 +150,11 @@ def rollout(
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         keep_decisions: attempts hold their decisions.
+        in_order: reports come in the order of the names. Otherwise the largest modules are
+            started first, and reports come as they are finished: no worker waits for the last.
 
     Yields:
-        One report for each module, in the order of the names.
+        One report for each module.
 
     Raises:
         OptionsError: ``jobs`` is not above 0, or there is no such level.
@@ -160,16 +166,18 @@ def rollout(
     task = _Task(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
     with ExitStack() as stack:
         compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
+        if not in_order:
+            names = corpus.largest_first(names)
         if jobs == 1:
             yield from (task.run(compilers[0], name) for name in names)
         else:
-            yield from _in_parallel(task, compilers, names)
+            yield from _in_parallel(task, compilers, names, in_order=in_order)
 
 
 def _in_parallel(
-    task: _Task, compilers: Sequence[Compiler], names: Sequence[str]
+    task: _Task, compilers: Sequence[Compiler], names: Sequence[str], *, in_order: bool
 ) -> Iterator[ModuleReport]:
-    """Reports in order; work runs ahead of the consumer by a few modules, and no more."""
+    """Work runs ahead of the consumer by a few modules, and no more."""
     idle: SimpleQueue[Compiler] = SimpleQueue()
     for compiler in compilers:
         idle.put(compiler)
@@ -187,14 +195,24 @@ def _in_parallel(
             for name in names:
                 ahead.append(pool.submit(run, name))
                 if len(ahead) >= _AHEAD * len(compilers):
-                    yield ahead.popleft().result()
+                    yield _next_of(ahead, in_order=in_order).result()
             while ahead:
-                yield ahead.popleft().result()
+                yield _next_of(ahead, in_order=in_order).result()
         except BaseException:  # also where the consumer closes this generator
             pool.shutdown(wait=False, cancel_futures=True)
             for compiler in compilers:
                 compiler.interrupt()
             raise
+
+
+def _next_of(ahead: deque[Future[ModuleReport]], *, in_order: bool) -> Future[ModuleReport]:
+    """Take the first, or whichever is finished first."""
+    if in_order:
+        return ahead.popleft()
+    finished = wait(ahead, return_when=FIRST_COMPLETED).done
+    future = next(each for each in ahead if each in finished)
+    ahead.remove(future)
+    return future
 
 
 class _Task:
