@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.cli import corpus, demo, doctor, freeze, replay, rollout, serve
+from mlgo_gym.cli import corpus, demo, doctor, freeze, replay, rollout, search, serve
 from mlgo_gym.cli.output import Output
 from mlgo_gym.errors import MlgoGymError
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mlgo-gym {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, doctor, corpus, rollout, replay, freeze, serve):
+    for command in (demo, doctor, corpus, rollout, search, replay, freeze, serve):
         command.add_parser(commands)
     return parser
 
