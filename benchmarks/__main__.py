@@ -5,11 +5,29 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from benchmarks import clang_equality, runner_latency, soak, sweep_overhead
+from benchmarks import (
+    advantages,
+    clang_equality,
+    forks,
+    oracle,
+    runner_latency,
+    scaling,
+    soak,
+    sweep_overhead,
+)
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
-NAMES = ("clang_equality", "sweep_overhead", "soak", "runner_latency")
+NAMES = (
+    "clang_equality",
+    "sweep_overhead",
+    "soak",
+    "forks",
+    "scaling",
+    "advantages",
+    "oracle",
+    "runner_latency",
+)
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("name", nargs="?", choices=["all", *NAMES], default="all")
@@ -17,6 +35,7 @@ parser.add_argument("--corpus", type=Path, help="for sweep_overhead (default: Lu
 parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
+parser.add_argument("--budget", type=float, default=60.0, help="seconds a module, for oracle")
 options = parser.parse_args()
 
 if options.name in {"all", "clang_equality"}:
@@ -26,5 +45,14 @@ if options.name in {"all", "sweep_overhead"}:
     sweep_overhead.run(corpus, options.rounds)
 if options.name in {"all", "soak"}:
     soak.run(options.episodes)
+if options.name in {"all", "forks"}:
+    forks.run(built("lupa", "O3", whole_program=True), forks=30)
+if options.name in {"all", "scaling"}:
+    corpus = built("libsass")
+    scaling.run(corpus, corpus.largest_first()[::3])
+if options.name in {"all", "advantages"}:
+    advantages.run(built("libsass"), "libsass/src/listize.cpp")
+if options.name in {"all", "oracle"}:
+    oracle.run([[built("libsass")], [built("fasttext"), built("sentencepiece")]], options.budget)
 if options.name == "runner_latency" or (options.name == "all" and options.model):
     runner_latency.run(options.model)

@@ -12,6 +12,7 @@ import time
 import numpy as np
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
+from mlgo_gym.llvm.compilation import Policy
 from mlgo_gym.policies import default
 from mlgo_gym.search.advantages import advantages
 from mlgo_gym.training_log import Observation
@@ -43,7 +44,7 @@ def run(corpus: Corpus, name: str) -> None:
             result = compiler.compile_module(
                 module,
                 problem=problem,
-                policy=lambda each, at=flipped: default(each) ^ (each.index == at),
+                policy=flip_at(flipped),
             )
             again.append(plain.text_size_bytes - result.text_size_bytes)
         again_s = time.perf_counter() - start
@@ -53,3 +54,7 @@ def run(corpus: Corpus, name: str) -> None:
         f"{name}: {plain.decisions} decisions; forks {by_forks_s:.1f} s, compiling again "
         f"{again_s:.1f} s: {again_s / by_forks_s:.2f} x faster, bound {bound:.2f}; both agree"
     )
+
+
+def flip_at(index: int) -> Policy:
+    return lambda observation: default(observation) ^ (observation.index == index)

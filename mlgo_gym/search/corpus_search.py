@@ -212,7 +212,7 @@ class _Record:
             return ModuleSearch(self._module, **fields), Choice.from_json(value["choice"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionsError(
-                f"{str(self._path)!r}: expected a search's record: {error}"
+                f"{str(self._path)!r}: expected a search's record: {error!r}"
             ) from error
 
     def write(self, search: ModuleSearch, choice: Choice | None) -> None:
