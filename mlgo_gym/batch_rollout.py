@@ -7,7 +7,7 @@ is called with all of them; each worker has at most one pending.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -44,6 +44,7 @@ def batch_rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
+    baselines: Mapping[str, CompilationResult] | None = None,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under a policy, the largest first.
 
@@ -60,6 +61,7 @@ def batch_rollout(
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         keep_decisions: attempts hold their decisions.
+        baselines: plain compilations that are known already, by module; they are not repeated.
 
     Yields:
         One report for each module, as they are finished; its one attempt is called ``batch``.
@@ -80,7 +82,8 @@ def batch_rollout(
         while True:
             for row in rows:
                 if row.is_idle and queue:
-                    module = _Module(corpus, queue.popleft(), opt_level)
+                    name = queue.popleft()
+                    module = _Module(corpus, name, opt_level, (baselines or {}).get(name))
                     row.start(module.compiled(row.compiler, problem, keep_decisions))
             yield from [report for row in rows if (report := row.take_report())]
             busy = [row for row in rows if not row.is_idle]
@@ -163,23 +166,26 @@ class _Row:
 
 
 class _Module:
-    """What is done with a module: compiled plainly, then under the policy."""
+    """What is done with a module: compiled plainly, unless that is known, and under the policy."""
 
-    def __init__(self, corpus: Corpus, name: str, opt_level: str | None) -> None:
+    def __init__(
+        self, corpus: Corpus, name: str, opt_level: str | None, known: CompilationResult | None
+    ) -> None:
         self._corpus = corpus
         self._name = name
         self._opt_level = opt_level
+        self._baseline = known
 
     def compiled(self, compiler: Compiler, problem: Problem, keep_decisions: bool) -> _Work:
         decisions: list[Decision] = []
-        baseline: CompilationResult | None = None
         try:
             module = self._corpus[self._name]
             options = options_of(module, self._opt_level)
-            with compiler.start(module, None, options) as plain:
-                yield plain
-                plain.next_observation()
-                baseline = plain.result
+            if self._baseline is None:
+                with compiler.start(module, None, options) as plain:
+                    yield plain
+                    plain.next_observation()
+                    self._baseline = plain.result
             with compiler.start(module, problem, options) as compilation:
                 yield compilation
                 while (observation := compilation.next_observation()) is not None:
@@ -189,7 +195,7 @@ class _Module:
                     yield compilation
                 attempt = Attempt(BATCH, compilation.result, None, tuple(decisions))
         except (CompilationError, InputError) as error:
-            if baseline is None:
+            if self._baseline is None:
                 return ModuleReport(self._name, None, (), str(error))
             attempt = Attempt(BATCH, None, str(error), tuple(decisions))
-        return ModuleReport(self._name, baseline, (attempt,))
+        return ModuleReport(self._name, self._baseline, (attempt,))

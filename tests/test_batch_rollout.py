@@ -44,8 +44,13 @@ def test_it_equals_one_at_a_time(sample: Corpus, jobs: int) -> None:
         keep_decisions=True,
     )  # fmt: skip
     assert found == {report.module: report for report in expected}
+    baselines = {name: each.baseline for name, each in found.items() if each.baseline}
+    again = batch_rollout(
+        sample, policy, LIFTED, names=names, jobs=jobs, keep_decisions=True, baselines=baselines
+    )
+    assert {report.module: report for report in again} == found
     assert max(batches) <= jobs
-    assert sum(batches) == sum(len(each.attempts[0].decisions) for each in found.values())
+    assert sum(batches) == 2 * sum(len(each.attempts[0].decisions) for each in found.values())
 
 
 def test_the_largest_is_started_first(sample: Corpus) -> None:
