@@ -17,20 +17,6 @@ from mlgo_gym.corpus import Corpus
 from mlgo_gym.training_log import TrainingLogReader
 
 
-@pytest.fixture
-def small_folder(small: Corpus, tmp_path: Path) -> Path:
-    folder = tmp_path / "small corpus"
-    folder.mkdir()
-    for name in small:
-        for suffix in ("bc", "cmd"):
-            (folder / f"{name}.{suffix}").write_bytes(
-                (small.folder / f"{name}.{suffix}").read_bytes()
-            )
-    manifest = {"modules": list(small), "has_thinlto": False}
-    (folder / "corpus_description.json").write_text(json.dumps(manifest))
-    return folder
-
-
 def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mlgo_gym.cli.main", *arguments],
