@@ -12,11 +12,37 @@ from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 
-__all__ = ["above_zero", "add_compilation_options", "add_seed_option", "whole"]
+__all__ = [
+    "above_zero",
+    "add_compilation_options",
+    "add_module_options",
+    "add_seed_option",
+    "whole",
+]
 
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is compiled, and how."""
+    add_module_options(parser)
+    parser.add_argument(
+        "--size-increase-threshold",
+        type=above_zero,
+        metavar="FACTOR",
+        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
+        help="growth at which LLVM's advisor stops asking; inf lifts it "
+        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        default=1,
+        help="compile N modules at once (default: 1)",
+    )
+
+
+def add_module_options(parser: argparse.ArgumentParser) -> None:
+    """Add those that say which modules, at which level, and for how long."""
     parser.add_argument(
         "--corpus",
         type=Path,
@@ -31,26 +57,11 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         help="O1, O2, O3, Os or Oz (default: each module's own)",
     )
     parser.add_argument(
-        "--size-increase-threshold",
-        type=above_zero,
-        metavar="FACTOR",
-        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
-        help="growth at which LLVM's advisor stops asking; inf lifts it "
-        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
-    )
-    parser.add_argument(
         "--timeout",
         type=above_zero,
         metavar="SECONDS",
         default=DEFAULT_TIMEOUT_S,
         help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        default=1,
-        help="compile N modules at once (default: 1)",
     )
 
 

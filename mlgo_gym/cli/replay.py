@@ -6,12 +6,11 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from mlgo_gym.cli.options import above_zero
+from mlgo_gym.cli.options import add_module_options
 from mlgo_gym.cli.output import Output, add_json_option
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError
-from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler
-from mlgo_gym.llvm.options import OPT_LEVELS
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.replay import options_of_trace, replay
 from mlgo_gym.trace import Trace
 
@@ -24,29 +23,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "replay",
         help="repeat recorded compilations and verify their objects",
         description="Compile again what each trace records, with the recorded answers, and compare "
-        "the object's hash.",
+        "the object's hash. A level that is given must be that of the trace.",
     )
     parser.add_argument("traces", type=Path, nargs="+", metavar="FILE", help="a trace")
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        default=SAMPLE_CORPUS,
-        help="where the modules are (default: the sample in this package)",
-    )
-    parser.add_argument(
-        "--opt-level",
-        choices=OPT_LEVELS[1:],
-        metavar="LEVEL",
-        help="the level that the trace must have (default: whichever it has)",
-    )
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        metavar="SECONDS",
-        default=DEFAULT_TIMEOUT_S,
-        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
-    )
+    add_module_options(parser)
     add_json_option(parser)
     parser.set_defaults(run=run)
 

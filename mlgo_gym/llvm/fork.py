@@ -27,6 +27,7 @@ DEFAULT_BRANCH_LIMIT: Final = 64
 _ANSWER: Final = struct.Struct("=i")
 _LIFELINE: Final = 0
 _STANDARD_ERROR: Final = 2
+_SHORTEST_TIMEOUT_S: Final = 0.001
 _LONGEST_TIMEOUT_S: Final = 3600.0
 
 
@@ -132,7 +133,7 @@ def _ask(worker: Worker, places: dict[int, int]) -> None:
 
 def _cloned(worker: Worker, control: socket.socket, timeout_s: float) -> int:
     """The clone's process id, once it says so at its control socket."""
-    control.settimeout(min(timeout_s, _LONGEST_TIMEOUT_S))
+    control.settimeout(min(max(timeout_s, _SHORTEST_TIMEOUT_S), _LONGEST_TIMEOUT_S))
     try:
         answer = _received(control)
     except TimeoutError:
@@ -147,7 +148,7 @@ def _cloned(worker: Worker, control: socket.socket, timeout_s: float) -> int:
         return int(_ANSWER.unpack(answer)[0])
     if worker.has_hung_up():
         raise worker.died()
-    raise ForkRefusedError("the system refuses to clone the process")
+    raise ForkRefusedError("the system refuses to clone the worker")
 
 
 def _received(control: socket.socket) -> bytes:

@@ -51,6 +51,7 @@ entry:
   store %pointer_and_size zeroinitializer, ptr %vector
   store %message zeroinitializer, ptr %request
   store %poll zeroinitializer, ptr %lifeline
+  store i64 0, ptr %attached
   store ptr %targets, ptr %vector
   %vector_size = getelementptr %pointer_and_size, ptr %vector, i64 0, i32 1
   store i64 {targets_bytes}, ptr %vector_size
@@ -65,18 +66,34 @@ entry:
   ; MSG_DONTWAIT | MSG_CMSG_CLOEXEC
   %received = call i64 @recvmsg(i32 {control}, ptr %request, i32 1073741888)
   %is_request = icmp sgt i64 %received, 0
-  br i1 %is_request, label %clone, label %end
+  br i1 %is_request, label %check, label %end
+
+check:
+  ; where this process has no descriptors left, only some of what was attached arrives
+  %arrived = load i64, ptr %attached
+  %expected = add i64 %received, 16
+  %is_whole = icmp eq i64 %arrived, %expected
+  br i1 %is_whole, label %clone, label %refuse
+
+refuse:
+  %has_some = icmp ugt i64 %arrived, 16
+  %some_bytes = sub i64 %arrived, 16
+  %some = lshr i64 %some_bytes, 2
+  %left = select i1 %has_some, i64 %some, i64 0
+  br label %loop
 
 clone:
-  %count = lshr i64 %received, 2
+  %all = lshr i64 %received, 2
   ; CLONE_PARENT | SIGCHLD, on the same stack
   %pid = call i64 (i64, ...) @syscall(
       i64 {clone_number}, i64 32785, i64 0, i64 0, i64 0, i64 0)
-  %is_branch = icmp eq i64 %pid, 0
+  %is_clone = icmp eq i64 %pid, 0
   br label %loop
 
 loop:
-  %index = phi i64 [ 0, %clone ], [ %next, %done_with_it ]
+  %index = phi i64 [ 0, %clone ], [ 0, %refuse ], [ %next, %done_with_it ]
+  %count = phi i64 [ %all, %clone ], [ %left, %refuse ], [ %count, %done_with_it ]
+  %is_branch = phi i1 [ %is_clone, %clone ], [ false, %refuse ], [ %is_branch, %done_with_it ]
   %is_last = icmp eq i64 %index, %count
   br i1 %is_last, label %after, label %each
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from mlgo_gym.errors import (
     OptionsError,
     UsageError,
 )
-from mlgo_gym.llvm import fork
 from mlgo_gym.llvm.compilation import Compilation
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.policies import default
@@ -231,15 +231,20 @@ def test_limits(limit: float) -> None:
     assert str(caught.value) == f"branch_limit: expected a whole number above 0, found {limit!r}"
 
 
+@pytest.mark.parametrize("spare", [0, 3])
 def test_where_forking_does_not_work_it_is_said(
-    compiler: Compiler, small: Corpus, monkeypatch: pytest.MonkeyPatch
+    compiler: Compiler, small: Corpus, spare: int
 ) -> None:
-    monkeypatch.setattr(fork, "is_supported", lambda: False)  # another platform
     trunk = compiler.start(small["digest.c"], LIFTED)
     advance(trunk, 1)
-    with pytest.warns(RuntimeWarning, match="neither Linux on x86-64 nor on AArch64; compiling ag"):
+    descriptors = len(list(Path(f"/proc/{trunk.worker_pid}/fd").iterdir()))
+    limit = (descriptors + spare, descriptors + spare)  # of six that a branch takes
+    resource.prlimit(trunk.worker_pid, resource.RLIMIT_NOFILE, limit)
+    message = "^fork: the system refuses to clone the worker; compiling again instead$"
+    with pytest.warns(RuntimeWarning, match=message):
         branch = trunk.fork()
     assert branch.is_replayed
+    assert len(list(Path(f"/proc/{trunk.worker_pid}/fd").iterdir())) == descriptors
     assert finish(branch, 0) == finish(trunk, 0)
 
 
