@@ -75,10 +75,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
             file = stack.enter_context(replacing(options.log))
             log = RolloutLog(file, InliningForSize(options.size_increase_threshold))
         keep = log is not None or options.traces is not None
-        for report in run_policies(options, output, {name: policy}, keep_decisions=keep):
+        for report in run_policies(
+            options, output, {name: policy}, keep_decisions=keep, in_order=log is not None
+        ):
             logged += log.write(report) if log else 0
             _save_traces(report, options)
             reports.append(report.without_decisions())
+    order = Corpus.load(options.corpus).names
+    reports.sort(key=lambda report: order.index(report.module))
     if options.model is not None:
         _warn_of_another_llvm(Path(options.model), reports, output)
     output.print(comparison.as_table(reports, [name], output.width))
@@ -112,6 +116,7 @@ def run_policies(
     policies: Mapping[str, PolicyFactory],
     *,
     keep_decisions: bool = False,
+    in_order: bool = True,
 ) -> Iterator[ModuleReport]:
     """Roll policies out as the options of `add_compilation_options` say, behind a progress bar.
 
@@ -126,6 +131,7 @@ def run_policies(
         jobs=options.jobs,
         timeout_s=options.timeout,
         keep_decisions=keep_decisions,
+        in_order=in_order,
     )
     return _tracked(reports, output, len(corpus))
 
