@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import (
     clang_equality,
     extraction_throughput,
+    real_builds,
     runner_latency,
     soak,
     sweep_overhead,
@@ -15,7 +16,14 @@ from benchmarks import (
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
-NAMES = ("clang_equality", "sweep_overhead", "soak", "runner_latency", "extraction_throughput")
+NAMES = (
+    "clang_equality",
+    "sweep_overhead",
+    "soak",
+    "runner_latency",
+    "extraction_throughput",
+    "real_builds",
+)
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("name", nargs="?", choices=["all", *NAMES], default="all")
@@ -37,3 +45,5 @@ if options.name == "runner_latency" or (options.name == "all" and options.model)
     runner_latency.run(options.model)
 if options.name in {"all", "extraction_throughput"}:
     extraction_throughput.run(options.objects, rounds=3, workers=2)
+if options.name in {"all", "real_builds"}:
+    real_builds.run()
