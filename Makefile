@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow check format bench protos sample-corpus clean
+.PHONY: demo test test-slow check format bench protos sample-corpus recipes-table clean
 
 demo: $(READY)
 	$(BIN)/mlgo-gym demo
@@ -36,6 +36,9 @@ protos: $(DEV_READY)
 
 sample-corpus: $(DEV_READY)
 	$(BIN)/python -m mlgo_gym.sample_corpus.build
+
+recipes-table: $(DEV_READY)
+	$(BIN)/python -m corpus_tools.recipes_table docs/recipes.md
 
 clean:
 	rm -rf $(VENV) build dist

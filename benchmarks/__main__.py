@@ -8,8 +8,10 @@ from pathlib import Path
 from benchmarks import (
     advantages,
     clang_equality,
+    extraction_throughput,
     forks,
     oracle,
+    real_builds,
     runner_latency,
     scaling,
     soak,
@@ -27,6 +29,8 @@ NAMES = (
     "advantages",
     "oracle",
     "runner_latency",
+    "extraction_throughput",
+    "real_builds",
 )
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -36,6 +40,7 @@ parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
 parser.add_argument("--budget", type=float, default=60.0, help="seconds a module, for oracle")
+parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
 options = parser.parse_args()
 
 if options.name in {"all", "clang_equality"}:
@@ -56,3 +61,7 @@ if options.name in {"all", "oracle"}:
     oracle.run([[built("libsass")], [built("fasttext"), built("sentencepiece")]], options.budget)
 if options.name == "runner_latency" or (options.name == "all" and options.model):
     runner_latency.run(options.model)
+if options.name in {"all", "extraction_throughput"}:
+    extraction_throughput.run(options.objects, rounds=3, workers=2)
+if options.name in {"all", "real_builds"}:
+    real_builds.run()

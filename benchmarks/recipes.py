@@ -16,7 +16,7 @@ def built(name: str, opt_level: str = "Oz", *, whole_program: bool = False) -> C
     """The corpus of a recipe; ``whole_program`` takes Lua as its one large file instead."""
     recipe = load_recipe(name)
     if whole_program:
-        recipe = replace(recipe, globs=("third-party/lua54/onelua.c",), exclude=())
+        recipe = replace(recipe, globs=("third-party/lua54/onelua.c",), exclude=(), modules=1)
     output = FOLDER / f"{name}-{opt_level}{'-whole' if whole_program else ''}"
     if not output.exists():
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -15,18 +15,20 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from corpus_tools.archive import unpack_sdist
 from corpus_tools.clang import Clang, find_clang
 from corpus_tools.compilation import Compilation, Progress, check_options, compile_sources
 from corpus_tools.errors import (
     BuildFailedError,
     CompileFailure,
     EmptyGlobError,
+    ModuleCountError,
     PythonHeadersError,
 )
 from corpus_tools.manifest import Manifest, write_json
+from corpus_tools.provenance import compiler_info, recipe_info
 from corpus_tools.recipes import Recipe
 from corpus_tools.sdist import fetch_sdist
+from corpus_tools.source_tree import unpack_sources
 from corpus_tools.staging import INFO_NAME, check_output, staged_folder
 
 
@@ -79,7 +81,7 @@ def build_corpus(
     clang = clang or find_clang()
     with tempfile.TemporaryDirectory(prefix="corpus_tools.") as temporary:
         sdist = fetch_sdist(recipe, cache_dir or Path(temporary) / "cache")
-        root = unpack_sdist(sdist, Path(temporary))
+        root = unpack_sources(recipe, sdist, Path(temporary))
         return build_from_sources(
             root,
             expand_globs(recipe, root),
@@ -91,7 +93,7 @@ def build_corpus(
             jobs=jobs,
             keep_going=keep_going,
             progress=progress,
-            info=_provenance(recipe),
+            info=recipe_info(recipe),
         )
 
 
@@ -140,8 +142,9 @@ def build_from_sources(
     with staged_folder(output) as staged:
         failures = compile_sources(compilation, sources, staged, progress=progress)
         modules = _kept(sources, failures, keep_going=keep_going)
-        built_by = {"clang": compilation.clang.banner, "opt_level": opt_level}
-        write_json(staged / INFO_NAME, {**(info or {}), **built_by})
+        built_by = compiler_info(compilation.clang, opt_level)
+        left_out = {"left_out": [each.source for each in failures]} if failures else {}
+        write_json(staged / INFO_NAME, {**(info or {}), **built_by, **left_out})
         Manifest(modules).write(staged)
     return BuildReport(output, modules, failures, time.monotonic() - start)
 
@@ -155,10 +158,13 @@ def expand_globs(recipe: Recipe, root: Path) -> tuple[str, ...]:
 
     Raises:
         EmptyGlobError: a glob matches no file, or nothing but excluded ones.
+        ModuleCountError: all together select another number of files than the recipe says.
     """
     sources: set[str] = set()
     for glob in recipe.globs:
         sources |= _matches(recipe, glob, root)
+    if recipe.modules not in {None, len(sources)}:
+        raise ModuleCountError(recipe.name, expected=recipe.modules, found=len(sources))
     return tuple(sorted(sources))
 
 
@@ -198,15 +204,3 @@ def _kept(
     if not modules or (failures and not keep_going):
         raise BuildFailedError(failures, len(sources))
     return modules
-
-
-def _provenance(recipe: Recipe) -> dict[str, str]:
-    return {
-        "recipe": recipe.name,
-        "package": recipe.package,
-        "version": recipe.version,
-        "sdist": recipe.sdist,
-        "sha256": recipe.sha256,
-        "split": recipe.split,
-        "license": recipe.license,
-    }

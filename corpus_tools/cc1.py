@@ -39,6 +39,7 @@ _ALONE = ("-H", "-MG", "-MP", "-MV", "-module-file-deps", "-sys-header-deps")
 
 # The driver quotes every argument of -### and escapes these three; shlex would leave `\$` as it is.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_LINKER = re.compile(r"(^|[/.-])(lld|ld)(-\d+)?(\.exe)?$")
 _ESCAPED = re.compile(r'\\(["\\$])')
 
 
@@ -51,6 +52,21 @@ def parse_driver_output(text: str) -> list[tuple[str, ...]]:
     lines = (line for line in text.split("\n") if line.startswith(' "'))
     commands = (tuple(_unquoted(line))[1:] for line in lines)
     return [command for command in commands if command[:1] == ("-cc1",)]
+
+
+def linker_arguments(text: str) -> tuple[str, ...]:
+    r"""Return the arguments of the link in what ``clang -###`` prints, without the program.
+
+    >>> linker_arguments('version 22\n "/bin/clang" "-cc1" "-O2"\n "/bin/ld.lld" "-pie" "a.o"')
+    ('-pie', 'a.o')
+
+    Returns:
+        The arguments, or none where nothing is linked.
+    """
+    lines = [line for line in text.split("\n") if line.startswith(' "')]
+    commands = [tuple(_unquoted(line)) for line in lines]
+    links = [command[1:] for command in commands if _LINKER.search(command[0])]
+    return links[-1] if links else ()
 
 
 def embedded_command(command: Sequence[str], source: str) -> tuple[str, ...]:

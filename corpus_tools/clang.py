@@ -163,6 +163,58 @@ def corpus_command(
     return command
 
 
+def dry_run(
+    clang: Clang, arguments: Sequence[str], directory: Path, *, deadline_s: float = DEADLINE_S
+) -> str:
+    """Return what clang's driver prints of the commands that it would run (``-###``).
+
+    Args:
+        clang: the compiler.
+        arguments: of the driver.
+        directory: where it runs.
+        deadline_s: seconds after which it is killed.
+
+    Raises:
+        CompileError: the driver failed, or ran past the deadline.
+    """
+    source = " ".join(arguments)
+    return _run(clang, ["-###", *arguments], source=source, root=directory, deadline_s=deadline_s)
+
+
+def compile_ir(
+    clang: Clang,
+    command: Sequence[str],
+    bitcode: Path,
+    *,
+    module: str,
+    root: Path,
+    deadline_s: float = DEADLINE_S,
+) -> bytes:
+    """Compile bitcode to an object by a ``-cc1`` command.
+
+    Args:
+        clang: the compiler.
+        command: starts with ``-cc1``; names neither input, output nor language.
+        bitcode: the input.
+        module: what it is called in errors.
+        root: the folder that clang runs in, and writes its output to.
+        deadline_s: seconds after which clang is killed.
+
+    Returns:
+        The object's bytes.
+
+    Raises:
+        CompileError: clang failed, ran past the deadline or made nothing.
+    """
+    output = root.absolute() / "output.o"
+    arguments = [*command, "-emit-obj", "-o", str(output), "-x", "ir", str(bitcode.absolute())]
+    said = _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
+    if data := output.read_bytes():
+        return data
+    # Clang only prints what is wrong with a ThinLTO index, and exits with 0.
+    raise CompileError(module, "expected an object, found an empty file", stderr_tail=said.strip())
+
+
 def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
     own = ["-c", "-w", f"-{opt_level}", "-fPIC", "-ffile-compilation-dir=."]
     return [*_PROCESS_FLAGS, *own, *flags, "--", source]

@@ -4,9 +4,12 @@
 
     CorpusToolsError
       CorpusError          the corpus on disk is not what the layout asks for
-        ManifestError, MissingBitcodeError, CommandError
+        ManifestError, MissingBitcodeError, CommandError, CorporaDifferError
+      ExtractionError      what a build left behind cannot be read
+        BuildListError, ObjectFileError, BitcodeError
       RecipeError          the recipe, or what it says about its package, is wrong
-        RecipeFormatError, UnknownRecipeError, EmptyGlobError, SourceNameError
+        RecipeFormatError, UnknownRecipeError, EmptyGlobError, ModuleCountError,
+        SourceTreeError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
         DownloadError, SdistNotFoundError, HashMismatchError, ArchiveError, UnsafeArchiveError
       ToolchainError       clang or a header is missing, too old, or failed
@@ -29,22 +32,31 @@ class CorpusToolsError(Exception):
     """Base of everything that corpus_tools raises on purpose."""
 
 
-class CorpusError(CorpusToolsError):
-    """A corpus on disk breaks the mlgo-utils layout."""
-
-
-class ManifestError(CorpusError):
-    """A ``corpus_description.json`` that cannot be read, or says something impossible.
+class _FileError(CorpusToolsError):
+    """Something is wrong with a file or folder.
 
     Attributes:
-        path: the manifest, or None for a manifest that was never a file.
+        path: of the file, or None for what was never a file.
         problem: what was expected and what was found.
     """
+
+    _kind = "file"
+    _prefix = ""
 
     def __init__(self, path: Path | None, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"{path or 'manifest'}: {problem}")
+        super().__init__(f"{self._prefix}{path or self._kind}: {problem}")
+
+
+class CorpusError(CorpusToolsError):
+    """A corpus on disk breaks the mlgo-utils layout."""
+
+
+class ManifestError(CorpusError, _FileError):
+    """A ``corpus_description.json`` that cannot be read, or says something impossible."""
+
+    _kind = "manifest"
 
 
 class MissingBitcodeError(CorpusError):
@@ -64,18 +76,42 @@ class MissingBitcodeError(CorpusError):
         super().__init__(f"module {module!r}: expected bitcode at {path}, found none{more}")
 
 
-class CommandError(CorpusError):
-    """A module's ``-cc1`` command that cannot be read or written.
+class CommandError(CorpusError, _FileError):
+    """A module's ``-cc1`` command that cannot be read or written."""
+
+    _kind = "command"
+
+
+class CorporaDifferError(CorpusError):
+    """Corpora that are to become one say different things of all their modules.
 
     Attributes:
-        path: the ``.cmd`` file, or None for a command that was never a file.
-        problem: what was expected and what was found.
+        first: a corpus.
+        second: another one.
+        key: what they differ in.
     """
 
-    def __init__(self, path: Path | None, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path or 'command'}: {problem}")
+    def __init__(self, first: Path, second: Path, key: str) -> None:
+        self.first = first
+        self.second = second
+        self.key = key
+        super().__init__(f"{second}: expected the same {key!r} as in {first}, found another")
+
+
+class ExtractionError(CorpusToolsError):
+    """What a build left behind cannot be read."""
+
+
+class BuildListError(ExtractionError, _FileError):
+    """The file that lists a build's objects cannot be read."""
+
+
+class ObjectFileError(ExtractionError):
+    """A file is no object, or a broken one; the message does not name it."""
+
+
+class BitcodeError(ExtractionError):
+    """A file or section is no bitcode, or broken; the message does not name it."""
 
 
 class RecipeError(CorpusToolsError):
@@ -129,6 +165,38 @@ class EmptyGlobError(RecipeError):
         self.glob = glob
         self.problem = problem
         super().__init__(f"recipe {recipe!r}: glob {glob!r} {problem}")
+
+
+class ModuleCountError(RecipeError):
+    """A recipe's globs do not select as many sources as it says.
+
+    Attributes:
+        recipe: the recipe's name.
+        expected: the recipe's number of modules.
+        found: how many sources its globs select.
+    """
+
+    def __init__(self, recipe: str, *, expected: int, found: int) -> None:
+        self.recipe = recipe
+        self.expected = expected
+        self.found = found
+        super().__init__(f"recipe {recipe!r}: expected {expected} modules, found {found} sources")
+
+
+class SourceTreeError(RecipeError):
+    """What a recipe adds to its unpacked sdist does not fit it.
+
+    Attributes:
+        recipe: the recipe's name.
+        name: of the file or archive, relative to the sdist's top folder.
+        problem: what was expected and what was found.
+    """
+
+    def __init__(self, recipe: str, name: str, problem: str) -> None:
+        self.recipe = recipe
+        self.name = name
+        self.problem = problem
+        super().__init__(f"recipe {recipe!r}: {name!r}: {problem}")
 
 
 class SourceNameError(RecipeError):
@@ -308,18 +376,10 @@ class CompileError(ToolchainError):
         super().__init__(f"{source}: {reason}" + (f"\n{stderr_tail}" if stderr_tail else ""))
 
 
-class OutputError(CorpusToolsError):
-    """The output may not be written, because something else is there.
+class OutputError(_FileError):
+    """The output may not be written: something else is there, or the system refuses."""
 
-    Attributes:
-        path: the output folder.
-        problem: what was expected and what was found.
-    """
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"output {path}: {problem}")
+    _prefix = "output "
 
 
 @dataclass(frozen=True, slots=True)

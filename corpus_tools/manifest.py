@@ -89,11 +89,14 @@ class Manifest:
         Args:
             folder: the corpus, which must exist.
         """
+        write_json(folder / MANIFEST_NAME, self.as_json())
+
+    def as_json(self) -> dict[str, object]:
+        """The content of ``corpus_description.json``, its keys in mlgo-utils' order."""
         description: dict[str, object] = {}
         if self.global_command_override is not None:
             description["global_command_override"] = list(self.global_command_override)
-        description |= {"has_thinlto": self.has_thinlto, "modules": list(self.modules)}
-        write_json(folder / MANIFEST_NAME, description)
+        return description | {"has_thinlto": self.has_thinlto, "modules": list(self.modules)}
 
     @classmethod
     def _from_json(cls, description: dict[str, object]) -> Self:
@@ -151,17 +154,22 @@ def encode_command(args: Sequence[str]) -> bytes:
     return ("\0".join(args) + end).encode("utf-8", "surrogateescape")
 
 
-def write_json(path: Path, value: object) -> None:
-    """Replace a file by JSON as mlgo-utils writes it, in one step.
+def write_json(path: Path, value: object, *, staging: Path | None = None) -> None:
+    """Replace a file by JSON as mlgo-utils writes it, in one step; leave an equal one alone.
 
     Args:
         path: the file; its folder must exist.
-        value: what ``json.dump`` takes.
+        value: what ``json.dumps`` takes.
+        staging: a folder on the same file system for the file until it is whole; by default its
+            own folder.
     """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    text = json.dumps(value, indent=2)
+    if path.is_file() and path.read_bytes() == text.encode():
+        return
+    descriptor, temporary = tempfile.mkstemp(dir=staging or path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            json.dump(value, stream, indent=2)
+            stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
         # mkstemp makes files that only their owner reads; a corpus is for everybody.

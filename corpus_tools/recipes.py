@@ -3,18 +3,20 @@
 A recipe is a TOML file; `FIELDS` lists its keys. Those in ``corpus_tools/recipes/`` ship with the
 package and are found by name; any other is named by its path.
 
->>> available_recipes()
-('brotli', 'fasttext', 'libsass', 'lupa', 'lz4', 'zstandard')
+>>> "lupa" in available_recipes()
+True
 >>> load_recipe("lupa").sdist
 'lupa-2.8.tar.gz'
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -62,6 +64,18 @@ def _is_flag_table(value: object) -> bool:
     )
 
 
+def _is_file_table(value: object) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and _is_globs(list(value))
+        and all(isinstance(content, str) for content in value.values())
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 _GLOBS = "a list of patterns relative to the sdist, without '..'"
 _TEXT = Field("a non-empty string", lambda value: isinstance(value, str) and value != "")
 
@@ -84,6 +98,19 @@ FIELDS: Mapping[str, Field] = {
     "needs_python_headers": Field(
         "true or false", lambda value: isinstance(value, bool), required=False
     ),
+    "archives": Field(
+        "a list of names relative to the sdist, without '..'", _is_globs, required=False
+    ),
+    "generated_files": Field(
+        "a table from name, relative to the sdist and without '..', to text",
+        _is_file_table,
+        required=False,
+    ),
+    "modules": Field(
+        "a whole number of at least 1",
+        lambda value: value is None or _is_count(value),
+        required=False,
+    ),
 }
 
 
@@ -105,6 +132,9 @@ class Recipe:
         flags: for clang, relative paths in them starting at the root of the sdist.
         file_flags: pairs (pattern, further flags for the files it matches), as in ``exclude``.
         needs_python_headers: whether the include folder of the running Python is needed.
+        archives: inside the sdist, each unpacked beside itself before anything else is done.
+        generated_files: pairs (name, content) of files that the package's own build would make.
+        modules: how many sources the globs select, or None where that was not recorded.
 
     Raises:
         RecipeFormatError: a value is malformed.
@@ -123,10 +153,19 @@ class Recipe:
     flags: tuple[str, ...] = ()
     file_flags: tuple[tuple[str, tuple[str, ...]], ...] = ()
     needs_python_headers: bool = False
+    archives: tuple[str, ...] = ()
+    generated_files: tuple[tuple[str, str], ...] = ()
+    modules: int | None = None
 
     def __post_init__(self) -> None:
         table = {field.name: getattr(self, field.name) for field in fields(self)}
-        _check_values(table | {"file_flags": dict(self.file_flags)}, f"recipe {self.name!r}")
+        table |= {key: dict(table[key]) for key in ("file_flags", "generated_files")}
+        _check_values(table, f"recipe {self.name!r}")
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 over all fields: recipes of one digest build the same corpus."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
 
 
 def available_recipes() -> tuple[str, ...]:
@@ -211,5 +250,5 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
     if isinstance(value, Mapping):
-        return tuple((glob, tuple(flags)) for glob, flags in value.items())
+        return tuple((key, _frozen(item)) for key, item in value.items())
     return value

@@ -44,18 +44,25 @@ def staged_folder(output: Path) -> Iterator[Path]:
         output: must pass `check_output`, before the block and after it.
 
     Raises:
-        OutputError: something else than a corpus is at ``output``.
+        OutputError: something else than a corpus is at ``output``, or nothing can be written there.
     """
     output = output.resolve()
     check_output(output)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as temporary:
+    with _sibling(output) as temporary:
         # One level down: mkdtemp's folders are readable by their owner only.
         staged = Path(temporary) / "new"
         staged.mkdir()
         yield staged
         check_output(output)
         _swap(staged, output, Path(temporary) / "old")
+
+
+def _sibling(output: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
+    except OSError as error:
+        raise OutputError(output, f"cannot be written: {error.strerror}") from error
 
 
 def _swap(staged: Path, output: Path, old: Path) -> None:

@@ -26,6 +26,9 @@ __all__ = ["SAMPLE_CORPUS", "Corpus", "Module"]
 SAMPLE_CORPUS = Path(__file__).parent / "sample_corpus" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
 
+_UNSPECIFIED = ("<UNSPECIFIED>",)
+"""What mlgo-utils' ``extract_ir --thinlto_build=local`` leaves for the user to fill in."""
+
 
 @dataclass(frozen=True)
 class Module:
@@ -74,6 +77,8 @@ class Corpus:
         folder: where it is.
         names: the modules' names.
         global_command: the command line that stands for every module's own, if there is one.
+        has_thinlto: the modules are compiled with their ThinLTO indices, which the embedded
+            compiler cannot do.
 
     >>> corpus = Corpus.load(SAMPLE_CORPUS)
     >>> corpus[corpus.names[0]].command[0]
@@ -83,6 +88,7 @@ class Corpus:
     folder: Path
     names: tuple[str, ...]
     global_command: tuple[str, ...] | None = None
+    has_thinlto: bool = False
 
     def __len__(self) -> int:
         return len(self.names)
@@ -124,12 +130,16 @@ class Corpus:
         return tuple(sorted(self.names if names is None else names, key=size, reverse=True))
 
     @classmethod
-    def load(cls, folder: str | Path) -> Corpus:
+    def load(cls, folder: str | Path, *, allow_thinlto: bool = False) -> Corpus:
         """Open a corpus; the manifest is checked, the modules are not read yet.
+
+        Args:
+            folder: where it is.
+            allow_thinlto: take one that was made for ThinLTO too.
 
         Raises:
             CorpusError: there is no usable manifest, it names missing files or files elsewhere,
-                it names no module, or it is one for ThinLTO.
+                it names no module, its command line was left open, or it is one for ThinLTO.
         """
         folder = Path(folder)
         if not (folder / MANIFEST_NAME).exists():
@@ -141,14 +151,20 @@ class Corpus:
             manifest = Manifest.read(folder)
         except CorpusToolsError as error:
             raise CorpusError(str(error)) from error
-        if manifest.has_thinlto:
+        if manifest.has_thinlto and not allow_thinlto:
             raise CorpusError(
                 f"corpus {str(folder)!r}: expected has_thinlto false, found true: its modules "
                 f"need ThinLTO's imports, which are not done here yet"
             )
         if not manifest.modules:
             raise CorpusError(f"corpus {str(folder)!r}: expected at least one module, found none")
-        return cls(folder, manifest.modules, manifest.global_command_override)
+        if manifest.global_command_override == _UNSPECIFIED:
+            raise CorpusError(
+                f"corpus {str(folder)!r}: key 'global_command_override': expected the clang -cc1 "
+                f"command line of its modules, found the placeholder {_UNSPECIFIED[0]!r}: put the "
+                "command line there"
+            )
+        return cls(folder, manifest.modules, manifest.global_command_override, manifest.has_thinlto)
 
 
 def _read(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Any
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import OptionsError, TraceError, UsageError
@@ -179,9 +180,13 @@ def options_of_trace(trace: Trace) -> CompileOptions:
     if missing:
         raise TraceError(trace.module, f"settings: expected {', '.join(names)}, found no {missing}")
     try:
-        return CompileOptions(**{name: trace.settings[name] for name in names})
+        return CompileOptions(**{name: _frozen(trace.settings[name]) for name in names})
     except OptionsError as error:
         raise TraceError(trace.module, f"settings: {error}") from error
+
+
+def _frozen(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # as JSON has it
 
 
 def _check(trace: Trace, module: Module, options: CompileOptions | None) -> CompileOptions:

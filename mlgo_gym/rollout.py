@@ -10,22 +10,20 @@ and functions. `mlgo_gym.batch_rollout` is for networks that are faster with man
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import numpy as np
 
 from mlgo_gym.baseline import relative_reduction
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm.compilation import CompilationResult, Policy
 from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.pool import map_names
 from mlgo_gym.policies import PolicyFactory
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.policy import RunnerPolicy
@@ -34,9 +32,6 @@ from mlgo_gym.trace import Trace
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
 __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
-
-_AHEAD: Final = 4
-"""How many modules for each worker are started before the first of them is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +91,14 @@ class ModuleReport:
         baseline: the plain compilation; ``None`` where it failed.
         attempts: one for each policy, in the order in which they were given.
         error: why the plain compilation failed; then there are no attempts.
+        not_honoured: what the embedded compiler leaves out of the module's command line.
     """
 
     module: str
     baseline: CompilationResult | None
     attempts: tuple[Attempt, ...]
     error: str | None = None
+    not_honoured: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -159,60 +156,12 @@ def rollout(
     Raises:
         OptionsError: ``jobs`` is not above 0, or there is no such level.
     """
-    if jobs < 1:
-        raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
     CompileOptions(opt_level)
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
     task = _Task(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
-    with ExitStack() as stack:
-        compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
-        if not in_order:
-            names = corpus.largest_first(names)
-        if jobs == 1:
-            yield from (task.run(compilers[0], name) for name in names)
-        else:
-            yield from _in_parallel(task, compilers, names, in_order=in_order)
-
-
-def _in_parallel(
-    task: _Task, compilers: Sequence[Compiler], names: Sequence[str], *, in_order: bool
-) -> Iterator[ModuleReport]:
-    """Work runs ahead of the consumer by a few modules, and no more."""
-    idle: SimpleQueue[Compiler] = SimpleQueue()
-    for compiler in compilers:
-        idle.put(compiler)
-
-    def run(name: str) -> ModuleReport:
-        compiler = idle.get()
-        try:
-            return task.run(compiler, name)
-        finally:
-            idle.put(compiler)
-
-    ahead: deque[Future[ModuleReport]] = deque()
-    with ThreadPoolExecutor(len(compilers), "mlgo-gym-rollout") as pool:
-        try:
-            for name in names:
-                ahead.append(pool.submit(run, name))
-                if len(ahead) >= _AHEAD * len(compilers):
-                    yield _next_of(ahead, in_order=in_order).result()
-            while ahead:
-                yield _next_of(ahead, in_order=in_order).result()
-        except BaseException:  # also where the consumer closes this generator
-            pool.shutdown(wait=False, cancel_futures=True)
-            for compiler in compilers:
-                compiler.interrupt()
-            raise
-
-
-def _next_of(ahead: deque[Future[ModuleReport]], *, in_order: bool) -> Future[ModuleReport]:
-    """Take the first, or whichever is finished first."""
-    if in_order:
-        return ahead.popleft()
-    finished = wait(ahead, return_when=FIRST_COMPLETED).done
-    future = next(each for each in ahead if each in finished)
-    ahead.remove(future)
-    return future
+    if not in_order:
+        names = corpus.largest_first(names)
+    yield from map_names(task.run, names, jobs=jobs, timeout_s=timeout_s, in_order=in_order)
 
 
 class _Task:
@@ -234,14 +183,16 @@ class _Task:
         self._keep_decisions = keep_decisions
 
     def run(self, compiler: Compiler, name: str) -> ModuleReport:
+        lacking: tuple[str, ...] = ()
         try:
             module = self._corpus[name]
             options = options_of(module, self._opt_level)
+            lacking = options.not_honoured
             baseline = compiler.compile_module(module, options)
         except (CompilationError, InputError) as error:
-            return ModuleReport(name, None, (), str(error))
+            return ModuleReport(name, None, (), str(error), lacking)
         attempts = (self._attempt(compiler, module, options, policy) for policy in self._policies)
-        return ModuleReport(name, baseline, tuple(attempts))
+        return ModuleReport(name, baseline, tuple(attempts), None, lacking)
 
     def _attempt(
         self, compiler: Compiler, module: Module, options: CompileOptions, name: str

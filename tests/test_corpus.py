@@ -74,6 +74,12 @@ BASE: dict[str, Any] = {"modules": ["m"], "has_thinlto": False}
             "corpus '{folder}': expected has_thinlto false, found true: its modules need "
             "ThinLTO's imports, which are not done here yet",
         ),
+        (
+            BASE | {"global_command_override": ["<UNSPECIFIED>"]},
+            "corpus '{folder}': key 'global_command_override': expected the clang -cc1 command "
+            "line of its modules, found the placeholder '<UNSPECIFIED>': put the command line "
+            "there",
+        ),
     ],
 )
 def test_manifests_that_cannot_be_used(tmp_path: Path, manifest: object, message: str) -> None:
@@ -81,6 +87,11 @@ def test_manifests_that_cannot_be_used(tmp_path: Path, manifest: object, message
     with pytest.raises(CorpusError) as caught:
         Corpus.load(tmp_path)
     assert str(caught.value) == message.replace("{folder}", str(tmp_path))
+
+
+def test_a_thinlto_corpus_can_be_asked_for(tmp_path: Path) -> None:
+    make(tmp_path, BASE | {"has_thinlto": True}, "m.bc")
+    assert Corpus.load(tmp_path, allow_thinlto=True).has_thinlto
 
 
 def test_no_manifest(tmp_path: Path) -> None:

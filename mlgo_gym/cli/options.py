@@ -15,15 +15,19 @@ from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 __all__ = [
     "above_zero",
     "add_compilation_options",
-    "add_module_options",
+    "add_corpus_option",
+    "add_opt_level_option",
     "add_seed_option",
+    "add_timeout_option",
+    "add_worker_options",
     "whole",
 ]
 
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is compiled, and how."""
-    add_module_options(parser)
+    add_corpus_option(parser)
+    add_opt_level_option(parser)
     parser.add_argument(
         "--size-increase-threshold",
         type=above_zero,
@@ -32,17 +36,11 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
         help="growth at which LLVM's advisor stops asking; inf lifts it "
         f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
     )
-    parser.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        default=1,
-        help="compile N modules at once (default: 1)",
-    )
+    add_worker_options(parser)
 
 
-def add_module_options(parser: argparse.ArgumentParser) -> None:
-    """Add those that say which modules, at which level, and for how long."""
+def add_corpus_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--corpus``."""
     parser.add_argument(
         "--corpus",
         type=Path,
@@ -50,18 +48,38 @@ def add_module_options(parser: argparse.ArgumentParser) -> None:
         default=SAMPLE_CORPUS,
         help="a corpus in mlgo-utils' layout (default: the sample in this package)",
     )
+
+
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how many workers there are, and how long they may take."""
+    add_timeout_option(parser)
     parser.add_argument(
-        "--opt-level",
-        choices=OPT_LEVELS[1:],
-        metavar="LEVEL",
-        help="O1, O2, O3, Os or Oz (default: each module's own)",
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        default=1,
+        help="work on N modules at once (default: 1)",
     )
+
+
+def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timeout``."""
     parser.add_argument(
         "--timeout",
         type=above_zero,
         metavar="SECONDS",
         default=DEFAULT_TIMEOUT_S,
         help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
+    )
+
+
+def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--opt-level``."""
+    parser.add_argument(
+        "--opt-level",
+        choices=OPT_LEVELS[1:],
+        metavar="LEVEL",
+        help="O1, O2, O3, Os or Oz (default: each module's own)",
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from mlgo_gym.cli.options import add_module_options
+from mlgo_gym.cli.options import add_corpus_option, add_opt_level_option, add_timeout_option
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError
@@ -26,7 +26,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "the object's hash. A level that is given must be that of the trace.",
     )
     parser.add_argument("traces", type=Path, nargs="+", metavar="FILE", help="a trace")
-    add_module_options(parser)
+    add_corpus_option(parser)
+    add_opt_level_option(parser)
+    add_timeout_option(parser)
     add_json_option(parser)
     parser.set_defaults(run=run)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mlgo_gym.cli import comparison
+from mlgo_gym.cli.not_honoured import count_not_honoured, warn_of_not_honoured
 from mlgo_gym.cli.options import add_compilation_options, add_seed_option
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import Corpus
@@ -144,7 +145,8 @@ def _tracked(
 
 
 def warn_of_failures(reports: list[ModuleReport], output: Output) -> int:
-    """Name every module that failed; the exit status is 1 where there is one."""
+    """Name what is not honoured, and every module that failed; where one did, the status is 1."""
+    warn_of_not_honoured(count_not_honoured(each.not_honoured for each in reports), output)
     for report in reports:
         if report.error:
             output.warn(report.error)

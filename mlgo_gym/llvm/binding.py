@@ -27,9 +27,11 @@ __all__ = [
     "host_cpu",
     "llvm_version",
     "llvmlite_version",
+    "optimize_module",
     "parse",
     "section_contents",
     "section_sizes",
+    "to_bitcode",
 ]
 
 _LEVELS: Final = {
@@ -52,7 +54,7 @@ class Target:
     """What decides the code besides the module itself; see `mlgo_gym.llvm.options`.
 
     ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
-    chooses for the level.
+    chooses for the level. Without `run_passes` a module is taken as it is.
     """
 
     opt_level: str | None
@@ -61,6 +63,10 @@ class Target:
     vectorize_loops: bool | None
     vectorize_slp: bool | None
     unroll_loops: bool | None
+    cpu: str = ""
+    features: str = ""
+    abi: str = ""
+    run_passes: bool = True
 
 
 def llvm_version() -> str:
@@ -136,6 +142,26 @@ def compile_module(
         raise BitcodeError(str(error).strip()) from error
 
 
+def optimize_module(module: Any, target: Target) -> str:
+    """Optimise a module, which changes it, unless the target says not to; returns the level.
+
+    Raises:
+        BitcodeError: this LLVM has no such target.
+    """
+    level = target.opt_level or _attribute_level(module)
+    try:
+        with _target_machine(module, level, target) as machine:
+            _optimize(module, machine, level, target)
+    except RuntimeError as error:
+        raise BitcodeError(str(error).strip()) from error
+    return level
+
+
+def to_bitcode(module: Any) -> bytes:
+    """A module as bitcode."""
+    return bytes(module.as_bitcode())
+
+
 def section_sizes(data: bytes) -> list[tuple[str, int]]:
     """Name and size in bytes of each named section of an object, in its order.
 
@@ -161,7 +187,12 @@ def section_contents(data: bytes, prefix: str) -> list[bytes]:
 
 def _target_machine(module: Any, level: str, target: Target) -> Any:
     machine = llvm.Target.from_triple(module.triple).create_target_machine(
-        opt=_LEVELS[level][1], reloc=target.relocation_model, codemodel=target.code_model
+        cpu=target.cpu,
+        features=target.features,
+        opt=_LEVELS[level][1],
+        reloc=target.relocation_model,
+        codemodel=target.code_model,
+        abiname=target.abi,
     )
     if not module.data_layout:
         module.data_layout = str(machine.target_data)
@@ -169,6 +200,8 @@ def _target_machine(module: Any, level: str, target: Target) -> Any:
 
 
 def _optimize(module: Any, machine: Any, level: str, target: Target) -> None:
+    if not target.run_passes:
+        return
     # A pass builder keeps callbacks into its last run, so every run needs one of its own; and
     # llvmlite never frees those callbacks, 31 kB when it is built and 72 kB more when it has run.
     # That is why workers are replaced in time.

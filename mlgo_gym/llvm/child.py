@@ -24,6 +24,7 @@ from mlgo_gym.llvm import binding
 from mlgo_gym.llvm.fork_handler import ForkHandler
 from mlgo_gym.llvm.fork_request import is_supported
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.inquiries import INQUIRIES
 
 _RECEIVE_BYTES = 1 << 20
 
@@ -57,10 +58,11 @@ class _Server:
         return frame
 
     def serve(self, request: dict[str, Any], data: bytes) -> None:
-        if request["op"] != "compile":  # a cancellation that came after the end
+        answers = {"compile": self._compile, **INQUIRIES}
+        if request["op"] not in answers:  # a cancellation that came after the end
             return
         try:
-            answer, payload = self._compile(request, data)
+            answer, payload = answers[request["op"]](request, data)
         except binding.BitcodeError as error:
             answer, payload = {"error": str(error)}, b""
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))

@@ -27,11 +27,11 @@ from mlgo_gym.errors import (
     ModuleError,
     UsageError,
 )
-from mlgo_gym.llvm.failures import crash_error, timeout_error
+from mlgo_gym.llvm.failures import timeout_error
 from mlgo_gym.llvm.fork import Branches, ForkRefusedError, fork_worker
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.result import CompilationResult
-from mlgo_gym.llvm.worker import Worker, WorkerDiedError
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError, crash_of
 from mlgo_gym.problems import PROBLEMS, Problem
 from mlgo_gym.training_log import Observation
 
@@ -91,13 +91,14 @@ class Compilation:
 
     def _request(self) -> dict[str, Any]:
         llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
+        llvm_options += self._options.llvm_options
         if self.problem and self._channel:
             llvm_options += self.problem.advisor_options(self._channel.base)
         return {
             "op": "compile",
             "is_text": self.module.is_text,
             "verify": self.module.sha256 not in self._worker.verified,
-            "target": self._options.settings(),
+            "target": self._options.target(),
             "llvm_options": llvm_options,
             "keep_object": self._keep_object,
             "is_forkable": self.problem is not None,
@@ -220,7 +221,7 @@ class Compilation:
             return self._replayed()
         except WorkerDiedError as error:
             self._abort()
-            raise crash_error(self.module.name, error) from error
+            raise crash_of(self.module.name, error) from error
         except TimeoutError as error:
             self._abort()
             raise self._timeout() from error
@@ -291,7 +292,7 @@ class Compilation:
         try:
             readable = self._worker.wait(timeout_s)
         except WorkerDiedError as error:
-            raise crash_error(self.module.name, error) from error
+            raise crash_of(self.module.name, error) from error
         self._remaining_s -= monotonic() - start
         if readable and self._channel and not self._channel.receive():
             self._worker.unwatch(self._channel.fileno())
@@ -344,7 +345,7 @@ class Compilation:
 
     def _replayed(self) -> Compilation:
         branch = Compilation(
-            Worker(),
+            Worker(self._worker.llvm_options),
             self.module,
             self._options,
             self.problem,

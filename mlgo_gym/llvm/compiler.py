@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm.compilation import Compilation, CompilationResult, Policy
 from mlgo_gym.llvm.fork import DEFAULT_BRANCH_LIMIT, Branches
+from mlgo_gym.llvm.inquiry import inquire
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.worker import Worker
 from mlgo_gym.problems import Problem
@@ -88,13 +89,10 @@ class Compiler:
             EnvironmentSetupError: no worker can be started.
             UsageError: the compiler is closed.
         """
-        if self._closed:
-            raise UsageError("compiler: closed")
         chosen = options or options_of(module)
-        if self._current:
-            self._current.close()
+        self._end_current()
         self._current = Compilation(
-            self._ready_worker(),
+            self._ready_worker(chosen.llvm_options),
             module,
             chosen,
             problem,
@@ -145,6 +143,28 @@ class Compiler:
                     compilation.answer(policy(observation))
             return compilation.result
 
+    def inquire(
+        self, module: Module, request: dict[str, Any], llvm_options: tuple[str, ...] = ()
+    ) -> tuple[dict[str, Any], bytes]:
+        """Ask the worker something else about a module; an unfinished compilation is closed first.
+
+        Args:
+            module: what is asked about.
+            request: for one of the functions of `mlgo_gym.llvm.inquiries`.
+            llvm_options: LLVM's own options that hold meanwhile.
+
+        Returns:
+            What that function returns.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+            EnvironmentSetupError: no worker can be started.
+            UsageError: the compiler is closed.
+        """
+        self._end_current()
+        return inquire(self._ready_worker(llvm_options), module, request, self.timeout_s)
+
     def interrupt(self) -> None:
         """Kill the worker, from any thread, for good.
 
@@ -174,20 +194,31 @@ class Compiler:
         limits = self.timeout_s, self.memory_limit_bytes
         return _make_compiler, (*limits, self.branch_limit, self.fork_by_replay)
 
-    def _ready_worker(self) -> Worker:
+    def _end_current(self) -> None:
+        if self._closed:
+            raise UsageError("compiler: closed")
+        if self._current:
+            self._current.close()
+
+    def _ready_worker(self, llvm_options: tuple[str, ...]) -> Worker:
         worker = self._worker
         if worker and worker.is_disowned:
             worker = None
         if worker and not worker.is_alive():
             worker.kill()  # it is dead already, and is reaped here
             worker = None
-        if worker and worker.rss_bytes > self.memory_limit_bytes:
+        if worker and not self._fits(worker, llvm_options):
             worker.close()
             worker = None
-        self._worker = worker or Worker()
+        self._worker = worker or Worker(llvm_options)
         if self._closed:  # interrupted meanwhile
             self._worker.signal_kill()
         return self._worker
+
+    def _fits(self, worker: Worker, llvm_options: tuple[str, ...]) -> bool:
+        # LLVM's options are process-wide, and what they were before cannot be had back.
+        small = worker.rss_bytes <= self.memory_limit_bytes
+        return small and worker.llvm_options == llvm_options
 
 
 def _make_compiler(

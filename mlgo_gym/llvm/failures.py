@@ -1,21 +1,11 @@
-"""The errors of compilations that LLVM did not finish."""
+"""The error of compilations that LLVM did not finish in time."""
 
 from __future__ import annotations
 
-from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError
-from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
+from mlgo_gym.errors import CompilationTimeoutError
+from mlgo_gym.llvm.worker import Worker
 
-__all__ = ["crash_error", "timeout_error"]
-
-
-def crash_error(module: str, error: WorkerDiedError) -> CompilerCrashError:
-    """A worker that died during a compilation, with its status and last words."""
-    return CompilerCrashError(
-        module,
-        f"LLVM ended with {describe_exit(error.exit_status)}",
-        exit_status=error.exit_status,
-        stderr_tail=error.stderr_tail,
-    )
+__all__ = ["timeout_error"]
 
 
 def timeout_error(

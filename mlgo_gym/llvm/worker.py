@@ -21,11 +21,18 @@ from typing import Any, Final
 from packaging.version import Version
 
 from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.link import Link, start_child
 
-__all__ = ["MINIMUM_LLVMLITE", "Worker", "WorkerDiedError", "check_llvmlite", "describe_exit"]
+__all__ = [
+    "MINIMUM_LLVMLITE",
+    "Worker",
+    "WorkerDiedError",
+    "check_llvmlite",
+    "crash_of",
+    "describe_exit",
+]
 
 MINIMUM_LLVMLITE: Final = "0.48"
 """The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
@@ -87,10 +94,21 @@ def describe_exit(status: int) -> str:
         return f"signal {-status}"
 
 
+def crash_of(module: str, error: WorkerDiedError) -> CompilerCrashError:
+    """The public error for a worker that died over a module."""
+    return CompilerCrashError(
+        module,
+        f"LLVM ended with {describe_exit(error.exit_status)}",
+        exit_status=error.exit_status,
+        stderr_tail=error.stderr_tail,
+    )
+
+
 class Worker:
     """A child process that compiles, one module at a time.
 
     Args:
+        llvm_options: what the modules that it compiles set of LLVM's process-wide options.
         link: a child that runs already; ``None`` starts one.
         versions: those of that child.
 
@@ -101,13 +119,19 @@ class Worker:
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
         interest: what `wait` looks at: descriptors and the events of ``poll``.
+        llvm_options: as given.
         is_disowned: it belongs to the process that this one was forked from.
 
     Raises:
         EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
     """
 
-    def __init__(self, link: Link | None = None, versions: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        llvm_options: tuple[str, ...] = (),
+        link: Link | None = None,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
         if link is None:
             check_llvmlite(installed_llvmlite())
             remove_stale_folders()
@@ -117,6 +141,7 @@ class Worker:
         self._finalizer = weakref.finalize(self, self.link.end)
         self.is_disowned = False
         _WORKERS.add(self)
+        self.llvm_options: Final = llvm_options
         self.rss_bytes = 0
         self.verified: set[str] = set()
         self._decoder = FrameDecoder()
@@ -132,7 +157,7 @@ class Worker:
 
     def branch(self, link: Link) -> Worker:
         """The worker whose child, at this link, branched off this one's."""
-        branch = Worker(link, self.versions)
+        branch = Worker(self.llvm_options, link, self.versions)
         branch.rss_bytes = self.rss_bytes
         branch.verified |= self.verified
         return branch

@@ -193,7 +193,8 @@ class _Record:
     def __init__(self, output: Path, module: Module, settings: Mapping[str, Any]) -> None:
         self._path = output / f"{module.name}.search.json"
         self._module = module.name
-        self._same = {"module_sha256": module.sha256, "settings": dict(settings)}
+        as_json = json.loads(json.dumps(dict(settings)))
+        self._same = {"module_sha256": module.sha256, "settings": as_json}
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
         """What an earlier search of the same left; where there is none, an error says so.

@@ -26,6 +26,7 @@ from corpus_tools.errors import (
     BuildFailedError,
     BuildOptionError,
     EmptyGlobError,
+    ModuleCountError,
     OutputError,
     PythonHeadersError,
     SourceNameError,
@@ -74,6 +75,7 @@ def test_lupa_says_where_it_comes_from(lupa: Path, clang22: Clang) -> None:
     recipe = load_recipe("lupa")
     assert json.loads((lupa / "corpus_info.json").read_bytes()) == {
         "recipe": "lupa",
+        "recipe_digest": recipe.digest,
         "package": "lupa",
         "version": "2.8",
         "sdist": "lupa-2.8.tar.gz",
@@ -274,6 +276,29 @@ def test_a_glob_that_selects_nothing_is_an_error(
     assert str(caught.value) == f"recipe 'tiny': {message}"
 
 
+def test_a_count_that_is_not_the_recipe_s_is_an_error(
+    tmp_path: Path, tiny_recipe: MakeRecipe
+) -> None:
+    for name in ("a.c", "b.c"):
+        (tmp_path / name).write_text(_GOOD)
+    assert expand_globs(tiny_recipe(modules=2), tmp_path) == ("a.c", "b.c")
+    with pytest.raises(ModuleCountError) as caught:
+        expand_globs(tiny_recipe(modules=3), tmp_path)
+    assert str(caught.value) == "recipe 'tiny': expected 3 modules, found 2 sources"
+    assert (caught.value.expected, caught.value.found) == (3, 2)
+
+
+def test_a_generated_file_is_part_of_the_sources(
+    clang22: Clang, tmp_path: Path, make_sdist: MakeRecipe
+) -> None:
+    recipe = make_sdist(
+        {"a.c": '#include "config.h"\nint a(void) { return A; }\n'},
+        generated_files=(("conf/config.h", "#define A 1\n"),),
+        flags=("-Iconf",),
+    )
+    assert build_corpus(recipe, tmp_path / "out", clang=clang22).modules == ("a.c",)
+
+
 def test_a_python_without_headers_is_named(
     tmp_path: Path, tiny_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,18 +383,3 @@ def test_bad_sources_and_options_are_refused(
         )
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "modules"),
-    [("brotli", 37), ("fasttext", 14), ("libsass", 66), ("lz4", 8), ("zstandard", 2)],
-)
-def test_every_shipped_recipe_builds(
-    clang22: Clang, cache: Path, tmp_path: Path, name: str, modules: int
-) -> None:
-    report = build_corpus(
-        load_recipe(name), tmp_path / name, clang=clang22, jobs=4, cache_dir=cache
-    )
-    assert len(report.modules) == modules
-    assert Manifest.read(tmp_path / name).modules == report.modules

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -117,3 +118,18 @@ def test_what_appears_while_the_corpus_is_built_is_not_overwritten(tmp_path: Pat
     with pytest.raises(OutputError, match="found a folder without"), staged_folder(output):
         _make_folder(output)
     assert _names(tmp_path) == ["corpus", "corpus/thesis.tex"]
+
+
+@pytest.mark.parametrize(
+    ("parent", "reason"),
+    [("file", "File exists"), ("file/deeper", "Not a directory"), ("locked", "Permission denied")],
+)
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, parent: str, reason: str) -> None:
+    if parent == "locked" and os.geteuid() == 0:
+        parent, reason = "/proc", "No such file or directory"
+    (tmp_path / "file").write_text("")
+    (tmp_path / "locked").mkdir(mode=0o500)
+    output = tmp_path / parent / "corpus"
+    with pytest.raises(OutputError) as caught, staged_folder(output):
+        pass
+    assert str(caught.value) == f"output {output}: cannot be written: {reason}"

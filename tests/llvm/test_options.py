@@ -22,7 +22,14 @@ from mlgo_gym.llvm.options import CompileOptions
         ),
         (
             ["-cc1", "-O2", "-mrelocation-model", "static", "-mcmodel=medium"],
-            CompileOptions("O2", "static", "medium", vectorize_loops=False, vectorize_slp=False),
+            CompileOptions(
+                "O2",
+                "static",
+                "medium",
+                vectorize_loops=False,
+                vectorize_slp=False,
+                not_honoured=("-mcmodel=medium: data of every size counts as large",),
+            ),
         ),
         (["-cc1", "-Og"], CompileOptions("O1", vectorize_loops=False, vectorize_slp=False)),
         (
@@ -34,10 +41,37 @@ from mlgo_gym.llvm.options import CompileOptions
             CompileOptions("Os", vectorize_loops=False, vectorize_slp=False, unroll_loops=False),
         ),
         (
-            ["-cc1", "-O", "-mrelocation-model", "dynamic-no-pic", "-mcmodel", "tiny"],
+            ["-cc1", "-O", "-mrelocation-model", "dynamic-no-pic", "-mcmodel=tiny"],
             CompileOptions(
-                "O1", "dynamicnopic", "small", vectorize_loops=False, vectorize_slp=False
+                "O1",
+                "dynamicnopic",
+                "small",
+                vectorize_loops=False,
+                vectorize_slp=False,
+                not_honoured=("-mcmodel=tiny: the small code model is used",),
             ),
+        ),
+        (
+            [
+                *("-cc1", "-O2", "-target-cpu", "core2", "-target-feature", "+avx2"),
+                *("-target-feature", "-sse4a", "-target-abi", "lp64"),
+            ],
+            CompileOptions(
+                "O2",
+                vectorize_loops=False,
+                vectorize_slp=False,
+                cpu="core2",
+                features="+avx2,-sse4a",
+                abi="lp64",
+            ),
+        ),
+        (
+            ["-cc1", "-Oz", "-disable-llvm-passes"],
+            CompileOptions("Oz", vectorize_loops=False, vectorize_slp=False, run_passes=False),
+        ),
+        (
+            ["-cc1", "-Oz", "-disable-llvm-optzns"],
+            CompileOptions("Oz", vectorize_loops=False, vectorize_slp=False, run_passes=False),
         ),
     ],
 )
@@ -49,6 +83,8 @@ def test_another_level_brings_its_own_switches() -> None:
     options = CompileOptions.from_command(["-cc1", "-Oz", "-mrelocation-model", "static"])
     assert options.with_level("O3") == CompileOptions("O3", "static")
     assert options.with_level(None) is options
+    ready = CompileOptions.from_command(["-cc1", "-Oz", "-disable-llvm-passes"])
+    assert ready.with_level("O3") == CompileOptions("O3", run_passes=False)
 
 
 @pytest.mark.parametrize(

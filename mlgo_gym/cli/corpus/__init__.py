@@ -1,10 +1,10 @@
-"""``mlgo-gym corpus``: build corpora from recipes, and look into corpora."""
+"""``mlgo-gym corpus``: build corpora from recipes, look into corpora, verify them."""
 
 from __future__ import annotations
 
 import argparse
 
-from mlgo_gym.cli.corpus import build, stats
+from mlgo_gym.cli.corpus import build, recipes, split, split_functions, stats, verify
 
 __all__ = ["add_parser"]
 
@@ -17,5 +17,5 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Corpora are folders of bitcode in the layout of LLVM's mlgo-utils.",
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for action in (build, stats):
+    for action in (build, recipes, split, split_functions, stats, verify):
         action.add_parser(actions)

@@ -1,0 +1,205 @@
+"""What can be told of LLVM bitcode without LLVM: where its modules end, and their target.
+
+A bitstream is a sequence of 32-bit little-endian words: the magic ``BC 0xC0DE``, then blocks.
+A block begins with its abbreviation id (2 bits at the top level, always 1), its block id (vbr8),
+the width of abbreviation ids inside (vbr4), padding to a word, and its length in words. Linkers
+that merge sections put one such stream behind the other (``llvm/docs/BitCodeFormat.rst``,
+``llvm/include/llvm/Bitstream/BitstreamReader.h``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from corpus_tools.errors import BitcodeError
+
+MAGIC: Final = b"BC\xc0\xde"
+_WRAPPER_MAGIC: Final = b"\xde\xc0\x17\x0b"
+_WRAPPER_SIZE: Final = 20
+_WORD: Final = 4
+
+# Abbreviation ids that every block has; 0 ends one.
+_ENTER_BLOCK: Final = 1
+_DEFINE_ABBREVIATION: Final = 2
+_UNABBREVIATED: Final = 3
+_MODULE_BLOCK: Final = 8
+_TRIPLE_RECORD: Final = 2
+# Encodings of an abbreviation's operands that have a value of their own: fixed and vbr.
+_SIZED_ENCODINGS: Final = frozenset({1, 2})
+
+
+def is_bitcode(data: bytes) -> bool:
+    """Whether a file or section starts as bitcode does, Darwin's wrapper included."""
+    return data[:4] in {MAGIC, _WRAPPER_MAGIC}
+
+
+def split_modules(data: bytes) -> list[bytes]:
+    """Cut bitcode at the borders of its modules.
+
+    Args:
+        data: one or more bitstreams, with zeros between them at most.
+
+    Returns:
+        One bitstream for each module, such that together they are ``data`` without the zeros.
+
+    Raises:
+        BitcodeError: it is something else, or ends too early.
+    """
+    modules = []
+    position = 0
+    while position < len(data):
+        end = _end_of_stream(data, position)
+        modules.append(data[position:end])
+        position = _after_zeros(data, end)
+    if not modules:
+        raise BitcodeError("expected bitcode, found nothing")
+    return modules
+
+
+def target_triple(module: bytes) -> str | None:
+    """The target that a module was made for, such as ``x86_64-pc-linux-gnu``.
+
+    Args:
+        module: one bitstream.
+
+    Returns:
+        The triple, or None where the module names none.
+
+    Raises:
+        BitcodeError: the module is broken.
+    """
+    start = _WRAPPER_SIZE if module.startswith(_WRAPPER_MAGIC) else 0
+    for block in _blocks(module, start):
+        if block.id == _MODULE_BLOCK:
+            return _triple_in(_Bits(module, block.start * 8), block)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block at the top level: its id, width of abbreviation ids, and bytes it lies between."""
+
+    id: int
+    width: int
+    start: int
+    end: int
+
+
+class _Bits:
+    """A position in a bitstream, counted in bits."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self.position = position
+
+    def fixed(self, width: int) -> int:
+        start, end = self.position, self.position + width
+        if end > len(self._data) * 8:
+            raise BitcodeError(f"ends inside a value at byte {start // 8} of {len(self._data)}")
+        self.position = end
+        word = int.from_bytes(self._data[start // 8 : (end + 7) // 8], "little")
+        return (word >> (start % 8)) & ((1 << width) - 1)
+
+    def vbr(self, width: int) -> int:
+        value, shift, more = 0, 0, 1 << (width - 1)
+        while True:
+            piece = self.fixed(width)
+            value |= (piece & (more - 1)) << shift
+            if not piece & more:
+                return value
+            shift += width - 1
+
+    def align(self) -> None:
+        self.position = -(-self.position // 32) * 32
+
+
+def _end_of_stream(data: bytes, start: int) -> int:
+    if data[start : start + 4] == _WRAPPER_MAGIC:
+        header = data[start : start + _WRAPPER_SIZE]
+        end = start + sum(int.from_bytes(header[at : at + 4], "little") for at in (8, 12))
+        if len(header) < _WRAPPER_SIZE or end > len(data):
+            raise BitcodeError(f"wrapper at byte {start} leads to byte {end} of {len(data)}")
+        # Padded to a whole number of 16 bytes (``BitcodeWriter.cpp``).
+        return min(start + -(-(end - start) // 16) * 16, len(data))
+    end = start
+    for block in _blocks(data, start):
+        end = block.end
+    return end
+
+
+def _blocks(data: bytes, start: int) -> Iterator[_Block]:
+    """The blocks of the one stream that starts there, up to the next stream or the end."""
+    magic = data[start : start + 4]
+    if magic != MAGIC:
+        raise BitcodeError(f"expected bitcode at byte {start}, found {magic.hex(' ') or 'the end'}")
+    position = start + len(MAGIC)
+    has_module = False
+    while position < len(data) and not (has_module and _is_border(data, position)):
+        block = _block(data, position)
+        has_module = has_module or block.id == _MODULE_BLOCK
+        yield block
+        position = block.end
+    if not has_module:
+        raise BitcodeError(f"expected a module in the bitcode at byte {start}, found none")
+
+
+def _is_border(data: bytes, position: int) -> bool:
+    """Whether a stream with a module ends here: padding or another stream follows."""
+    return data[position : position + 4] in {MAGIC, _WRAPPER_MAGIC, b"\0\0\0\0"}
+
+
+def _block(data: bytes, position: int) -> _Block:
+    bits = _Bits(data, position * 8)
+    if bits.fixed(2) != _ENTER_BLOCK:
+        raise BitcodeError(f"expected a block at byte {position}, found something else")
+    block_id, width = bits.vbr(8), bits.vbr(4)
+    bits.align()
+    length = bits.fixed(32) * _WORD
+    start = bits.position // 8
+    if start + length > len(data):
+        raise BitcodeError(f"block at byte {position} ends at byte {start + length} of {len(data)}")
+    return _Block(block_id, width, start, start + length)
+
+
+def _after_zeros(data: bytes, position: int) -> int:
+    rest = data[position:].lstrip(b"\0") if data[position : position + 1] == b"\0" else None
+    return position if rest is None else len(data) - len(rest)
+
+
+def _triple_in(bits: _Bits, block: _Block) -> str | None:
+    while bits.position < block.end * 8:
+        abbreviation = bits.fixed(block.width)
+        if abbreviation == _ENTER_BLOCK:
+            _skip_block(bits)
+        elif abbreviation == _DEFINE_ABBREVIATION:
+            _skip_abbreviation(bits)
+        elif abbreviation == _UNABBREVIATED:
+            code, operands = _record(bits)
+            if code == _TRIPLE_RECORD:
+                return bytes(operand & 0xFF for operand in operands).decode("utf-8", "replace")
+        else:  # the end, or an abbreviated record: those come behind the triple
+            return None
+    return None
+
+
+def _skip_block(bits: _Bits) -> None:
+    bits.vbr(8)
+    bits.vbr(4)
+    bits.align()
+    length = bits.fixed(32)
+    bits.position += length * 32
+
+
+def _skip_abbreviation(bits: _Bits) -> None:
+    for _ in range(bits.vbr(5)):
+        if bits.fixed(1):
+            bits.vbr(8)
+        elif bits.fixed(3) in _SIZED_ENCODINGS:
+            bits.vbr(5)
+
+
+def _record(bits: _Bits) -> tuple[int, list[int]]:
+    code, count = bits.vbr(6), bits.vbr(6)
+    return code, [bits.vbr(6) for _ in range(count)]

@@ -1,0 +1,49 @@
+"""What the corpus tools' commands share: options in both spellings, and errors in one line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+
+from corpus_tools.errors import CorpusToolsError
+
+__all__ = ["add_option", "run_command"]
+
+_INTERRUPTED = 130
+
+
+def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+    """Add an option in mlgo-utils' spelling, ``--input_type``, and in the usual, ``--input-type``.
+
+    Args:
+        parser: to add it to.
+        name: in mlgo-utils' spelling, with its dashes.
+        **settings: as `argparse.ArgumentParser.add_argument` takes them.
+    """
+    usual = "--" + name.removeprefix("--").replace("_", "-")
+    parser.add_argument(*dict.fromkeys([name, usual]), **settings)
+
+
+def run_command(program: str, run: Callable[[], int]) -> int:
+    """Run a command; return its exit status, 1 where it raised an error of this package.
+
+    Args:
+        program: its name, for the message.
+        run: the command.
+    """
+    console = Console(stderr=True, highlight=False, markup=False)
+    try:
+        return run()
+    except CorpusToolsError as error:
+        console.print(f"{program}: error: {error}", style="red", soft_wrap=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print(f"{program}: interrupted", style="red", soft_wrap=True)
+        return _INTERRUPTED
+    except BrokenPipeError:  # whoever read the output has seen enough
+        sys.stderr.close()
+        return 1

@@ -1,0 +1,277 @@
+"""``mlgo-extract-corpus``: LLVM's ``extract_ir``, with a report and without LLVM's tools.
+
+Exit status: 0 if all inputs were extracted or skipped and there is a module, 1 if something failed,
+2 if the command line is wrong, 130 if interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from corpus_tools.clang import Clang, find_clang
+from corpus_tools.command_line import add_option, run_command
+from corpus_tools.errors import ToolchainError
+from corpus_tools.extraction.compile_commands import list_compile_commands
+from corpus_tools.extraction.embedded import BITCODE_SECTION, COMMAND_SECTION, Extraction
+from corpus_tools.extraction.folder import list_folder, list_thinlto_modules
+from corpus_tools.extraction.inputs import Listed, Outcome, Status
+from corpus_tools.extraction.linker_parameters import (
+    list_aquery,
+    list_parameters,
+    read_parameters,
+)
+from corpus_tools.extraction.run import ExtractionReport, extract_corpus
+
+__all__ = ["main"]
+
+_PROGRAM = "mlgo-extract-corpus"
+_SHOWN_FAILURES = 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``mlgo-extract-corpus`` with these arguments, or with those of the process."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    _check(options, parser)
+    return run_command(_PROGRAM, lambda: _run(options))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Extract a corpus, bitcode and commands, from a build that was made with "
+        "clang and -Xclang -fembed-bitcode=all.",
+        epilog="Options are those of extract_ir in LLVM's mlgo-utils; _ and - mean the same.",
+    )
+    add_option(
+        parser,
+        "--input",
+        type=Path,
+        metavar="PATH",
+        help="what lists the objects: a compile_commands.json, a linker's parameters, a folder, "
+        "or the output of bazel aquery",
+    )
+    add_option(
+        parser,
+        "--input_type",
+        choices=("json", "params", "directory", "bazel_aquery"),
+        default="json",
+        nargs="?",
+        const="json",
+        help="which of these (default: json)",
+    )
+    add_option(parser, "--output_dir", type=Path, required=True, metavar="DIR", help="the corpus")
+    add_option(
+        parser,
+        "--num_workers",
+        type=_whole,
+        nargs="?",
+        metavar="N",
+        help="read N objects at a time (default: one for each core)",
+    )
+    add_option(
+        parser,
+        "--llvm_objcopy_path",
+        nargs="?",
+        metavar="PATH",
+        help="taken for the sake of scripts and not used: sections are read without LLVM's tools",
+    )
+    add_option(
+        parser,
+        "--obj_base_dir",
+        type=Path,
+        nargs="?",
+        metavar="DIR",
+        help="where the names of objects start (default: the current folder)",
+    )
+    add_option(
+        parser,
+        "--cmd_filter",
+        type=_pattern,
+        nargs="?",
+        metavar="REGEX",
+        help="take modules with an argument in which this is found, such as ^-Oz$",
+    )
+    add_option(
+        parser,
+        "--thinlto_build",
+        choices=("distributed", "local"),
+        nargs="?",
+        help="the build used ThinLTO: distributed, with -mllvm "
+        "-lto-embed-bitcode=post-merge-pre-opt; or local, with -Wl,--save-temps=import and "
+        "-Wl,--thinlto-emit-index-files, where --input may name the link's parameters",
+    )
+    for name, default, macho in (
+        ("--cmd_section_name", COMMAND_SECTION, "__LLVM,__cmdline"),
+        ("--bitcode_section_name", BITCODE_SECTION, "__LLVM,__bitcode"),
+    ):
+        add_option(
+            parser,
+            name,
+            nargs="?",
+            default=default,
+            const=default,
+            metavar="NAME",
+            help=f"default: {default}, in Mach-O {macho}",
+        )
+    add_option(
+        parser,
+        "--default_args",
+        default="",
+        metavar="ARGS",
+        help="the command, such as '-cc1 -O2', of objects that are bitcode themselves (-flto), "
+        "where the build does not tell it",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print what became of each input as JSON"
+    )
+    return parser
+
+
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
+    is_local = options.thinlto_build == "local"
+    if options.input is None and not is_local:
+        parser.error("--input or --thinlto_build=local is needed")
+    if options.input is not None and is_local and options.input_type != "params":
+        parser.error(
+            "with --thinlto_build=local, --input is the link's parameters: add --input_type=params"
+        )
+
+
+def _run(options: argparse.Namespace) -> int:
+    base = options.obj_base_dir or Path()
+    extraction = Extraction(
+        cmd_filter=options.cmd_filter,
+        thinlto_build=options.thinlto_build,
+        cmd_section_name=options.cmd_section_name,
+        bitcode_section_name=options.bitcode_section_name,
+        default_args=tuple(options.default_args.split()),
+        clang=_clang_if_any(options),
+    )
+    has_link = extraction.thinlto_build == "local" and options.input is not None
+    parameters = read_parameters(options.input, base) if has_link else None
+    listed = _list(options, base)
+    console = Console(stderr=True, highlight=False, markup=False)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("extracting", total=len(listed))
+        report = extract_corpus(
+            listed,
+            options.output_dir,
+            extraction,
+            num_workers=options.num_workers,
+            link_parameters=parameters,
+            link_directory=base,
+            progress=lambda done, _: progress.update(task, completed=done),
+        )
+    return _tell(report, console, as_json=options.json)
+
+
+def _list(options: argparse.Namespace, base: Path) -> list[Listed]:
+    if options.thinlto_build == "local":
+        return list_thinlto_modules(base)
+    if options.input_type == "json":
+        return list_compile_commands(options.input, options.obj_base_dir)
+    if options.input_type == "params":
+        return list_parameters(options.input, base)
+    if options.input_type == "directory":
+        return list_folder(options.input)
+    return list_aquery(options.input, base)
+
+
+def _clang_if_any(options: argparse.Namespace) -> Clang | None:
+    """The clang that can tell the commands of LTO objects; only a database has what it takes."""
+    if options.input_type != "json":
+        return None
+    try:
+        return find_clang()
+    except ToolchainError:
+        return None
+
+
+def _tell(report: ExtractionReport, console: Console, *, as_json: bool) -> int:
+    failed = report.count(Status.FAILED)
+    if as_json:
+        sys.stdout.write(json.dumps(_as_json(report), indent=2) + "\n")
+    else:
+        _print_table(report)
+        for outcome in _failures(report)[:_SHOWN_FAILURES]:
+            text = f"{_PROGRAM}: {outcome.input}: {outcome.reason}"
+            console.print(text, style="red", soft_wrap=True)
+        if failed > _SHOWN_FAILURES:
+            more = f"{_PROGRAM}: and {failed - _SHOWN_FAILURES} more; --json shows all"
+            console.print(more, style="red", soft_wrap=True)
+    for warning in report.warnings:
+        console.print(f"{_PROGRAM}: {warning}", style="yellow", soft_wrap=True)
+    if not report.modules:
+        console.print(f"{_PROGRAM}: error: no module was extracted", style="red", soft_wrap=True)
+    return 1 if failed or not report.modules else 0
+
+
+def _print_table(report: ExtractionReport) -> None:
+    out = Console(highlight=False, markup=False)
+    out.print(f"{report.output}: {len(report.modules)} modules", soft_wrap=True)
+    table = Table()
+    table.add_column("inputs", justify="right")
+    table.add_column("outcome")
+    table.add_column("reason", overflow="fold")
+    for (status, reason), count in sorted(_reasons(report).items()):
+        table.add_row(f"{count:,}", status, reason)
+    out.print(table)
+
+
+def _reasons(report: ExtractionReport) -> Counter[tuple[str, str]]:
+    """Inputs by outcome and reason; failures are printed one by one besides."""
+    return Counter(
+        (each.status.value, "" if each.status is Status.FAILED else each.reason)
+        for each in report.outcomes
+    )
+
+
+def _failures(report: ExtractionReport) -> list[Outcome]:
+    return [each for each in report.outcomes if each.status is Status.FAILED]
+
+
+def _as_json(report: ExtractionReport) -> dict[str, object]:
+    return {
+        "output": str(report.output),
+        "modules": len(report.modules),
+        **{status.value: report.count(status) for status in Status},
+        "warnings": list(report.warnings),
+        "inputs": [
+            {
+                "input": each.input,
+                "outcome": each.status.value,
+                "modules": list(each.modules),
+                "reason": each.reason,
+            }
+            for each in report.outcomes
+        ],
+    }
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
+    return int(text)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        message = f"expected a regular expression, found {text!r}: {error}"
+        raise argparse.ArgumentTypeError(message) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

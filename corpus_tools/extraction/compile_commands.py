@@ -1,0 +1,159 @@
+"""Objects out of a ``compile_commands.json`` (https://clang.llvm.org/docs/JSONCompilationDatabase.html).
+
+Both forms of an entry are read: ``arguments``, a list, and ``command``, which is split by the
+shell's rules. The object is what ``-o`` names, else the entry's ``output``, else what the driver
+would choose for ``-c``.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from corpus_tools.errors import BuildListError
+from corpus_tools.extraction.inputs import (
+    Listed,
+    Outcome,
+    Status,
+    expand_response_files,
+    listed_object,
+)
+
+__all__ = ["list_compile_commands", "read_json"]
+
+# Actions of the driver that leave no object behind.
+_NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"})
+_ASSEMBLY = frozenset({".s", ".S", ".asm", ".sx"})
+
+
+def read_json(path: Path) -> Any:
+    """Read a build's JSON; bytes that are no UTF-8 come back as surrogates.
+
+    Raises:
+        BuildListError: the file cannot be read, or is no JSON.
+    """
+    try:
+        return json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise BuildListError(path, f"cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise BuildListError(path, f"expected JSON, found something else: {error}") from error
+
+
+def list_compile_commands(path: Path, obj_base_dir: Path | None = None) -> list[Listed]:
+    """List the objects of a compilation database, in its order.
+
+    Args:
+        path: the database.
+        obj_base_dir: where names start of objects outside their command's directory.
+
+    Raises:
+        BuildListError: it is no compilation database.
+    """
+    entries = read_json(path)
+    if not isinstance(entries, list):
+        raise BuildListError(path, f"expected a list of commands, found {type(entries).__name__}")
+    return [_listed(entry, number, path, obj_base_dir) for number, entry in enumerate(entries)]
+
+
+def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> Listed:
+    try:
+        directory, source, arguments = _parts(entry, path)
+    except BuildListError as error:
+        return Outcome(f"entry {number}", Status.FAILED, reason=error.problem)
+    label = source or f"entry {number}"
+    if not directory.is_dir():
+        return Outcome(label, Status.FAILED, reason=f"the build's directory {directory} is gone")
+    try:
+        arguments = expand_response_files(arguments, directory)
+    except BuildListError as error:
+        return Outcome(label, Status.FAILED, reason=str(error))
+    command = _Command(directory, source, arguments, entry.get("output"))
+    return command.listed(label, obj_base_dir)
+
+
+class _Command(NamedTuple):
+    """A command of the database: where it ran, what it compiled, and what it may have made."""
+
+    directory: Path
+    source: str | None
+    arguments: list[str]
+    output: str | None
+
+    def listed(self, label: str, obj_base_dir: Path | None) -> Listed:
+        if found := _NO_OBJECT.intersection(self.arguments):
+            return Outcome(label, Status.SKIPPED, reason=f"makes no object ({min(found)})")
+        given = _object_of(self.arguments) or self.output or self._default_object()
+        if not given or given in {"-", "/dev/null"}:
+            return Outcome(label, Status.SKIPPED, reason="names no object (no -o and no -c)")
+        if self.source and PurePosixPath(self.source).suffix in _ASSEMBLY:
+            return Outcome(given, Status.SKIPPED, reason="assembly, which has no bitcode")
+        return listed_object(
+            given,
+            self.directory,
+            obj_base_dir,
+            source=self.source,
+            driver_command=tuple(self.arguments),
+        )
+
+    def _default_object(self) -> str | None:
+        """What the driver chooses where no ``-o`` is given."""
+        if "-c" not in self.arguments or not self.source:
+            return None
+        return f"{PurePosixPath(self.source).stem}.o"
+
+
+def _parts(entry: Any, path: Path) -> tuple[Path, str | None, list[str]]:
+    """Directory, source and arguments of an entry."""
+    if not isinstance(entry, dict):
+        raise BuildListError(path, f"expected an object, found {type(entry).__name__}")
+    for key in ("directory", "file", "command", "output"):
+        if not isinstance(entry.get(key, ""), str):
+            raise BuildListError(path, f"key {key!r}: expected a string, found {entry[key]!r}")
+    if "directory" not in entry:
+        raise BuildListError(path, "key 'directory': expected a string, found none")
+    directory = path.parent.absolute() / entry["directory"]
+    return directory, entry.get("file"), _arguments(entry, path)
+
+
+def _arguments(entry: dict[str, Any], path: Path) -> list[str]:
+    if "arguments" in entry:
+        arguments = entry["arguments"]
+        if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
+            raise BuildListError(path, "key 'arguments': expected a list of strings")
+        return arguments
+    if "command" not in entry:
+        raise BuildListError(path, "expected 'arguments' or 'command', found neither")
+    try:
+        return shlex.split(entry["command"])
+    except ValueError as error:
+        raise BuildListError(path, f"key 'command': expected shell words: {error}") from error
+
+
+def _object_of(arguments: list[str]) -> str | None:
+    """What ``-o`` names; the last one counts, as for clang."""
+    found = None
+    is_cl = PurePosixPath(arguments[0]).name.startswith("clang-cl") if arguments else False
+    for argument, value in _pairs(arguments[1:]):
+        if argument in {"-o", "--output"}:
+            found = value or found
+        elif argument.startswith("-o") and not argument.startswith(("-objc", "-object")):
+            found = argument.removeprefix("-o")
+        elif argument.startswith("--output="):
+            found = argument.removeprefix("--output=")
+        elif is_cl and argument.startswith(("/Fo", "-Fo")):
+            found = argument[3:].removeprefix(":") or value
+    return found
+
+
+def _pairs(arguments: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Each argument with the one behind it; those that belong to -Xclang and -mllvm left out."""
+    following = [*arguments[1:], None]
+    is_value = False
+    for argument, value in zip(arguments, following, strict=True):
+        if not is_value:
+            yield argument, value
+        is_value = not is_value and argument in {"-Xclang", "-mllvm", "-Xlinker", "-o"}

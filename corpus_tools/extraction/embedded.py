@@ -1,0 +1,235 @@
+"""Bitcode and command of one object: what clang's ``-fembed-bitcode`` or LTO left in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from corpus_tools.bitcode import is_bitcode, split_modules
+from corpus_tools.clang import Clang
+from corpus_tools.errors import CorpusToolsError, ExtractionError, ObjectFileError
+from corpus_tools.extraction.folder import IMPORTED_SUFFIX
+from corpus_tools.extraction.inputs import ObjectInput, Outcome, Status
+from corpus_tools.extraction.lto_command import command_of_driver
+from corpus_tools.manifest import encode_command
+from corpus_tools.object_file import ObjectFile, read_bounded
+
+__all__ = [
+    "BITCODE_SECTION",
+    "COMMAND_SECTION",
+    "ExtractedModule",
+    "Extraction",
+    "extract",
+]
+
+COMMAND_SECTION: Final = ".llvmcmd"
+BITCODE_SECTION: Final = ".llvmbc"
+_MACHO_SECTIONS: Final = {
+    COMMAND_SECTION: "__LLVM,__cmdline",
+    BITCODE_SECTION: "__LLVM,__bitcode",
+}
+_INDEX_OPTION: Final = "-fthinlto-index"
+_FIRST_ARGUMENT: Final = b"-cc1\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """How objects are read.
+
+    Attributes:
+        cmd_filter: a module is taken if this is found in one of its arguments; None takes all.
+        thinlto_build: ``distributed``, ``local``, or None for a build without ThinLTO.
+        cmd_section_name: the section that holds the command.
+        bitcode_section_name: the section that holds the bitcode.
+        default_args: the command of objects that are bitcode themselves, where the build does
+            not tell it.
+        clang: asked for that command where the build tells the driver's; None if there is none.
+    """
+
+    cmd_filter: re.Pattern[str] | None = None
+    thinlto_build: str | None = None
+    cmd_section_name: str = COMMAND_SECTION
+    bitcode_section_name: str = BITCODE_SECTION
+    default_args: tuple[str, ...] = ()
+    clang: Clang | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractedModule:
+    """A module as it goes into the corpus.
+
+    Attributes:
+        name: of the module.
+        files: content of each of its files by suffix: ``.bc``, and ``.cmd`` or ``.thinlto.bc``.
+    """
+
+    name: str
+    files: dict[str, bytes] = field(repr=False)
+
+
+class _Skip(Exception):  # noqa: N818 - it is no error
+    """An object that has nothing to take; the message says why."""
+
+
+def extract(
+    each: ObjectInput, extraction: Extraction
+) -> tuple[Outcome, tuple[ExtractedModule, ...]]:
+    """Take the modules out of one object.
+
+    Args:
+        each: the object.
+        extraction: how it is read.
+
+    Returns:
+        What became of it, and its modules: none where it was skipped or failed, several where a
+        linker had merged objects.
+    """
+    try:
+        modules = _modules(each, extraction)
+    except _Skip as skip:
+        return Outcome(each.label, Status.SKIPPED, reason=str(skip)), ()
+    except CorpusToolsError as error:
+        return Outcome(each.label, Status.FAILED, reason=str(error)), ()
+    names = tuple(module.name for module in modules)
+    return Outcome(each.label, Status.EXTRACTED, names), modules
+
+
+def _modules(each: ObjectInput, extraction: Extraction) -> tuple[ExtractedModule, ...]:
+    if extraction.thinlto_build == "local":
+        return (_local_thinlto_module(each),)
+    data = _read(each)
+    if is_bitcode(data):
+        return (_bitcode_module(each, data, extraction),)
+    if not data:
+        raise _Skip("empty file")
+    command, bitcode = _sections(ObjectFile.parse(data), extraction)
+    commands, modules = _split_commands(command), split_modules(bitcode)
+    if len(commands) != len(modules):
+        raise ExtractionError(
+            "several objects were merged: expected a command for each module, "
+            f"found {len(commands)} and {len(modules)}"
+        )
+    names = [each.name] if len(modules) == 1 else _numbered(each.name, len(modules))
+    parts = zip(names, modules, commands, strict=True)
+    kept = [part for part in parts if _is_wanted(part[2], extraction)]
+    if not kept:
+        raise _Skip("no argument of its command matches --cmd_filter")
+    return tuple(
+        ExtractedModule(name, _files(each, module, command, extraction))
+        for name, module, command in kept
+    )
+
+
+def _read(each: ObjectInput) -> bytes:
+    if each.member is None:
+        if not each.path.exists():
+            raise _Skip("not built: there is no such object")
+        return read_bounded(each.path)
+    offset, size = each.member
+    try:
+        with each.path.open("rb") as archive:
+            archive.seek(offset)
+            return archive.read(size)
+    except OSError as error:
+        raise ObjectFileError(f"cannot be read: {error.strerror}") from error
+
+
+def _sections(file: ObjectFile, extraction: Extraction) -> tuple[bytes, bytes]:
+    """The command's section and the bitcode's."""
+    names = [extraction.cmd_section_name, extraction.bitcode_section_name]
+    if file.format == "Mach-O":
+        names = [_MACHO_SECTIONS.get(name, name) for name in names]
+    command, bitcode = (file.contents(name) for name in names)
+    for name, content in zip(names, (command, bitcode), strict=True):
+        if content is None:
+            raise _Skip(f"no section {name}: {_likely_reason(file)}")
+    if not bitcode or not bitcode.strip(b"\0"):
+        raise _Skip(f"section {names[1]} is only a marker; build with -Xclang -fembed-bitcode=all")
+    return command or b"", bitcode
+
+
+def _likely_reason(file: ObjectFile) -> str:
+    compiler = file.compiler()
+    if compiler is None:
+        return "assembly, or built without -Xclang -fembed-bitcode=all"
+    if "clang" not in compiler.lower():
+        return f"not built by clang but by {compiler}"
+    return "built without -Xclang -fembed-bitcode=all"
+
+
+def _split_commands(section: bytes) -> list[bytes]:
+    """Cut a section of commands, each of which starts with ``-cc1``."""
+    if not section.startswith(_FIRST_ARGUMENT):
+        found = section[: len(_FIRST_ARGUMENT)]
+        raise ExtractionError(f"command: expected '-cc1' as the first argument, found {found!r}")
+    pieces = (b"\0" + section).split(b"\0" + _FIRST_ARGUMENT)[1:]
+    ends = [b"\0"] * (len(pieces) - 1) + [b""]
+    return [_FIRST_ARGUMENT + piece + end for piece, end in zip(pieces, ends, strict=True)]
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}.{number}" for number in range(1, count + 1)]
+
+
+def _arguments(command: bytes) -> list[str]:
+    return command.decode("utf-8", "surrogateescape").split("\0")
+
+
+def _is_wanted(command: bytes, extraction: Extraction) -> bool:
+    pattern = extraction.cmd_filter
+    return pattern is None or any(map(pattern.search, _arguments(command)))
+
+
+def _files(
+    each: ObjectInput, bitcode: bytes, command: bytes, extraction: Extraction
+) -> dict[str, bytes]:
+    files = {".cmd": command, ".bc": bitcode}
+    if extraction.thinlto_build == "distributed":
+        files[".thinlto.bc"] = _read_index(each, command)
+    return files
+
+
+def _read_index(each: ObjectInput, command: bytes) -> bytes:
+    for argument in _arguments(command):
+        if argument.startswith(f"{_INDEX_OPTION}="):
+            path = each.base_dir / argument.partition("=")[2]
+            # What the build gives modules that no index was made for.
+            return b"" if str(path) == os.devnull else _read_file(path)
+    raise ExtractionError(
+        f"expected {_INDEX_OPTION}= in its command, as in a distributed ThinLTO build, found none"
+    )
+
+
+def _local_thinlto_module(each: ObjectInput) -> ExtractedModule:
+    bitcode = _read_file(each.path.with_name(each.path.name + IMPORTED_SUFFIX))
+    split_modules(bitcode)
+    index = _read_file(each.path.with_name(each.path.name + ".thinlto.bc"))
+    return ExtractedModule(each.name, {".bc": bitcode, ".thinlto.bc": index})
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return read_bounded(path)
+    except ObjectFileError as error:
+        raise ObjectFileError(f"{path}: {error}") from error
+
+
+def _bitcode_module(each: ObjectInput, data: bytes, extraction: Extraction) -> ExtractedModule:
+    """An object of a build with ``-flto``, or of ``-emit-llvm``: the bitcode itself."""
+    split_modules(data)
+    command = encode_command(_command_of_bitcode(each, extraction))
+    if not _is_wanted(command, extraction):
+        raise _Skip("no argument of its command matches --cmd_filter")
+    return ExtractedModule(each.name, {".cmd": command, ".bc": data})
+
+
+def _command_of_bitcode(each: ObjectInput, extraction: Extraction) -> tuple[str, ...]:
+    if each.driver_command and extraction.clang:
+        return command_of_driver(extraction.clang, each.driver_command, each.base_dir)
+    if extraction.default_args:
+        return extraction.default_args
+    needed = "a clang" if each.driver_command else "--input_type json"
+    raise _Skip(f"bitcode (built with -flto?): its command takes {needed}, or --default_args")

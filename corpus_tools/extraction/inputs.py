@@ -1,0 +1,162 @@
+"""What a build lists: its objects, and why some of them are not taken."""
+
+from __future__ import annotations
+
+import enum
+import os.path
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from corpus_tools.errors import BuildListError
+from corpus_tools.manifest import name_problem
+
+__all__ = ["Listed", "ObjectInput", "Outcome", "Status", "expand_response_files", "listed_object"]
+
+_DEEPEST_RESPONSE_FILE = 16
+
+
+class Status(enum.Enum):
+    """What became of an input."""
+
+    EXTRACTED = "extracted"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one input.
+
+    Attributes:
+        input: the object as the build names it; of an archive's member ``ARCHIVE(MEMBER)``.
+        status: extracted, skipped or failed.
+        modules: the names of the modules that came of it.
+        reason: why it was skipped or failed; empty where it was extracted.
+    """
+
+    input: str
+    status: Status
+    modules: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInput:
+    """One object that a build left behind.
+
+    Attributes:
+        label: as the build names it.
+        name: of the module that comes of it, relative to the corpus.
+        path: the object, or the archive that holds it.
+        base_dir: where relative paths in its command start.
+        member: offset and size in bytes in the archive, None for a file of its own.
+        source: what it was compiled from, where the build says.
+        driver_command: the compiler's command line, where the build says.
+    """
+
+    label: str
+    name: str
+    path: Path
+    base_dir: Path
+    member: tuple[int, int] | None = None
+    source: str | None = None
+    driver_command: tuple[str, ...] = ()
+
+
+Listed = ObjectInput | Outcome
+"""An object to take, or what became of a list's entry that names none."""
+
+
+def listed_object(
+    given: str,
+    directory: Path,
+    obj_base_dir: Path | None = None,
+    *,
+    source: str | None = None,
+    driver_command: tuple[str, ...] = (),
+) -> Listed:
+    """Name an object as a build does, and its module as mlgo-utils does.
+
+    Args:
+        given: the object's path, as it stands in the build's command.
+        directory: where the command ran.
+        obj_base_dir: where the module's name starts if the object lies outside ``directory``.
+        source: what it was compiled from, where the build says.
+        driver_command: the compiler's command line, where the build says.
+
+    Returns:
+        The object, or the outcome ``failed`` where it lies outside both folders.
+    """
+    path = Path(os.path.normpath(directory / given))
+    name = given
+    if Path(given).is_absolute() or ".." in Path(given).parts:
+        roots = [root for root in (directory, obj_base_dir) if root is not None]
+        inside = [root for root in roots if path.is_relative_to(os.path.normpath(root.absolute()))]
+        if not inside:
+            return Outcome(
+                given,
+                Status.FAILED,
+                reason=f"object {path} lies outside {directory}; "
+                "name a folder above it with --obj_base_dir",
+            )
+        name = path.relative_to(os.path.normpath(inside[0].absolute())).as_posix()
+    if problem := name_problem(name):
+        return Outcome(given, Status.FAILED, reason=f"module {name!r}: {problem}")
+    return ObjectInput(given, name, path, directory, source=source, driver_command=driver_command)
+
+
+def expand_response_files(
+    arguments: list[str], directory: Path, *, is_line_based: bool = False
+) -> list[str]:
+    """Replace each ``@FILE`` by the arguments in that file, and so on inside it.
+
+    Args:
+        arguments: of a compiler or linker.
+        directory: where relative names of files start.
+        is_line_based: a line of a file that names an existing object is one argument, spaces
+            and all, as in Bazel's parameter files; else the GNU rules for quotes hold.
+
+    Raises:
+        BuildListError: a file cannot be read, has an open quote, or the files name each other.
+    """
+    return _expanded(arguments, directory, (), is_line_based=is_line_based)
+
+
+def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) -> list[str]:
+    """Read the arguments in a response file, one level deep; see `expand_response_files`.
+
+    Raises:
+        BuildListError: the file cannot be read, or has an open quote.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise BuildListError(path, f"cannot be read: {error.strerror}") from error
+    try:
+        if not is_line_based:
+            return shlex.split(text)
+        lines = [line.strip() for line in text.splitlines()]
+        return [argument for line in lines for argument in _line_arguments(line, directory)]
+    except ValueError as error:
+        raise BuildListError(path, f"expected arguments, found an open quote: {error}") from error
+
+
+def _line_arguments(line: str, directory: Path) -> list[str]:
+    return [line] if " " in line and (directory / line).is_file() else shlex.split(line)
+
+
+def _expanded(
+    arguments: list[str], directory: Path, above: tuple[Path, ...], *, is_line_based: bool
+) -> list[str]:
+    expanded = []
+    for argument in arguments:
+        path = directory / argument[1:]
+        if not argument.startswith("@") or not (len(argument) > 1 and path.exists()):
+            expanded.append(argument)
+            continue
+        if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
+            raise BuildListError(path, "expected response files that end, found one in itself")
+        inner = read_arguments(path, directory, is_line_based=is_line_based)
+        expanded += _expanded(inner, directory, (*above, path), is_line_based=is_line_based)
+    return expanded

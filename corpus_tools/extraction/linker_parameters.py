@@ -1,0 +1,103 @@
+"""Objects out of a linker's parameters: a parameter file, or the links of ``bazel aquery``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from corpus_tools.errors import BuildListError
+from corpus_tools.extraction.compile_commands import read_json
+from corpus_tools.extraction.inputs import (
+    Listed,
+    expand_response_files,
+    listed_object,
+    read_arguments,
+)
+from corpus_tools.extraction.static_archive import list_archive
+
+__all__ = ["list_aquery", "list_parameters", "read_parameters"]
+
+OBJECT_SUFFIXES = (".o", ".obj")
+ARCHIVE_SUFFIX = ".a"
+
+
+def read_parameters(path: Path, obj_base_dir: Path) -> list[str]:
+    """Read a linker's parameter file, one parameter a line, and the response files in it.
+
+    Args:
+        path: the file.
+        obj_base_dir: where the names of objects and response files in it start.
+
+    Raises:
+        BuildListError: a file cannot be read, or response files name each other.
+    """
+    parameters = read_arguments(path, obj_base_dir, is_line_based=True)
+    return expand_response_files(parameters, obj_base_dir, is_line_based=True)
+
+
+def list_parameters(path: Path, obj_base_dir: Path) -> list[Listed]:
+    """List the objects in a linker's parameter file; see `read_parameters`.
+
+    Raises:
+        BuildListError: a file cannot be read, or response files name each other.
+    """
+    return _listed(read_parameters(path, obj_base_dir), obj_base_dir)
+
+
+def list_aquery(path: Path, obj_base_dir: Path) -> list[Listed]:
+    """List the objects of all links in ``bazel aquery --output=jsonproto``.
+
+    Parameter files come from ``paramFiles`` (``--include_param_files``) or from the disk.
+
+    Args:
+        path: the file.
+        obj_base_dir: Bazel's execution root, where its paths start.
+
+    Raises:
+        BuildListError: it is no such file.
+    """
+    container = read_json(path)
+    actions = container.get("actions") if isinstance(container, dict) else None
+    if not isinstance(actions, list):
+        raise BuildListError(path, "expected an object with a list 'actions', found none")
+    parameters = [each for action in actions for each in _link_arguments(action, path)]
+    return _listed(expand_response_files(parameters, obj_base_dir), obj_base_dir)
+
+
+def _link_arguments(action: Any, path: Path) -> Iterator[str]:
+    """The arguments of a link, without its output; of other actions nothing."""
+    if not isinstance(action, dict) or action.get("mnemonic") != "CppLink":
+        return
+    files = {f"@{each.get('execPath')}": each for each in action.get("paramFiles", [])}
+    arguments = _strings(action.get("arguments"), path)
+    for argument in _without_output(arguments):
+        if argument in files:
+            yield from _without_output(_strings(files[argument].get("arguments"), path))
+        else:
+            yield argument
+
+
+def _strings(value: Any, path: Path) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise BuildListError(path, "key 'arguments' of a CppLink: expected a list of strings")
+    return value
+
+
+def _listed(parameters: list[str], obj_base_dir: Path) -> list[Listed]:
+    listed: list[Listed] = []
+    for parameter in dict.fromkeys(_without_output(parameters)):
+        if parameter.startswith("-"):
+            continue
+        if parameter.endswith(OBJECT_SUFFIXES):
+            listed.append(listed_object(parameter, obj_base_dir))
+        elif parameter.endswith(ARCHIVE_SUFFIX):
+            listed += list_archive(parameter, obj_base_dir)
+    return listed
+
+
+def _without_output(parameters: list[str]) -> list[str]:
+    if "-o" not in parameters:
+        return parameters
+    at = parameters.index("-o")
+    return parameters[:at] + parameters[at + 2 :]

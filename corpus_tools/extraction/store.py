@@ -1,0 +1,163 @@
+"""Writing a corpus into a folder that may hold one already.
+
+Files are staged beside those that they will replace and moved at the end, the manifest last. While
+files of a module are replaced the manifest does not name it, so whoever reads the corpus, at any
+moment and after any interruption, finds no half module in it. Files that are the same already are
+left alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from corpus_tools.errors import CorpusError, ExtractionError, OutputError
+from corpus_tools.extraction.embedded import ExtractedModule
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
+
+__all__ = ["CorpusStore", "open_store"]
+
+_STAGING_PREFIX = ".corpus-"
+
+
+@contextmanager
+def open_store(folder: Path) -> Iterator[CorpusStore]:
+    """Open a folder to write a corpus into; make it if need be.
+
+    What an interrupted run left of its staging is removed.
+
+    Raises:
+        OutputError: it cannot be written, or another process is writing it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _locked(folder):
+            for stale in folder.glob(f"{_STAGING_PREFIX}*"):
+                shutil.rmtree(stale)
+            with tempfile.TemporaryDirectory(dir=folder, prefix=_STAGING_PREFIX) as staging:
+                yield CorpusStore(folder, Path(staging))
+    except OSError as error:
+        raise OutputError(folder, f"cannot be written: {error.strerror}") from error
+
+
+class CorpusStore:
+    """The modules of a corpus on their way to disk.
+
+    Args:
+        folder: the corpus.
+        staging: a folder on the same file system, for files until they are moved.
+    """
+
+    def __init__(self, folder: Path, staging: Path) -> None:
+        self._folder = folder
+        self._root = folder.resolve()
+        self._staging = staging
+        self._staged: list[tuple[str, Path, Path]] = []
+        self._files: set[Path] = set()
+        self._folders: set[Path] = set()
+        self._checked: set[Path] = set()
+        self._owners: dict[str, str] = {}
+
+    def stage(self, module: ExtractedModule, label: str) -> None:
+        """Take a module in.
+
+        Args:
+            module: with the contents of its files.
+            label: where it comes from, for the error about the next of the same name.
+
+        Raises:
+            ExtractionError: its files would leave the corpus, or stand in the way of another's.
+        """
+        key = os.path.normpath(module.name)
+        if owner := self._owners.get(key):
+            raise ExtractionError(
+                f"module {module.name!r}: expected a name of its own, found that of {owner}"
+            )
+        targets = {suffix: self._folder / f"{module.name}{suffix}" for suffix in module.files}
+        for target in targets.values():
+            self._check(target, module.name)
+            self._check_folder(target.parent, module.name)
+        self._owners[key] = label
+        for suffix, target in targets.items():
+            self._files.add(target)
+            if target.parent not in self._folders:
+                self._folders.update(target.parents)
+            self._stage_file(module.name, target, module.files[suffix])
+
+    def commit(self, manifest: Manifest) -> None:
+        """Move what was staged to its place, then the manifest."""
+        self._forget({module for module, _, target in self._staged if target.exists()})
+        for _, staged, target in self._staged:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            staged.replace(target)
+        self._write(manifest)
+
+    def _write(self, manifest: Manifest) -> None:
+        path = self._folder / MANIFEST_NAME
+        write_json(path, manifest.as_json(), staging=self._staging)
+
+    def _check(self, target: Path, module: str) -> None:
+        parents = () if target.parent in self._folders else target.parents
+        in_way = [each for each in (target, *parents) if each in self._files]
+        if target in self._folders or in_way:
+            blocker = in_way[0] if in_way else target
+            raise ExtractionError(
+                f"module {module!r}: {blocker.relative_to(self._folder)} would be both "
+                "a file and a folder"
+            )
+        try:
+            is_taken = target.is_dir()
+        except OSError as error:
+            raise ExtractionError(f"module {module!r}: {error.strerror}") from error
+        if is_taken:
+            raise ExtractionError(f"module {module!r}: something else is at {target}")
+
+    def _check_folder(self, folder: Path, module: str) -> None:
+        """See that a folder is, or can be made, inside the corpus."""
+        if folder in self._checked:
+            return
+        if not (resolved := folder.resolve()).is_relative_to(self._root):
+            raise ExtractionError(
+                f"module {module!r}: a link leads out of the corpus to {resolved}"
+            )
+        for each in (folder, *folder.parents):
+            if each.is_file():
+                raise ExtractionError(f"module {module!r}: something else is at {each}")
+        self._checked.add(folder)
+
+    def _stage_file(self, module: str, target: Path, content: bytes) -> None:
+        if target.is_file() and target.read_bytes() == content:
+            return
+        staged = self._staging / str(len(self._staged))
+        staged.write_bytes(content)
+        self._staged.append((module, staged, target))
+
+    def _forget(self, modules: set[str]) -> None:
+        """Take modules whose files will be replaced out of the manifest that is there."""
+        if not modules:
+            return
+        try:
+            old = Manifest.read(self._folder)
+        except CorpusError:
+            return
+        kept = tuple(module for module in old.modules if module not in modules)
+        if kept != old.modules:
+            self._write(replace(old, modules=kept))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise OutputError(folder, "another process is writing a corpus there") from error
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,98 @@
+"""``mlgo-make-corpus``: a corpus out of bitcode files that lie about, as LLVM's ``make_corpus``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from corpus_tools.bitcode import split_modules
+from corpus_tools.command_line import add_option, run_command
+from corpus_tools.errors import BitcodeError, BuildListError, ExtractionError, ObjectFileError
+from corpus_tools.extraction.embedded import ExtractedModule
+from corpus_tools.extraction.store import open_store
+from corpus_tools.manifest import Manifest
+from corpus_tools.object_file import read_bounded
+
+__all__ = ["main", "make_corpus"]
+
+_PROGRAM = "mlgo-make-corpus"
+_SUFFIX = ".bc"
+
+
+def make_corpus(
+    input_dir: Path, output_dir: Path, default_args: Sequence[str] = ()
+) -> dict[str, str]:
+    """Copy the bitcode below a folder into a corpus whose modules share one command.
+
+    Args:
+        input_dir: the folder; its ``.bc`` files become modules of their relative paths.
+        output_dir: the corpus.
+        default_args: the command of all modules; it should start with ``-cc1``.
+
+    Returns:
+        Why files were left out, by name; those are no bitcode or cannot be read.
+
+    Raises:
+        BuildListError: there is no such folder.
+        OutputError: the corpus cannot be written.
+    """
+    if not input_dir.is_dir():
+        raise BuildListError(input_dir, "expected a folder, found none")
+    output = output_dir.resolve()
+    left_out: dict[str, str] = {}
+    modules = []
+    with open_store(output_dir) as store:
+        for path in sorted(input_dir.rglob(f"*{_SUFFIX}")):
+            if path.resolve().is_relative_to(output):
+                continue
+            name = path.relative_to(input_dir).as_posix()
+            try:
+                data = read_bounded(path)
+                split_modules(data)
+                module = ExtractedModule(name.removesuffix(_SUFFIX), {_SUFFIX: data})
+                store.stage(module, name)
+                modules.append(module.name)
+            except (BitcodeError, ExtractionError, ObjectFileError) as error:
+                left_out[name] = str(error)
+        store.commit(Manifest(tuple(modules), global_command_override=tuple(default_args)))
+    return left_out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``mlgo-make-corpus`` with these arguments, or with those of the process."""
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM,
+        description="Make a corpus of the .bc files below a folder. The bitcode should be as it "
+        "is before the optimisations that are to be learned.",
+    )
+    add_option(parser, "--input_dir", type=Path, required=True, metavar="DIR", help="the folder")
+    add_option(parser, "--output_dir", type=Path, required=True, metavar="DIR", help="the corpus")
+    add_option(
+        parser,
+        "--default_args",
+        nargs="?",
+        default="",
+        const="",
+        metavar="ARGS",
+        help="the command of all modules, separated by spaces, such as '-cc1 -Oz'",
+    )
+    options = parser.parse_args(arguments)
+    return run_command(_PROGRAM, lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    left_out = make_corpus(options.input_dir, options.output_dir, options.default_args.split())
+    console = Console(stderr=True, highlight=False, markup=False)
+    for name, reason in left_out.items():
+        console.print(f"{_PROGRAM}: {name}: {reason}", style="red", soft_wrap=True)
+    made = len(Manifest.read(options.output_dir).modules)
+    Console(highlight=False, markup=False).print(f"{options.output_dir}: {made} modules")
+    return 1 if left_out or not made else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

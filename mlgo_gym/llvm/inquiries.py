@@ -1,0 +1,60 @@
+"""What a worker answers about a module besides compiling it; runs in the worker process.
+
+Each takes a request and the module's bytes, and returns an answer that is JSON, and raw bytes.
+`mlgo_gym.llvm.inquiry` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from mlgo_gym.llvm import binding
+from mlgo_gym.llvm.fingerprint import bodies_of
+from mlgo_gym.llvm.function_split import function_texts
+from mlgo_gym.llvm.module_text import ModuleText, unquoted
+from mlgo_gym.llvm.profile import profile_of
+
+__all__ = ["INQUIRIES"]
+
+_Answer = tuple[dict[str, Any], bytes]
+
+
+def _describe(request: dict[str, Any], data: bytes) -> _Answer:
+    """The bodies and the profile of a module, as it is."""
+    with binding.parse(data, is_text=request["is_text"], verify=True) as module:
+        text = ModuleText.read(str(module))
+    bodies = [body.to_json() for body in bodies_of(text)]
+    return {"bodies": bodies, "profile": profile_of(text).to_json()}, b""
+
+
+def _split_functions(request: dict[str, Any], data: bytes) -> _Answer:
+    """A module of its own for each function of the optimised module, one after the other."""
+    with binding.parse(data, is_text=request["is_text"], verify=True) as module:
+        level = binding.optimize_module(module, binding.Target(**request["target"]))
+        text = ModuleText.read(str(module))
+    counts = {
+        name: function.instruction_count
+        for name, function in text.functions.items()
+        if function.linkage != "available_externally"
+        and function.instruction_count >= request["minimum_instructions"]
+    }
+    functions, payload = [], bytearray()
+    for name, assembly in function_texts(text, counts):
+        bitcode = _assemble(assembly)
+        payload += bitcode
+        functions.append([unquoted(name), counts[name], len(bitcode)])
+    return {"opt_level": level, "functions": functions}, bytes(payload)
+
+
+def _assemble(assembly: str) -> bytes:
+    data = assembly.encode("utf-8", "surrogateescape")
+    with binding.parse(data, is_text=True, verify=True) as module:
+        return binding.to_bitcode(module)
+
+
+INQUIRIES: Final[Mapping[str, Callable[[dict[str, Any], bytes], _Answer]]] = {
+    "describe": _describe,
+    "split_functions": _split_functions,
+}
+"""By the request's ``op``."""

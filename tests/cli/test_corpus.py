@@ -1,0 +1,133 @@
+"""``mlgo-gym corpus`` as users run it: splits, functions, figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from tests.cli.test_main import run
+from tests.corpora.make import make_corpus, program
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> list[str]:
+    data = {"a": ("x",), "b": ("x", "y"), "c": ("z",), "d": ("w",)}
+    for name, tags in data.items():
+        make_corpus(tmp_path / name, {"m": program(*tags, header=1)})
+    return list(data)
+
+
+def test_split(inputs: list[str], tmp_path: Path) -> None:
+    done = run("corpus", "split", *inputs, "--output", "out", "--jobs", "2", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(len(line) for line in done.stdout.splitlines() if line[0] in "┏┃┡│├└") <= 80
+    assert "near-duplicates, kept together: a, b" in done.stdout
+    sides = [Corpus.load(tmp_path / "out" / side) for side in ("train", "test")]
+    assert sorted(sides[0].names + sides[1].names) == ["a/m", "b/m", "c/m", "d/m"]
+
+
+def test_split_for_machines(inputs: list[str], tmp_path: Path) -> None:
+    arguments = ["corpus", "split", *inputs, "--seed", "4", "--json"]
+    results = []
+    for name in ("one", "two"):
+        done = run(*arguments, "--output", name, cwd=tmp_path)
+        assert done.stderr == ""
+        results.append(json.loads(done.stdout))
+    assert results[0] == results[1]
+    assert results[0]["merged_groups"] == [["a", "b"]]
+    assert results[0]["near_duplicates"] == [{"first": "a/m", "second": "b/m", "similarity": 1.0}]
+    assert results[0]["own_overlap"] == 0
+    assert results[0]["overlap"] > 0
+    test = Corpus.load(tmp_path / "one/test")
+    assert results[0]["test"]["modules"] == list(test.names)
+
+
+def test_split_with_a_bad_module(inputs: list[str], tmp_path: Path) -> None:
+    (tmp_path / "c/m.bc").write_bytes(b"BC\xc0\xde")
+    done = run("corpus", "split", *inputs, "--output", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "mlgo-gym: c/m: module 'm': LLVM bitcode parsing error\nExpected a single module\n"
+    )
+    assert not (tmp_path / "out/train/c").exists()
+    assert not (tmp_path / "out/test/c").exists()
+
+
+def test_split_functions(tmp_path: Path) -> None:
+    make_corpus(tmp_path / "in", {"m": program("m"), "n": program("n")})
+    done = run("corpus", "split-functions", "in", "--output", "out", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert " ".join(done.stdout.split()).endswith("out of 2 modules, in out")
+    names = Corpus.load(tmp_path / "out").names
+    assert names == ("m/m_0", "m/m_1", "n/n_0", "n/n_1")
+    done = run("corpus", "split-functions", "in", "--output", "out", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    assert (result["modules"], result["failures"]) == (list(names), {})
+
+
+def test_stats_of_code(tmp_path: Path) -> None:
+    make_corpus(tmp_path / "in", {"m.c": program("m", header=3), "n.cc": program("n")})
+    done = run("corpus", "stats", "--corpus", "in", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    total = result["total"]
+    assert (total["functions"], total["header_functions"]) == (7, 3)
+    assert (total["instructions"], total["header_instructions"]) == (7 * 16, 3 * 16)
+    assert [each["module"] for each in result["modules"]] == ["m.c", "n.cc"]
+    assert [each["profile"] for each in result["profiles"]] == ["none"]
+    table = run("corpus", "stats", "--corpus", "in", cwd=tmp_path).stdout
+    assert max(len(line) for line in table.splitlines()) <= 80
+    assert "profile" not in table
+
+
+def test_stats_of_profiles(tmp_path: Path) -> None:
+    folder = make_corpus(tmp_path / "in", {"m.c": program("m"), "n.c": program("n")})
+    command = ["-cc1", "-O2", "-fprofile-instrument-use-path=x.profdata"]
+    (folder / "n.c.cmd").write_bytes("\0".join(command).encode())
+    done = run("corpus", "stats", "--corpus", "in", cwd=tmp_path)
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert "named in the command" in done.stdout
+    done = run("corpus", "stats", "--corpus", "in", "--json", cwd=tmp_path)
+    result = json.loads(done.stdout)
+    named = "named in the command, not in the bitcode"
+    assert [(each["profile"], each["modules"]) for each in result["profiles"]] == [
+        (named, 1),
+        ("none", 1),
+    ]
+    assert [each["profile_path"] for each in result["modules"]] == [None, "x.profdata"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["split", "a", "--output", "a/out"],
+            "output a/out: expected a folder apart from the inputs, found a",
+        ),
+        (
+            ["split", "a", "--output", "out", "--test-fraction", "1"],
+            "test_fraction: expected a number above 0 and below 1, found 1.0",
+        ),
+        (
+            ["split", "a", "--output", "out"],
+            "corpora: expected at least two packages that are no near-duplicates, found 1; "
+            "split it by module",
+        ),
+        (
+            ["split-functions", "none", "--output", "out"],
+            "corpus 'none': expected corpus_description.json in it, found none; "
+            "'mlgo-gym corpus build' makes a corpus",
+        ),
+        (
+            ["split-functions", "a", "--output", "a/m.bc"],
+            "output {cwd}/a/m.bc: expected a folder or nothing, found a file",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("inputs")
+def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
+    done = run("corpus", *arguments, cwd=tmp_path)
+    expected = message.replace("{cwd}", str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {expected}\n")

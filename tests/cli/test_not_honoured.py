@@ -1,0 +1,58 @@
+"""What the embedded compiler leaves out of modules' command lines, as users see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from corpus_tools import Manifest, encode_command
+from mlgo_gym.corpus import Corpus
+
+SECTIONS = "-ffunction-sections: functions share .text, where padding counts and jumps are shorter"
+UNKNOWN = "-fno-such-thing: not known to mlgo_gym"
+
+
+@pytest.fixture
+def folder(small: Corpus, tmp_path: Path) -> Path:
+    """Three modules: one option for all of them, another for one."""
+    for number, name in enumerate(small):
+        module = small[name]
+        (tmp_path / f"{name}.bc").write_bytes(module.data)
+        more = ["-ffunction-sections", *["-fno-such-thing"] * (number == 1)]
+        (tmp_path / f"{name}.cmd").write_bytes(encode_command([*(module.command or ()), *more]))
+    Manifest(small.names).write(tmp_path)
+    return tmp_path
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mlgo_gym.cli.main", *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"COLUMNS": "80"},
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", [["corpus", "stats"], ["rollout"]])
+def test_one_line_for_each_option(folder: Path, command: list[str]) -> None:
+    done = run(*command, "--corpus", folder)
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        f"mlgo-gym: not honoured in 3 modules: {SECTIONS}",
+        f"mlgo-gym: not honoured in 1 module: {UNKNOWN}",
+    ]
+
+
+def test_in_json(folder: Path, small: Corpus) -> None:
+    stats = json.loads(run("corpus", "stats", "--corpus", folder, "--json").stdout)
+    assert stats["not_honoured"] == {SECTIONS: 3, UNKNOWN: 1}
+    rollout = json.loads(run("rollout", "--corpus", folder, "--json").stdout)
+    settings = [each["baseline"]["settings"]["not_honoured"] for each in rollout["modules"]]
+    assert settings == [[SECTIONS], [SECTIONS, UNKNOWN], [SECTIONS]]
+    assert [each["module"] for each in rollout["modules"]] == list(small)

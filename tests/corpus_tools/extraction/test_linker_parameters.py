@@ -1,0 +1,50 @@
+"""Objects out of parameter files and out of Bazel's actions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corpus_tools.extraction import ObjectInput, list_aquery, list_parameters
+
+
+def names(listed: list[Any]) -> list[str]:
+    assert all(isinstance(each, ObjectInput) for each in listed)
+    return [each.name for each in listed]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.o\nsub/b.o\n", ["a.o", "sub/b.o"]),
+        ("-o\nprog.o\n-lm\na.o\n-Wl,b.o\n", ["a.o"]),
+        ("-o prog a.o 'b c.o'\n", ["a.o", "b c.o"]),
+        ("a.o\n@more\n", ["a.o", "c.o", "d.o"]),
+        ("with space.o\n", ["with space.o"]),
+        ("a.o\na.o\n", ["a.o"]),
+        ("libx.so\nmain.c\n", []),
+    ],
+)
+def test_parameter_files(text: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / "more").write_text("c.o @deeper")
+    (tmp_path / "deeper").write_text("d.o")
+    (tmp_path / "with space.o").touch()
+    (tmp_path / "params").write_text(text)
+    assert names(list_parameters(tmp_path / "params", tmp_path)) == expected
+
+
+def test_bazel_aquery(tmp_path: Path) -> None:
+    link = {
+        "mnemonic": "CppLink",
+        "arguments": ["clang", "-o", "bin/prog", "@bin/prog.params", "x.o"],
+        "paramFiles": [{"execPath": "bin/prog.params", "arguments": ["-pie", "a.pic.o", "b.o"]}],
+    }
+    on_disk = {"mnemonic": "CppLink", "arguments": ["clang", "@list"]}
+    (tmp_path / "list").write_text("c.o\n")
+    actions = [{"mnemonic": "CppCompile", "arguments": ["clang", "no.o"]}, link, on_disk]
+    (tmp_path / "aquery.json").write_text(json.dumps({"actions": actions}))
+    listed = list_aquery(tmp_path / "aquery.json", tmp_path)
+    assert names(listed) == ["a.pic.o", "b.o", "x.o", "c.o"]

@@ -1,0 +1,69 @@
+"""The one command of a local ThinLTO build, from the parameters of its link."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from corpus_tools.errors import ClangNotFoundError, ExtractionError
+from corpus_tools.extraction.lto_command import infer_override
+
+TRIPLE = "x86_64-pc-linux-gnu"
+SECTIONS = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
+VECTORIZE = ("-vectorize-loops", "-vectorize-slp")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "model", "level", "more"),
+    [
+        (["-o", "a", "a.o"], "static", "-O2", VECTORIZE),
+        (["-pie", "a.o"], "pic", "-O2", VECTORIZE),
+        (["--shared", "a.o"], "pic", "-O2", VECTORIZE),
+        (["-shared", "--no-pie", "a.o"], "static", "-O2", VECTORIZE),
+        (["-plugin-opt=O3"], "static", "-O3", VECTORIZE),
+        (["--plugin-opt", "O1"], "static", "-O1", ()),
+        (["--lto-O3", "-O1"], "static", "-O3", VECTORIZE),
+        (
+            ["-mllvm", "-inline-threshold=9", "--mllvm=-x", "-plugin-opt=-y"],
+            "static",
+            "-O2",
+            (*VECTORIZE, "-mllvm", "-inline-threshold=9", "-mllvm", "-x", "-mllvm", "-y"),
+        ),
+        (["-plugin", "LLVMgold.so", "-plugin-opt=thinlto"], "static", "-O2", VECTORIZE),
+    ],
+)
+def test_parameters_of_the_linker(
+    parameters: list[str], model: str, level: str, more: tuple[str, ...]
+) -> None:
+    expected = ("-cc1", "-triple", TRIPLE, "-emit-obj", level, "-mrelocation-model", model)
+    assert infer_override(parameters, TRIPLE, Path()) == (*expected, *SECTIONS, *more)
+
+
+def test_target_of_the_linker() -> None:
+    parameters = ["-plugin-opt=mcpu=skylake", "-plugin-opt=-mattr=+avx,-sse4a"]
+    override = infer_override(parameters, None, Path())
+    assert override[:4] == ("-cc1", "-emit-obj", "-O2", "-mrelocation-model")
+    cpu = ("-target-cpu", "skylake", "-target-feature", "+avx", "-target-feature", "-sse4a")
+    assert override[5:11] == cpu
+
+
+def test_parameters_of_the_driver(clang: str, tmp_path: Path) -> None:
+    (tmp_path / "a.o").touch()
+    command = [clang, "-fuse-ld=lld", "-flto=thin", "-O3", "-march=skylake", "a.o"]
+    override = infer_override([*command, "-Wl,-mllvm,-x=1"], TRIPLE, tmp_path)
+    assert override[4] == "-O3"
+    assert override[7:9] == ("-target-cpu", "skylake")
+    assert override[-2:] == ("-mllvm", "-x=1")
+
+
+def test_a_driver_that_is_not_here() -> None:
+    with pytest.raises(ClangNotFoundError, match=r"looked for /no/clang"):
+        infer_override(["/no/clang", "a.o"], TRIPLE, Path())
+
+
+def test_a_driver_that_does_not_link(clang: str, tmp_path: Path) -> None:
+    (tmp_path / "a.c").touch()
+    with pytest.raises(ExtractionError) as caught:
+        infer_override([clang, "-c", "a.c"], TRIPLE, tmp_path)
+    assert str(caught.value) == f"{clang}: expected a link, found none in what -### prints"

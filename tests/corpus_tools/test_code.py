@@ -1,0 +1,108 @@
+"""The code in objects of every format, and what is said of two that differ."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corpus_tools import Clang
+from corpus_tools.code import CodeSection, code_sections, difference
+from corpus_tools.errors import ObjectFileError
+
+SOURCE = """
+int external(int);
+extern int data;
+int first(int a) { return external(a) + data; }
+__attribute__((section("OTHER"))) int second(int a) { return external(a + 1); }
+static int initialised = 7;
+int *pointer(void) { return &initialised; }
+"""
+TARGETS = {
+    "x86_64-linux-gnu": (".other", [".text", ".other"]),
+    "aarch64-linux-gnu": (".other", [".text", ".other"]),
+    "x86_64-apple-macosx11": (
+        "__TEXT,__other,regular,pure_instructions",
+        ["__text", "__other"],
+    ),
+    "x86_64-pc-windows-msvc": (".other", [".text", ".other"]),
+}
+
+
+def compiled(clang: Clang, folder: Path, target: str, text: str, *flags: str) -> bytes:
+    (folder / "a.c").write_text(text.replace("OTHER", TARGETS[target][0]))
+    command = [str(clang.path), f"--target={target}", "-O1", "-c", "a.c", "-o", "a.o", *flags]
+    subprocess.run(command, cwd=folder, check=True)
+    return (folder / "a.o").read_bytes()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sections_that_hold_code(clang22: Clang, tmp_path: Path, target: str) -> None:
+    found = code_sections(compiled(clang22, tmp_path, target, SOURCE), "a.o")
+    assert [each.name for each in found] == TARGETS[target][1]
+    assert all(each.content and each.relocations for each in found)
+    assert any("external" in each for each in found[1].relocations)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_call_of_another_function_is_a_difference(
+    clang22: Clang, tmp_path: Path, target: str
+) -> None:
+    one = code_sections(compiled(clang22, tmp_path, target, SOURCE), "a.o")
+    other_text = SOURCE.replace("external", "outside!"[:8].replace("!", "e"))
+    other = code_sections(compiled(clang22, tmp_path, target, other_text), "a.o")
+    assert difference(one, one) is None
+    assert difference(one, other) == f"{one[0].name}: the same bytes with other relocations"
+
+
+def section(name: str, content: bytes, *relocations: str) -> CodeSection:
+    return CodeSection(name, content, relocations)
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "message"),
+    [
+        ([], [], None),
+        ([section("a", b"1")], [section("a", b"1")], None),
+        ([section("a", b"1")], [], "a: expected 1 bytes, found none"),
+        ([], [section("a", b"12")], "a: expected none, found 2 bytes"),
+        ([section("a", b"1")], [section("b", b"1")], "expected a next, found b"),
+        ([section("a", b"123")], [section("a", b"12")], "a: expected 3 bytes, found 2"),
+        ([section("a", b"123")], [section("a", b"143")], "a: other bytes from offset 1 of 3"),
+        (
+            [section("a", b"1", "f")],
+            [section("a", b"1", "g")],
+            "a: the same bytes with other relocations",
+        ),
+    ],
+)
+def test_differences_in_words(
+    expected: list[CodeSection], found: list[CodeSection], message: str | None
+) -> None:
+    assert difference(expected, found) == message
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (b"", "found an empty file"),
+        (b"junk", "found one that starts with b'junk'"),
+        (b"\x7fELF", "found another kind (ELF type 0)"),
+        (b"BC\xc0\xde" * 40, "found one that starts with b'BC\\xc0\\xde'"),
+    ],
+)
+def test_what_is_no_object(data: bytes, problem: str) -> None:
+    with pytest.raises(ObjectFileError) as caught:
+        code_sections(data, "m")
+    assert str(caught.value) == f"object m: expected an object file, {problem}"
+
+
+def test_an_object_that_was_cut_short(clang22: Clang, tmp_path: Path) -> None:
+    """Nothing but the package's own error, wherever the end is."""
+    data = compiled(clang22, tmp_path, "x86_64-linux-gnu", SOURCE)
+    for end in range(0, len(data), 37):
+        try:
+            code_sections(data[:end], "m")
+        except ObjectFileError as error:
+            assert str(error).startswith("object m: ")
