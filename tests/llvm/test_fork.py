@@ -6,9 +6,7 @@ import math
 import os
 import resource
 import signal
-import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from mlgo_gym.llvm.compilation import Compilation
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.policies import default
 from mlgo_gym.problems import InliningForSize
+from tests.llvm.killed_parent import children_of_killed
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
@@ -298,7 +297,7 @@ def test_a_forked_process_lets_go_of_branches(compiler: Compiler, small: Corpus)
 
 def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
     """SIGKILL the process that owns a worker and branches, also of a worker that is dead."""
-    script = textwrap.dedent("""
+    script = """
         import os, signal, time, psutil
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
         compiler = Compiler()
@@ -309,15 +308,9 @@ def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
         os.kill(compiler.worker_pid, signal.SIGKILL)
         print(*(each.pid for each in psutil.Process().children()), flush=True)
         time.sleep(60)
-    """)
-    environment = os.environ | {"TMPDIR": str(own_temporary_folder)}
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
-    ) as parent:
-        assert parent.stdout is not None
-        children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]
-        assert len(children) == 3
-        parent.kill()
+    """
+    children = children_of_killed(script, own_temporary_folder)
+    assert len(children) == 3
     for child in children:
         child.wait(10)
     assert not list(own_temporary_folder.glob("mlgo-gym-*"))
