@@ -32,6 +32,7 @@ parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
 parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
+parser.add_argument("--build", help="for real_builds: only those with this in their names")
 options = parser.parse_args()
 
 if options.name in {"all", "clang_equality"}:
@@ -46,4 +47,4 @@ if options.name == "runner_latency" or (options.name == "all" and options.model)
 if options.name in {"all", "extraction_throughput"}:
     extraction_throughput.run(options.objects, rounds=3, workers=2)
 if options.name in {"all", "real_builds"}:
-    real_builds.run()
+    real_builds.run(options.build)

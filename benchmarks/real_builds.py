@@ -33,7 +33,7 @@ LIBRARY_ALONE = [f"-DCAPSTONE_BUILD_{part}=OFF" for part in ("TESTS", "CSTOOL", 
 THIN_LINK = "-Wl,--save-temps=import -Wl,--thinlto-emit-index-files"
 
 
-def run() -> None:
+def run(only: str | None = None) -> None:
     builds: dict[str, Callable[[Path], None]] = {
         "Lua, make": lua,
         "capstone, CMake and Ninja": capstone,
@@ -42,6 +42,8 @@ def run() -> None:
     }
     print("build                            modules   equal code   files as mlgo-utils")
     for title, measure in builds.items():
+        if only and only not in title:
+            continue
         with tempfile.TemporaryDirectory(prefix="mlgo_gym-") as name:
             print(f"{title:32}", end=" ", flush=True)
             measure(Path(name))
