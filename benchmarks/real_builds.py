@@ -76,12 +76,12 @@ def thin_capstone(folder: Path) -> None:
     native = f"-Wl,--lto-obj-path={folder}/native/module.o"
     (folder / "native").mkdir()
     link = f"-fuse-ld=lld-22 {THIN_LINK} {native}"
-    options = ["-DBUILD_SHARED_LIBS=ON", *LIBRARY_ALONE]
+    options = ["-DBUILD_SHARED_LIBS=ON", "-DBUILD_STATIC_LIBS=OFF", *LIBRARY_ALONE]
     options.append(f"-DCMAKE_SHARED_LINKER_FLAGS={link}")
-    build = cmake(source, folder, "-flto=thin", *options, target="capstone")
-    commands = call("ninja", "-C", build, "-t", "commands", "capstone").splitlines()
+    build = cmake(source, folder, "-flto=thin", *options)
+    commands = call("ninja", "-C", build, "-t", "commands").splitlines()
     linked = next(line for line in commands if THIN_LINK.split(maxsplit=1)[0] in line)
-    (folder / "link.txt").write_text(linked.partition("&&")[2].rpartition("&&")[0].strip())
+    (folder / "link.txt").write_text(linked)
     arguments = ["--thinlto_build", "local", "--obj_base_dir", str(build)]
     parameters = ["--input", str(folder / "link.txt"), "--input_type", "params"]
     report(folder, folder / "native", arguments, parameters)
@@ -94,7 +94,7 @@ def unpacked(recipe_name: str, folder: Path) -> Path:
     return unpack_sources(recipe, fetch_sdist(recipe, cache), folder)
 
 
-def cmake(source: Path, folder: Path, flags: str, *options: str, target: str = "all") -> Path:
+def cmake(source: Path, folder: Path, flags: str, *options: str) -> Path:
     build = folder / "build"
     compilers = [
         f"-DCMAKE_C_COMPILER={clang()}",
@@ -103,7 +103,7 @@ def cmake(source: Path, folder: Path, flags: str, *options: str, target: str = "
     both = [f"-DCMAKE_{language}_FLAGS={flags}" for language in ("C", "CXX")]
     general = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
     call("cmake", "-S", source, "-B", build, "-G", "Ninja", *compilers, *both, *general, *options)
-    call("ninja", "-C", build, target)
+    call("ninja", "-C", build)
     return build
 
 
