@@ -67,7 +67,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _notes(reports: Sequence[ModuleReport]) -> list[str]:
     complete = [report for report in reports if report.is_complete]
     equal = sum(
-        report.baseline.object_sha256 == attempt.result.object_sha256
+        report.baseline.digest == attempt.result.digest
         for report in complete
         if report.baseline and (attempt := report.attempt(_CONTROL)) and attempt.result
     )

@@ -15,7 +15,10 @@ from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, Observation
 
-__all__ = ["Feature", "Problem"]
+__all__ = ["Action", "Feature", "Problem"]
+
+Action = int | float
+"""What answers an observation: a number, whole where the advice is."""
 
 COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""
@@ -36,8 +39,8 @@ class Feature:
     spec: TensorSpec
     meaning: str
     unit: str
-    low: int
-    high: int
+    low: float
+    high: float
 
 
 class Problem(ABC):
@@ -64,7 +67,7 @@ class Problem(ABC):
         """LLVM's options that leave the decisions to LLVM's own heuristic."""
 
     @abstractmethod
-    def encode_advice(self, action: int, observation: Observation) -> bytes:
+    def encode_advice(self, action: Action, observation: Observation) -> bytes:
         """The advice tensor's raw bytes for an action.
 
         Raises:
@@ -72,7 +75,7 @@ class Problem(ABC):
         """
 
     @abstractmethod
-    def fallback_action(self, observation: Observation) -> int:
+    def fallback_action(self, observation: Observation) -> Action:
         """An action that LLVM takes and that makes for little work, to get to the end."""
 
     @abstractmethod

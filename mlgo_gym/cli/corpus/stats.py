@@ -63,7 +63,7 @@ def _count(corpus: Corpus, language: str | None, reports: list[ModuleReport]) ->
         "language": language,
         "modules": len(names),
         "bitcode_bytes": sum((corpus.folder / f"{name}.bc").stat().st_size for name in names),
-        "text_size_bytes": sum(each.baseline.text_size_bytes for each in complete if each.baseline),
+        "text_size_bytes": sum(int(each.baseline.score) for each in complete if each.baseline),
         "decisions": sum(result.decisions for result in asked if result),
         "asking_modules": sum(1 for result in asked if result and result.decisions),
     }
