@@ -14,7 +14,7 @@ from gymnasium import spaces
 from mlgo_gym.baseline import BaselineCache, relative_reduction
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs.compilation_env import CompilationEnv, asked_module
-from mlgo_gym.envs.observation_space import ObservationDict, dict_space
+from mlgo_gym.envs.observation_space import ObservationDict, feature_space
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError
 from mlgo_gym.llvm.compilation import Compilation
 from mlgo_gym.llvm.compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, options_of
@@ -92,7 +92,7 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
             memory_limit_bytes=memory_limit_bytes,
             render_mode=render_mode,
         )
-        self.observation_space = _observation_space()
+        self.observation_space = feature_space(InliningForSize.features)
         self.action_space = spaces.Discrete(2)
         self._baselines = BaselineCache(self.compiler, self.problem, baseline)
         self._baseline_size_bytes = 0
@@ -185,12 +185,3 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
         lines.append(f"  LLVM's default: {_VERBS[int(pending[DEFAULT_ADVICE][0])]}")
         shown = ("cost_estimate", "callee_basic_block_count", "callee_users", "caller_users")
         return lines + [f"  {name}: {int(pending[name][0])}" for name in shown]
-
-
-def _observation_space() -> spaces.Space[ObservationDict]:
-    return dict_space(
-        {
-            each.spec.name: spaces.Box(each.low, each.high, each.spec.shape, each.spec.dtype.type)
-            for each in InliningForSize.features
-        }
-    )

@@ -33,7 +33,8 @@ class Feature:
         meaning: what LLVM puts there.
         unit: what it is counted in.
         low: no value is below it.
-        high: no value is above it.
+        high: no value is above it, but infinity and NaN may be sent where `may_be_infinite`.
+        may_be_infinite: LLVM sends infinity or NaN for some.
     """
 
     spec: TensorSpec
@@ -41,6 +42,7 @@ class Feature:
     unit: str
     low: float
     high: float
+    may_be_infinite: bool = False
 
 
 class Problem(ABC):
@@ -86,6 +88,11 @@ class Problem(ABC):
     def sent(cls) -> tuple[TensorSpec, ...]:
         """The specs of everything in an observation, in order."""
         return tuple(feature.spec for feature in cls.features + cls.extras)
+
+    @classmethod
+    def infinite_features(cls) -> tuple[Feature, ...]:
+        """The features for which LLVM may send infinity or NaN."""
+        return tuple(feature for feature in cls.features if feature.may_be_infinite)
 
     @classmethod
     def check_header(cls, header: Header) -> None:

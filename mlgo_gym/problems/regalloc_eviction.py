@@ -93,10 +93,14 @@ _FEATURES: Final = (
     _ratio("end_bb_freq_by_max", "frequency of the block where the last of them ends"),
     _ratio("hottest_bb_freq_by_max", "frequency of the most frequent block that mentions them"),
     _ratio("liverange_size", "from the first one's start to the last one's end, in instructions"),
-    _ratio(
-        "use_def_density",
+    Feature(
+        TensorSpec("use_def_density", "float", (1, POSITIONS)),
         "the largest of their spill weights, which is what LLVM's own heuristic compares; NaN "
-        "for a range that may not be spilled",
+        "where one of them may not be spilled",
+        "share of largest",
+        0,
+        1,
+        may_be_infinite=True,
     ),
     _stage("max_stage", "the furthest stage that one of them has reached"),
     _stage("min_stage", "the least stage that one of them has reached"),

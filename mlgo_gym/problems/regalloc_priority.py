@@ -46,6 +46,7 @@ _FEATURES: Final = (
         "weight",
         0,
         3.4028234663852886e38,
+        may_be_infinite=True,
     ),
 )
 
