@@ -118,9 +118,8 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
     def _open(self, asked: str | Module | None, function: str | None) -> None:
         """Turn to the module that was asked for, and to a function in it."""
         if asked is not None:
-            self._parts = self._take_apart(
-                asked if isinstance(asked, Module) else self.corpus[asked]
-            )
+            module = asked if isinstance(asked, Module) else self.corpus[asked]
+            self._parts = self._take_apart(module)
         if self._parts is None:
             raise OptionsError("reset options: expected a module with the first function")
         names = list(self._parts.functions)
@@ -255,11 +254,8 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
 
     def _describe(self, compilation: Compilation, pending: Observation | None) -> list[str]:
         last = "none" if self._last_action is None else f"{self._last_action:g}"
-        lines = [
-            f"function {self._function} of {self._opened().module.name}, "
-            f"decision {compilation.decisions}",
-            f"  last action: {last}",
-        ]
+        where = f"function {self._function} of {self._opened().module.name}"
+        lines = [f"{where}, decision {compilation.decisions}", f"  last action: {last}"]
         if pending is None:
             return [*lines, "  no decision is pending"]
         return lines + self._shown(pending)

@@ -28,15 +28,15 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
 
     Observation: a ``Dict`` of LLVM's 21 features under LLVM's names, ``int64`` or ``float32``
     ``(1, 33)``, but ``progress``, ``float32 (1,)``; their meanings and units stand in
-    `mlgo_gym.problems.regalloc_eviction`. NaN and infinity, which LLVM sends for live ranges that may
-    not be spilled, are replaced by the feature's upper bound, 1. After the last decision no question
-    is pending, and the observation is all zeros.
+    `mlgo_gym.problems.regalloc_eviction`. NaN and infinity, which LLVM sends for live ranges that
+    may not be spilled, are replaced by the feature's upper bound, 1. After the last decision no
+    question is pending, and the observation is all zeros.
 
     Action: a position, 0 to 32, whose mask is 1: the live ranges there are evicted; 32 evicts
     nothing. The mask is ``info["action_mask"]``, ``int8 (33,)``, and ``action_masks()``,
-    ``bool (33,)``; where no decision is pending only 32 is set. Any other action is an error, or with
-    ``illegal_action="fallback"`` stands for 32 where that is legal and otherwise for the first legal
-    one; ``info["illegal_action"]`` is then what it was.
+    ``bool (33,)``; where no decision is pending only 32 is set. Any other action is an error, or
+    with ``illegal_action="fallback"`` stands for 32 where that is legal and otherwise for the first
+    legal one; ``info["illegal_action"]`` is then what it was.
 
     Reward: 0 until the last decision, then ``1 - score / baseline_score``, where the score is
     LLVM's own (`mlgo_gym.llvm.allocation_score`) and the baseline LLVM's own heuristic on the same
@@ -44,8 +44,8 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
     ``-log(1 + score)``.
 
     Info, always: ``module``; ``function``; ``decision``, the number of answers so far;
-    ``action_mask``. While a decision is pending: ``context``, LLVM's name for it, the function. From
-    ``reset``: ``skipped``, modules and functions that came up but cannot be used, with the reason;
+    ``action_mask``. While a decision is pending: ``context``, LLVM's name for it, the function.
+    From ``reset``: ``skipped``, modules and functions that came up but cannot be used, with the reason;
     ``baseline_score``; ``settings``. At the end: ``score``, ``baseline_score``, ``counts``, the
     weighted instructions by kind, ``machine_code_sha256``, ``settings``. A function that crashes
     LLVM, outruns its deadline or takes more than its decisions ends its episode with ``truncated``,
@@ -106,7 +106,8 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
         """The actions that LLVM takes now, ``bool (33,)``, as sb3-contrib's MaskablePPO asks."""
         if self._pending is None:
             return np.arange(POSITIONS) == ASKING_POSITION
-        return np.asarray(self._pending["mask"][0] != 0)
+        legal: np.ndarray[Any, np.dtype[np.bool_]] = self._pending["mask"][0] != 0
+        return legal
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:
         return super()._info(compilation) | {"action_mask": self.action_masks().astype(np.int8)}
