@@ -34,6 +34,7 @@ from mlgo_gym.training_log import Observation
 __all__ = [
     "AllocationResult",
     "Allocator",
+    "GeometricMean",
     "OptimizedModule",
     "geometric_mean_ratio",
     "relative_cost_reduction",
@@ -54,23 +55,36 @@ def relative_cost_reduction(score: float, baseline: float) -> float:
     return (baseline - score) / baseline
 
 
+@dataclass(frozen=True, slots=True)
+class GeometricMean:
+    """A geometric mean of ratios.
+
+    Attributes:
+        ratio: the mean; below 1 is better than the baseline; 1 where there is nothing to compare.
+        count: how many ratios it is the mean of.
+        left_out: how many have none, since the score or the baseline is 0.
+    """
+
+    ratio: float
+    count: int
+    left_out: int
+
+
 def geometric_mean_ratio(
     scores: Mapping[Any, float], baselines: Mapping[Any, float]
-) -> tuple[float, int]:
-    """The geometric mean of ``score / baseline``, and how many were left out for a zero in either.
-
-    Below 1 is better than the baseline. With nothing to compare it is 1.
+) -> GeometricMean:
+    """The geometric mean of ``score / baseline`` over all that is scored.
 
     >>> geometric_mean_ratio({"f": 2, "g": 8, "h": 0}, {"f": 1, "g": 16, "h": 0})
-    (1.0, 1)
+    GeometricMean(ratio=1.0, count=2, left_out=1)
     """
     logs = [
         math.log(score / baselines[name])
         for name, score in scores.items()
         if score > 0 and baselines[name] > 0
     ]
-    mean = math.exp(sum(logs) / len(logs)) if logs else 1.0
-    return mean, len(scores) - len(logs)
+    ratio = math.exp(sum(logs) / len(logs)) if logs else 1.0
+    return GeometricMean(ratio, len(logs), len(scores) - len(logs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +99,7 @@ class AllocationResult:
         decisions: how many observations were answered.
         scores: of each function that has allocated registers, in LLVM's order.
         machine_code_sha256: the hash of the machine code's text.
+        asked: the functions in which a policy was asked.
     """
 
     module: str
@@ -94,6 +109,7 @@ class AllocationResult:
     decisions: int
     scores: Mapping[str, AllocationScore] = field(repr=False)
     machine_code_sha256: str
+    asked: frozenset[str] = frozenset()
 
     @property
     def score(self) -> float:
@@ -231,7 +247,14 @@ class Allocator:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
         """
-        return self.result(optimized, self._produce(optimized, {self.problem: policy}))
+        asked: set[str] = set()
+
+        def answer(observation: Observation) -> Action:
+            asked.add(observation.context)
+            return policy(observation)
+
+        product = self._produce(optimized, {self.problem: answer})
+        return replace(self.result(optimized, product), asked=frozenset(asked))
 
     def result(self, optimized: OptimizedModule, product: Product) -> AllocationResult:
         """Score the machine code that came out of a compilation of the module."""

@@ -185,17 +185,23 @@ class AllocationCost(Measure):
     def rewards(result: Result, baseline: Result) -> dict[str, float]:
         """The share of each function's score that was saved, and of the module's as ``""``."""
         rewards = {"": relative_cost_reduction(result.score, baseline.score)}
-        costs = AllocationCost.parts(baseline)
-        for name, cost in AllocationCost.parts(result).items():
-            rewards[name] = relative_cost_reduction(cost, costs[name])
+        costs = _allocation(baseline).scores
+        for name, score in _allocation(result).scores.items():
+            rewards[name] = relative_cost_reduction(score.value, costs[name].value)
         return rewards
 
     @staticmethod
     def parts(result: Result) -> dict[str, float]:
-        """The score of each function."""
-        if not isinstance(result, AllocationResult):
-            raise InternalError(f"measure: expected an allocation, found {result!r}")
-        return {name: score.value for name, score in result.scores.items()}
+        """The score of each function; of those that a policy was asked in, if one was."""
+        scores = _allocation(result).scores
+        names = _allocation(result).asked or scores
+        return {name: scores[name].value for name in scores if name in names}
+
+
+def _allocation(result: Result) -> AllocationResult:
+    if not isinstance(result, AllocationResult):
+        raise InternalError(f"measure: expected an allocation, found {result!r}")
+    return result
 
 
 _ALLOCATION: Final = frozenset({"RegallocEviction", "RegallocPriority"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from mlgo_gym.allocation import geometric_mean_ratio
+from mlgo_gym.allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.measures import Result
 from mlgo_gym.rollout import ModuleReport
 
@@ -69,21 +70,21 @@ def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[st
             f"baseline_{key}": _total(complete, None),
             key: {policy: _total(complete, policy) for policy in policies},
         },
-        "geometric_mean_ratio": {policy: _geometric_mean(complete, policy) for policy in policies},
+        "geometric_mean": {
+            policy: asdict(_geometric_mean(complete, policy)) for policy in policies
+        },
     }
 
 
 def mean_note(reports: Sequence[ModuleReport], policies: Sequence[str]) -> str:
     """The change of each policy in the geometric mean over what is scored by itself."""
     complete = [report for report in reports if report.is_complete]
-    parts = sum(len(each.measure.parts(each.baseline)) for each in complete if each.baseline)
-    means = {policy: _geometric_mean(complete, policy) for policy in policies}
-    changes = ", ".join(f"{name} {_change(mean['ratio'], 1)}" for name, mean in means.items())
-    left_out = max((mean["left_out"] for mean in means.values()), default=0)
-    return (
-        f"Geometric mean over {parts - left_out:,} scores: {changes}; {left_out:,} were left out, "
-        "since one of the two is 0."
-    )
+    changes = []
+    for policy in policies:
+        mean = _geometric_mean(complete, policy)
+        left_out = f", {mean.left_out:,} left out with a score of 0" if mean.left_out else ""
+        changes.append(f"{policy} {_change(mean.ratio, 1)} ({mean.count:,} functions{left_out})")
+    return f"Geometric mean over the functions that ask: {'; '.join(changes)}."
 
 
 def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Path) -> None:
@@ -168,7 +169,7 @@ def _title(reports: Sequence[ModuleReport]) -> str:
     return reports[0].measure.title if reports else "score"
 
 
-def _geometric_mean(reports: Sequence[ModuleReport], policy: str) -> dict[str, Any]:
+def _geometric_mean(reports: Sequence[ModuleReport], policy: str) -> GeometricMean:
     scores, baselines = (
         {
             (index, name): score
@@ -178,8 +179,7 @@ def _geometric_mean(reports: Sequence[ModuleReport], policy: str) -> dict[str, A
         }
         for which in (policy, None)
     )
-    ratio, left_out = geometric_mean_ratio(scores, baselines)
-    return {"ratio": ratio, "left_out": left_out}
+    return geometric_mean_ratio(scores, baselines)
 
 
 def _result(report: ModuleReport, policy: str | None) -> Result | None:

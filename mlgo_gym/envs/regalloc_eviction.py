@@ -45,11 +45,11 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
 
     Info, always: ``module``; ``function``; ``decision``, the number of answers so far;
     ``action_mask``. While a decision is pending: ``context``, LLVM's name for it, the function.
-    From ``reset``: ``skipped``, modules and functions that came up but cannot be used, with the reason;
-    ``baseline_score``; ``settings``. At the end: ``score``, ``baseline_score``, ``counts``, the
-    weighted instructions by kind, ``machine_code_sha256``, ``settings``. A function that crashes
-    LLVM, outruns its deadline or takes more than its decisions ends its episode with ``truncated``,
-    reward 0 and ``info["error"]``.
+    From ``reset``: ``skipped``, modules and functions that came up but cannot be used, with the
+    reason; ``baseline_score``; ``settings``. At the end: ``score``; ``baseline_score``;
+    ``counts``, the weighted instructions by kind; ``machine_code_sha256``; ``settings``. A function
+    that crashes LLVM, outruns its deadline or takes more than its decisions ends its episode with
+    ``truncated``, reward 0 and ``info["error"]``.
 
     ``reset`` goes on to the next function of the module that asks, in LLVM's order, and then to the
     next module; modules come in an order that is drawn from the seed, and a seed starts anew.
@@ -104,10 +104,9 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """The actions that LLVM takes now, ``bool (33,)``, as sb3-contrib's MaskablePPO asks."""
-        if self._pending is None:
-            return np.arange(POSITIONS) == ASKING_POSITION
-        legal: np.ndarray[Any, np.dtype[np.bool_]] = self._pending["mask"][0] != 0
-        return legal
+        mask = np.zeros(POSITIONS, np.bool_)
+        mask[legal_positions(self._pending) if self._pending else ASKING_POSITION] = True
+        return mask
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:
         return super()._info(compilation) | {"action_mask": self.action_masks().astype(np.int8)}
