@@ -69,10 +69,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     output.print(_introduction(shown, has_control=bool(control)))
     reports = list(running)
-    output.print(
-        comparison.as_table(reports, shown, output.width),
-        _legend(reports, "LLVM's default" if control else shown[0]),
-    )
+    asked_by = "LLVM's default" if control else shown[0]
+    output.print(comparison.as_table(reports, shown, output.width), _legend(reports, asked_by))
     if control:
         output.print(_control_note(reports))
     else:

@@ -89,7 +89,7 @@ def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
         ModuleError: it is not known which of this target's instructions are rematerialisable.
     """
     starts = list(_DOCUMENT.finditer(text))
-    ends = [match.start() for match in starts[1:]] + [len(text)]
+    ends = [*(match.start() for match in starts), len(text)][1:] if starts else []
     reader = _Reader(_opcodes(text, module))
     for match, end in zip(starts, ends, strict=True):
         yield MachineFunction(_unquoted(match[1]), tuple(reader.blocks(text[match.end() : end])))
