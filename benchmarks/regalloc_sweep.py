@@ -15,6 +15,7 @@ episode of a function. Times are sums over modules of the median over the rounds
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -51,9 +52,9 @@ def run(corpus: Corpus, rounds: int) -> None:
             out.unlink(missing_ok=True)
             out.symlink_to("/dev/null")
             ways: dict[str, Callable[[], object]] = {
-                "replay": lambda known=known: replay(session, known, f"{folder}/channel"),
-                "whole": lambda known=known: allocator.allocate(known, first_legal),
-                "environment": lambda known=known, module=module: episodes(env, module, known),
+                "replay": functools.partial(replay, session, known, f"{folder}/channel"),
+                "whole": functools.partial(allocator.allocate, known, first_legal),
+                "environment": functools.partial(episodes, env, module, known),
             }
             ways["environment"]()
             samples: dict[str, list[float]] = {way: [] for way in ways}

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mlgo_gym.errors import ModuleError
-from mlgo_gym.llvm.rematerialisable import REMATERIALISABLE
+from mlgo_gym.llvm.instructions import ACCESSES, REMATERIALISABLE
 
 __all__ = ["KINDS", "MachineBlock", "MachineFunction", "block_frequencies", "machine_functions"]
 
@@ -49,7 +49,8 @@ _REGISTER: Final = re.compile(r"((?:[a-z][\w-]* )*)\$(\w+)")
 _ACCESS: Final = re.compile(r'(?:^|, )\(((?:(?:[a-z-]+|"[^"]*") )*)')
 _CONSTANT_MEMORY: Final = re.compile(r"from (?:constant-pool|got|jump-table)")
 _FIXED_SLOT: Final = re.compile(r"from %fixed-stack\.(\d+)")
-_CONSTANT_REGISTERS: Final = frozenset({"noreg", "rip", "wzr", "xzr"})
+_CONSTANT_REGISTERS: Final = frozenset({"noreg", "wzr", "xzr"})
+_PROGRAM_COUNTER: Final = "rip"
 _CERTAIN: Final = 2.0**31
 _FREQUENCY: Final = re.compile(r" - BB(\d+)\[.*\]: float = \S+, int = (\d+)")
 _TABLE: Final = "block-frequency-info: "
@@ -90,7 +91,7 @@ def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
     """
     starts = list(_DOCUMENT.finditer(text))
     ends = [*(match.start() for match in starts), len(text)][1:] if starts else []
-    reader = _Reader(_opcodes(text, module))
+    reader = _Reader(_architecture(text, module))
     for match, end in zip(starts, ends, strict=True):
         yield MachineFunction(_unquoted(match[1]), tuple(reader.blocks(text[match.end() : end])))
 
@@ -117,7 +118,7 @@ def _relative(table: Mapping[int, float]) -> dict[int, float]:
     return {block: frequency / entry for block, frequency in table.items()}
 
 
-def _opcodes(text: str, module: str) -> Mapping[str, bool]:
+def _architecture(text: str, module: str) -> str:
     match = _TRIPLE.search(text)
     architecture = match[1] if match else ""
     if architecture not in REMATERIALISABLE:
@@ -126,7 +127,7 @@ def _opcodes(text: str, module: str) -> Mapping[str, bool]:
             f"register allocation: expected a target out of {', '.join(REMATERIALISABLE)}, found "
             f"{architecture!r}",
         )
-    return REMATERIALISABLE[architecture]
+    return architecture
 
 
 def _unquoted(name: str) -> str:
@@ -137,10 +138,12 @@ def _unquoted(name: str) -> str:
 
 
 class _Reader:
-    """Reads the blocks of functions for one target."""
+    """Reads the blocks of functions for one architecture."""
 
-    def __init__(self, rematerialisable: Mapping[str, bool]) -> None:
-        self._rematerialisable = rematerialisable
+    def __init__(self, architecture: str) -> None:
+        self._rematerialisable = REMATERIALISABLE[architecture]
+        self._accesses = ACCESSES.get(architecture, ())
+        self._known: dict[str, str | None] = {}
 
     def blocks(self, text: str) -> Iterator[MachineBlock]:
         head, _, body = text.partition("\nbody: ")
@@ -172,13 +175,22 @@ class _Reader:
         is_cheap = self._rematerialisable.get(opcode)
         if is_cheap is not None and _can_be_repeated(operands, constant_slots):
             return "cheap_rematerialisations" if is_cheap else "expensive_rematerialisations"
-        _, _, memory = operands.partition(" :: ")
-        if not memory or opcode.startswith("INLINEASM"):
-            return None
-        words = _accesses(memory)
-        if "store" in words:
-            return "loads_and_stores" if "load" in words else "stores"
-        return "loads" if "load" in words else None
+        if opcode not in self._known:
+            self._known[opcode] = next(
+                (kind for pattern, kind in self._accesses if pattern.fullmatch(opcode)), None
+            )
+        return self._known[opcode] or _access(opcode, operands)
+
+
+def _access(opcode: str, operands: str) -> str | None:
+    """What an instruction does to memory, as its memory operands say."""
+    _, _, memory = operands.partition(" :: ")
+    if not memory or opcode.startswith("INLINEASM"):
+        return None
+    words = _accesses(memory)
+    if "store" in words:
+        return "loads_and_stores" if "load" in words else "stores"
+    return "loads" if "load" in words else None
 
 
 def _section(head: str, name: str) -> str:
@@ -200,7 +212,8 @@ def _can_be_repeated(operands: str, constant_slots: frozenset[str]) -> bool:
     """Whether it reads nothing that may change (``TargetInstrInfo::isReMaterializableImpl``)."""
     read, _, memory = operands.partition(" :: ")
     for flags, register in _REGISTER.findall(read):
-        if register not in _CONSTANT_REGISTERS and "implicit-def" not in flags:
+        is_constant = register in _CONSTANT_REGISTERS or (memory and register == _PROGRAM_COUNTER)
+        if not is_constant and "implicit-def" not in flags:
             return False
     return not memory or _is_constant(memory, constant_slots)
 

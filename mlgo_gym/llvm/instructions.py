@@ -1,17 +1,20 @@
-"""Instructions that LLVM can compute again instead of keeping their value: by target and price.
+"""What LLVM knows of single instructions of a target and its machine code does not say.
 
-They are the opcodes that LLVM 22.1's instruction tables mark as rematerialisable
-(``MCInstrDesc::isRematerializable``), apart by ``isAsCheapAsAMove``. Whether a single instruction
-counts depends on its operands too; see `mlgo_gym.llvm.machine_code`.
+Rematerialisable instructions can be computed again instead of keeping their value. They are the
+opcodes that LLVM 22.1's tables mark so (``MCInstrDesc::isRematerializable``), apart by
+``isAsCheapAsAMove``; whether a single one counts depends on its operands too, see
+`mlgo_gym.llvm.machine_code`. What an instruction loads and stores stands in its memory operands,
+but for a few opcodes that lose some; theirs is here (``mayLoad``, ``mayStore``).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["REMATERIALISABLE"]
+__all__ = ["ACCESSES", "REMATERIALISABLE"]
 
 _X86_CHEAP: Final = """
 AVX1_SETALLONES AVX2_SETALLONES AVX512_128_SET0 AVX512_128_SETALLONES AVX512_256_SET0
@@ -74,3 +77,21 @@ REMATERIALISABLE: Final[Mapping[str, Mapping[str, bool]]] = MappingProxyType(
     }
 )
 """For each architecture of a target triple: opcodes, and whether each is as cheap as a move."""
+
+_X86_LOADS_AND_STORES: Final = re.compile(
+    r"(ADC|ADD|AND|BTC|BTR|BTS|DEC|INC|NEG|NOT|OR|RC[LR]|RO[LR]|SA[LR]|SBB|SH[LR]D?|SUB|XOR)"
+    r"(8|16|32|64)m(|i|i8|i32|r|1|CL|ri8|rCL)"
+    r"|XCHG(8|16|32|64)rm|REP_MOVS[BWDQ]_(32|64)|PREFETCH\w+"
+)
+_X86_STORES: Final = re.compile(r"REP_STOS[BWDQ]_(32|64)|IST_F\w+m\w*")
+_X86_LOADS: Final = re.compile(r"TRAP")
+_X86_ACCESSES: Final = (
+    (_X86_LOADS_AND_STORES, "loads_and_stores"),
+    (_X86_STORES, "stores"),
+    (_X86_LOADS, "loads"),
+)
+
+ACCESSES: Final[Mapping[str, tuple[tuple[re.Pattern[str], str], ...]]] = MappingProxyType(
+    {"x86_64": _X86_ACCESSES, "i386": _X86_ACCESSES, "i686": _X86_ACCESSES}
+)
+"""For an architecture: opcodes, and what they count as whatever their memory operands say."""
