@@ -3,8 +3,12 @@
 Rematerialisable instructions can be computed again instead of keeping their value. They are the
 opcodes that LLVM 22.1's tables mark so (``MCInstrDesc::isRematerializable``), apart by
 ``isAsCheapAsAMove``; whether a single one counts depends on its operands too, see
-`mlgo_gym.llvm.machine_code`. What an instruction loads and stores stands in its memory operands,
-but for a few opcodes that lose some; theirs is here (``mayLoad``, ``mayStore``).
+`mlgo_gym.llvm.machine_code`. LLVM's score asks after allocation, where the common rule
+(``TargetInstrInfo::isReMaterializableImpl``) refuses whatever defines a physical register: only
+targets with a rule of their own, such as x86 (``X86InstrInfo``), have any then.
+
+What an instruction loads and stores stands in its memory operands, but for a few opcodes that lose
+some; theirs is here (``mayLoad``, ``mayStore``).
 """
 
 from __future__ import annotations
@@ -44,36 +48,21 @@ VPBROADCASTDZrm VPBROADCASTQZ128rm VPBROADCASTQZ256rm VPBROADCASTQZrm VPBROADCAS
 VPBROADCASTWZ256rm VPBROADCASTWZrm
 """
 
-_AARCH64_CHEAP: Final = """
-ADDWri ADDWrr ADDWrs ADDXri ADDXrr ADDXrs ANDWri ANDWrr ANDXri ANDXrr BICWrr BICXrr DUPM_ZI
-DUP_ZI_B DUP_ZI_D DUP_ZI_H DUP_ZI_S EONWrr EONXrr EORWri EORWrr EORXri EORXrr FDUP_ZI_D
-FDUP_ZI_H FDUP_ZI_S FMOVD0 FMOVDi FMOVH0 FMOVHi FMOVS0 FMOVSi FMOVv2f32_ns FMOVv2f64_ns
-FMOVv4f16_ns FMOVv4f32_ns FMOVv8f16_ns IMPLICIT_DEF MOVID MOVIv16b_ns MOVIv2d_ns MOVIv2i32
-MOVIv2s_msl MOVIv4i16 MOVIv4i32 MOVIv4s_msl MOVIv8b_ns MOVIv8i16 MOVi32imm MOVi64imm MVNIv2i32
-MVNIv2s_msl MVNIv4i16 MVNIv4i32 MVNIv4s_msl MVNIv8i16 ORNWrr ORNXrr ORRWri ORRWrr ORRXri
-ORRXrr SUBWri SUBWrr SUBWrs SUBXri SUBXrr SUBXrs
-"""
-
-_AARCH64_OTHERS: Final = """
-ADDlowTLS ADR ADRP CNTB_XPiI CNTD_XPiI CNTH_XPiI CNTW_XPiI INDEX_II_B INDEX_II_D INDEX_II_H
-INDEX_II_S LOAD_STACK_GUARD LOADauthptrstatic LOADgot LOADgotPAC MOVaddr MOVaddrBA MOVaddrCP
-MOVaddrEXT MOVaddrJT MOVaddrPAC MOVaddrTLS PFALSE PTRUES_B PTRUES_D PTRUES_H PTRUES_S PTRUE_B
-PTRUE_C_B PTRUE_C_D PTRUE_C_H PTRUE_C_S PTRUE_D PTRUE_H PTRUE_S RDSVLI_XI RDVLI_XI
-"""
-
 
 def _table(cheap: str, others: str) -> Mapping[str, bool]:
     opcodes = dict.fromkeys(others.split(), False) | dict.fromkeys(cheap.split(), True)
     return MappingProxyType(opcodes)
 
 
+_NONE: Final[Mapping[str, bool]] = MappingProxyType({})
+
 REMATERIALISABLE: Final[Mapping[str, Mapping[str, bool]]] = MappingProxyType(
     {
         "x86_64": _table(_X86_CHEAP, _X86_OTHERS),
         "i386": _table(_X86_CHEAP, _X86_OTHERS),
         "i686": _table(_X86_CHEAP, _X86_OTHERS),
-        "aarch64": _table(_AARCH64_CHEAP, _AARCH64_OTHERS),
-        "arm64": _table(_AARCH64_CHEAP, _AARCH64_OTHERS),
+        "aarch64": _NONE,
+        "arm64": _NONE,
     }
 )
 """For each architecture of a target triple: opcodes, and whether each is as cheap as a move."""

@@ -49,7 +49,7 @@ _REGISTER: Final = re.compile(r"((?:[a-z][\w-]* )*)\$(\w+)")
 _ACCESS: Final = re.compile(r'(?:^|, )\(((?:(?:[a-z-]+|"[^"]*") )*)')
 _CONSTANT_MEMORY: Final = re.compile(r"from (?:constant-pool|got|jump-table)")
 _FIXED_SLOT: Final = re.compile(r"from %fixed-stack\.(\d+)")
-_CONSTANT_REGISTERS: Final = frozenset({"noreg", "wzr", "xzr"})
+_CONSTANT_REGISTERS: Final = frozenset({"noreg"})
 _PROGRAM_COUNTER: Final = "rip"
 _CERTAIN: Final = 2.0**31
 _FREQUENCY: Final = re.compile(r" - BB(\d+)\[.*\]: float = \S+, int = (\d+)")
@@ -209,7 +209,7 @@ def _successors(line: str) -> tuple[tuple[int, float], ...]:
 
 
 def _can_be_repeated(operands: str, constant_slots: frozenset[str]) -> bool:
-    """Whether it reads nothing that may change (``TargetInstrInfo::isReMaterializableImpl``)."""
+    """Whether it reads nothing that may change (``X86InstrInfo::isReMaterializableImpl``)."""
     read, _, memory = operands.partition(" :: ")
     for flags, register in _REGISTER.findall(read):
         is_constant = register in _CONSTANT_REGISTERS or (memory and register == _PROGRAM_COUNTER)
