@@ -217,8 +217,6 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
 
     def _check_limits(self, compilation: Compilation) -> None:
         if self._pending is not None and compilation.decisions >= self._decision_limit:
-            self._pending = None
-            compilation.close()
             raise DecisionLimitError(
                 compilation.module.name, f"took more than its {self._decision_limit} decisions"
             )
