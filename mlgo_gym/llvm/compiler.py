@@ -137,9 +137,10 @@ class Compiler:
             raise UsageError(
                 "compile_module: expected a problem with a policy or a runner, or none of them"
             )
-        answers = dict(also)
+        answers: dict[Problem, Policy] = {}
         if problem is not None:
             answers[problem] = RunnerPolicy(runner) if runner else policy or _nobody
+        answers |= also
         return self._run(module, options, answers, COMPILE, keep_object=keep_object).result
 
     def produce(

@@ -229,6 +229,8 @@ class Worker:
     def stderr_tail(self) -> tuple[str, ...]:
         """The last lines that the child has written to its standard error."""
         lines = self._stderr.decode("utf-8", "replace").splitlines()
+        if len(self._stderr) == _STDERR_BYTES:  # the first line may have lost its start
+            del lines[:1]
         return tuple(line for line in lines if _is_message(line))[-_STDERR_LINES:]
 
     def _flush(self) -> None:
