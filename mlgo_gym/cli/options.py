@@ -79,8 +79,9 @@ def add_problem_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--problem",
         choices=tuple(PROBLEMS_BY_NAME),
+        metavar="PROBLEM",
         default="inlining-for-size",
-        help="what LLVM asks about (default: inlining-for-size)",
+        help=f"what LLVM asks about: {', '.join(PROBLEMS_BY_NAME)} (default: inlining-for-size)",
     )
 
 

@@ -44,6 +44,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--policy",
+        choices=tuple(dict.fromkeys(name for known in POLICIES_OF.values() for name in known)),
         metavar="NAME",
         help="what answers LLVM (default: default for the inliner, which is what LLVM would do, "
         f"otherwise random). {policies}",
