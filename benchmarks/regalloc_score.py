@@ -9,6 +9,7 @@ allocator's remarks say (4 a reload, 1 a spill, 0.2 a copy, by block frequency).
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -38,6 +39,8 @@ REMARK_WEIGHTS: Final = {
 }
 _COST: Final = re.compile(r"(\S+) total ([a-z ]+?) cost")
 _EQUAL: Final = 1e-6
+MOST_FUNCTIONS: Final = 1000
+RECIPES: Final = ("lupa", "brotli", "zstandard", "lz4", "fasttext", "libsass")
 _BATCH: Final = 200
 
 
@@ -69,15 +72,16 @@ def run(corpora: Sequence[Corpus]) -> None:
     with tempfile.TemporaryDirectory() as folder, Compiler() as compiler:
         program = built(Path(folder))
         allocator = Allocator(compiler, WithRemarks())
-        rows = [
+        paths = (Path(folder, f"{index}.mir") for index in itertools.count())
+        functions = (
             row
             for corpus in corpora
             for name in corpus
-            for row in allocated(allocator, corpus, name, Path(folder))
-        ]
+            for row in allocated(allocator, corpus, name, paths)
+        )
+        rows = list(itertools.islice(functions, MOST_FUNCTIONS))
         llvms = llvm_scores(program, [each.machine_code for row in rows for each in row.values()])
-    modules = sum(len(corpus) for corpus in corpora)
-    print(f"{len(rows)} functions of {modules} modules, {len(EVICTION_POLICIES)} policies")
+    print(f"{len(rows)} functions, {len(EVICTION_POLICIES)} policies")
     everything = [each for row in rows for each in row.values()]
     off = np.array([abs(e.ours / llvms[e.machine_code] - 1) for e in everything
                     if llvms[e.machine_code]])  # fmt: skip
@@ -91,27 +95,26 @@ def run(corpora: Sequence[Corpus]) -> None:
 
 
 def allocated(
-    allocator: Allocator, corpus: Corpus, name: str, folder: Path
+    allocator: Allocator, corpus: Corpus, name: str, paths: Iterator[Path]
 ) -> Iterator[dict[str, Scored]]:
     """For each function of a module that asks: the baseline, called "", and every policy."""
     module = corpus[name]
     optimized = allocator.find_functions(allocator.optimize(module, options_of(module)))
     for function in allocator.take_apart(optimized).values():
         _, known = allocator.baseline(function)
-        row = {"": scored(allocator, known, {}, folder)}
+        row = {"": scored(allocator, known, {}, next(paths))}
         for policy, make in EVICTION_POLICIES.items():
             answers: Mapping[Problem, Policy] = {allocator.problem: make(0)(module)}
-            row[policy] = scored(allocator, known, answers, folder)
+            row[policy] = scored(allocator, known, answers, next(paths))
         yield row
 
 
 def scored(
-    allocator: Allocator, known: OptimizedModule, answers: Mapping[Problem, Policy], folder: Path
+    allocator: Allocator, known: OptimizedModule, answers: Mapping[Problem, Policy], path: Path
 ) -> Scored:
     product = allocator.compiler.produce(
         known.module, known.options, ALLOCATE_WITH_FREQUENCIES, answers
     )
-    path = folder / f"{len(list(folder.iterdir()))}.mir"
     path.write_bytes(product.data)
     remarks = 0.0
     for line in product.stderr.splitlines():

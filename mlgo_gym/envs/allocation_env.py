@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import numpy as np
 
 from mlgo_gym.allocation import AllocationResult, Allocator, OptimizedModule
 from mlgo_gym.allocation import relative_cost_reduction as reduction
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs.compilation_env import CompilationEnv, asked_module
+from mlgo_gym.envs.compilation_env import CompilationEnv, CompilationSettings, asked_module
 from mlgo_gym.envs.observation_space import ObservationDict
 from mlgo_gym.errors import (
     CompilationError,
@@ -31,7 +31,7 @@ from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.training_log import Observation
 
-__all__ = ["DEFAULT_DECISION_LIMIT", "AllocationEnv"]
+__all__ = ["DEFAULT_DECISION_LIMIT", "AllocationEnv", "AllocationSettings"]
 
 DEFAULT_DECISION_LIMIT: Final = 50_000
 """How many decisions a function may take."""
@@ -40,6 +40,14 @@ _ILLEGAL_ACTION: Final = ("error", "fallback")
 
 ActionT = TypeVar("ActionT")
 ProblemT = TypeVar("ProblemT", bound=Problem)
+
+
+class AllocationSettings(CompilationSettings, total=False):
+    """What the environments of register allocation take by keyword."""
+
+    illegal_action: str
+    decision_limit: int
+    baseline: RunnerFactory | None
 
 
 @dataclass
@@ -59,13 +67,10 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         corpus: Corpus | str | Path | None,
         problem: ProblemT,
         *,
-        opt_level: str | None,
-        illegal_action: str,
-        decision_limit: int,
-        baseline: RunnerFactory | None,
-        timeout_s: float,
-        memory_limit_bytes: int,
-        render_mode: str | None,
+        illegal_action: str = "error",
+        decision_limit: int = DEFAULT_DECISION_LIMIT,
+        baseline: RunnerFactory | None = None,
+        **settings: Unpack[CompilationSettings],
     ) -> None:
         if illegal_action not in _ILLEGAL_ACTION:
             raise OptionsError(
@@ -76,14 +81,7 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
             raise OptionsError(
                 f"decision_limit: expected a whole number above 0, found {decision_limit!r}"
             )
-        super().__init__(
-            corpus,
-            problem,
-            opt_level=opt_level,
-            timeout_s=timeout_s,
-            memory_limit_bytes=memory_limit_bytes,
-            render_mode=render_mode,
-        )
+        super().__init__(corpus, problem, **settings)
         self._illegal_action = illegal_action
         self._decision_limit = decision_limit
         self._baseline_runner = baseline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypedDict, TypeVar
 
 import gymnasium
 
@@ -12,15 +12,24 @@ from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.envs.observation_space import ObservationDict
 from mlgo_gym.errors import CompilationError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm.compilation import Compilation
-from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.llvm.compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.problems import Action, Problem
 from mlgo_gym.training_log import Observation
 
-__all__ = ["CompilationEnv", "asked_module"]
+__all__ = ["CompilationEnv", "CompilationSettings", "asked_module"]
 
 ActionT = TypeVar("ActionT")
 ProblemT = TypeVar("ProblemT", bound=Problem)
+
+
+class CompilationSettings(TypedDict, total=False):
+    """What every environment takes by keyword."""
+
+    opt_level: str | None
+    timeout_s: float
+    memory_limit_bytes: int
+    render_mode: str | None
 
 
 class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, ProblemT]):
@@ -45,10 +54,10 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
         corpus: Corpus | str | Path | None,
         problem: ProblemT,
         *,
-        opt_level: str | None,
-        timeout_s: float,
-        memory_limit_bytes: int,
-        render_mode: str | None,
+        opt_level: str | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        render_mode: str | None = None,
     ) -> None:
         if render_mode not in {None, *self.metadata["render_modes"]}:
             raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")

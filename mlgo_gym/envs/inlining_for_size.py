@@ -6,18 +6,18 @@ import operator
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.baseline import BaselineCache, relative_reduction
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs.compilation_env import CompilationEnv, asked_module
+from mlgo_gym.envs.compilation_env import CompilationEnv, CompilationSettings, asked_module
 from mlgo_gym.envs.observation_space import ObservationDict, feature_space
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError
 from mlgo_gym.llvm.compilation import Compilation
-from mlgo_gym.llvm.compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, options_of
+from mlgo_gym.llvm.compiler import options_of
 from mlgo_gym.problems import Action
 from mlgo_gym.problems.inlining_for_size import (
     DEFAULT_ADVICE,
@@ -77,21 +77,11 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
         self,
         corpus: Corpus | str | Path | None = None,
         *,
-        opt_level: str | None = None,
         size_increase_threshold: float = DEFAULT_SIZE_INCREASE_THRESHOLD,
         baseline: RunnerFactory | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
-        render_mode: str | None = None,
+        **settings: Unpack[CompilationSettings],
     ) -> None:
-        super().__init__(
-            corpus,
-            InliningForSize(size_increase_threshold),
-            opt_level=opt_level,
-            timeout_s=timeout_s,
-            memory_limit_bytes=memory_limit_bytes,
-            render_mode=render_mode,
-        )
+        super().__init__(corpus, InliningForSize(size_increase_threshold), **settings)
         self.observation_space = feature_space(InliningForSize.features)
         self.action_space = spaces.Discrete(2)
         self._baselines = BaselineCache(self.compiler, self.problem, baseline)

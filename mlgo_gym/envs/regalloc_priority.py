@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs.allocation_env import DEFAULT_DECISION_LIMIT, AllocationEnv
+from mlgo_gym.envs.allocation_env import AllocationEnv, AllocationSettings
 from mlgo_gym.envs.observation_space import feature_space
 from mlgo_gym.errors import UsageError
-from mlgo_gym.llvm.compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S
 from mlgo_gym.problems import Action, RegallocPriority
 from mlgo_gym.problems.regalloc_priority import HIGHEST_PRIORITY
-from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.training_log import Observation
 
 __all__ = ["RegallocPriorityEnv"]
@@ -43,28 +41,9 @@ class RegallocPriorityEnv(AllocationEnv[_Vector, RegallocPriority]):
     """
 
     def __init__(
-        self,
-        corpus: Corpus | str | Path | None = None,
-        *,
-        opt_level: str | None = None,
-        illegal_action: str = "error",
-        decision_limit: int = DEFAULT_DECISION_LIMIT,
-        baseline: RunnerFactory | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
-        render_mode: str | None = None,
+        self, corpus: Corpus | str | Path | None = None, **settings: Unpack[AllocationSettings]
     ) -> None:
-        super().__init__(
-            corpus,
-            RegallocPriority(),
-            opt_level=opt_level,
-            illegal_action=illegal_action,
-            decision_limit=decision_limit,
-            baseline=baseline,
-            timeout_s=timeout_s,
-            memory_limit_bytes=memory_limit_bytes,
-            render_mode=render_mode,
-        )
+        super().__init__(corpus, RegallocPriority(), **settings)
         self.observation_space = feature_space(RegallocPriority.features)
         self.action_space = spaces.Box(0, HIGHEST_PRIORITY, (1,), np.float32)
 

@@ -30,13 +30,22 @@ from mlgo_gym.problems.base import Action, Feature, Problem
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Observation
 
-__all__ = ["ASKING_POSITION", "POSITIONS", "RegallocEviction", "legal_positions"]
+__all__ = [
+    "ASKING_POSITION",
+    "DEFAULT_EVICTION_COUNT",
+    "POSITIONS",
+    "RegallocEviction",
+    "legal_positions",
+]
 
 POSITIONS: Final = 33
 """How many choices an observation has, legal or not."""
 
 ASKING_POSITION: Final = 32
 """The position of the live range that asks (``CandidateVirtRegPos``)."""
+
+DEFAULT_EVICTION_COUNT: Final = 100
+"""LLVM's own value of ``-mlregalloc-max-eviction-count``."""
 
 _STAGE: Final = (0, 6)
 """``LiveRangeStage``: new 0, assign 1, split 2, split further 3, spill 4; then it stays."""
@@ -143,7 +152,7 @@ class RegallocEviction(Problem):
     mlgo_gym.errors.OptionsError: max_eviction_count: expected a whole number above 0, found 0
     """
 
-    max_eviction_count: int = 100
+    max_eviction_count: int = DEFAULT_EVICTION_COUNT
 
     name: ClassVar[str] = "RegallocEviction"
     features: ClassVar[tuple[Feature, ...]] = _FEATURES
