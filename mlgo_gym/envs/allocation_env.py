@@ -36,6 +36,9 @@ __all__ = ["DEFAULT_DECISION_LIMIT", "AllocationEnv", "AllocationSettings"]
 DEFAULT_DECISION_LIMIT: Final = 50_000
 """How many decisions a function may take."""
 
+_REMEMBERED_BYTES: Final = 1 << 28
+"""How much bitcode of functions is kept, so that no module is optimised twice for nothing."""
+
 _ILLEGAL_ACTION: Final = ("error", "fallback")
 
 ActionT = TypeVar("ActionT")
@@ -57,6 +60,10 @@ class _Parts:
     module: Module
     functions: dict[str, OptimizedModule]
     baselines: dict[str, AllocationResult] = field(default_factory=dict)
+
+    def size_bytes(self) -> int:
+        """The size of its functions' bitcode."""
+        return sum(len(function.module.data) for function in self.functions.values())
 
 
 class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
@@ -132,20 +139,18 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
 
     def _start_next(self, skipped: dict[str, str]) -> Compilation:
         """Go on to the next function that can be used, of this module or of the next ones."""
-        tried = 0
-        while tried <= len(self.corpus):
+        for _ in range(2 * len(self.corpus) + 1):  # the rest of one round, and a whole one
             while self._functions:
                 name = self._functions.popleft()
                 try:
                     return self._start_again(name)
                 except (CompilationError, ModuleError) as error:
-                    skipped[f"{self._parts.module.name if self._parts else ''}:{name}"] = str(error)
-            tried += 1
+                    skipped[self._opened().functions[name].module.name] = str(error)
             self._turn_to_next_module(skipped)
+        last = f"; the last: {skipped.popitem()[1]}" if skipped else ""
         raise CorpusError(
             f"corpus {str(self.corpus.folder)!r}: expected a function that asks for a decision, "
-            f"found none among {len(self.corpus)} modules"
-            + (f"; the last: {skipped.popitem()[1]}" if skipped else "")
+            f"found none among {len(self.corpus)} modules{last}"
         )
 
     def _turn_to_next_module(self, skipped: dict[str, str]) -> None:
@@ -168,7 +173,17 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
             optimized = self._allocator.find_functions(optimized)
             functions = self._allocator.take_apart(optimized)
             self._known[module.sha256] = _Parts(module, functions)
+            self._forget_the_oldest()
         return self._known[module.sha256]
+
+    def _forget_the_oldest(self) -> None:
+        """Let go of modules that were taken apart first, until the rest is small enough."""
+        sizes = {name: parts.size_bytes() for name, parts in self._known.items()}
+        excess = sum(sizes.values()) - _REMEMBERED_BYTES
+        for name in list(self._known)[:-1]:
+            if excess > 0:
+                excess -= sizes[name]
+                del self._known[name]
 
     def _start_again(self, name: str) -> Compilation:
         """Start, twice if need be: what kills a worker once may not be the function's fault."""

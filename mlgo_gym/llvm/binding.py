@@ -161,19 +161,18 @@ def emit_machine_code(module: Any, target: Target, level: str) -> bytes:
         raise BitcodeError(str(error).strip()) from error
 
 
-def extract_functions(module: Any, names: Iterable[str]) -> list[bytes]:
+def extract_functions(module: Any, target: Target, names: Iterable[str]) -> list[bytes]:
     """Functions of an optimised module, each as the bitcode of a module of its own.
 
     Raises:
         BitcodeError: a function cannot stand alone, or the module does not define it.
     """
     assembly = Assembly(str(module))
-    return [_alone(assembly, name) for name in names]
+    return [_alone(assembly, target, name) for name in names]
 
 
-def _alone(assembly: Assembly, name: str) -> bytes:
+def _alone(assembly: Assembly, target: Target, name: str) -> bytes:
     with parse(assembly.alone(name).encode(), is_text=True, verify=True) as module:
-        target = Target("O1", "pic", "default", None, None, None)
         with (
             _target_machine(module, "O1", target) as machine,
             _tuning("O1", target) as tuning,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
+import shutil
 import signal
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -284,6 +287,25 @@ def test_a_corpus_that_asks_nothing(sample: Corpus) -> None:
         f"corpus '{sample.folder}': expected a function that asks for a decision, found none among "
         "1 modules"
     )
+    env.close()
+
+
+def test_unusable_modules_are_skipped_and_named(sample: Corpus, tmp_path: Path) -> None:
+    """One module has functions that ask, one has none, one is broken."""
+    shutil.copy(sample.folder / "lru_cache.cpp.bc", tmp_path / "good.bc")
+    shutil.copy(sample.folder / "digest.c.bc", tmp_path / "silent.bc")
+    (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
+    manifest = {"modules": ["broken", "good", "silent"], "has_thinlto": False}
+    (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
+    env = RegallocEvictionEnv(tmp_path)
+    skipped: dict[str, str] = {}
+    for episode in range(12):
+        _, info = env.reset(seed=episode if episode % 3 == 0 else None)
+        assert info["module"] == "good"
+        skipped |= info["skipped"]
+    assert skipped == {
+        "broken": "module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    }
     env.close()
 
 
