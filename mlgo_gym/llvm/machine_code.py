@@ -52,7 +52,7 @@ _FIXED_SLOT: Final = re.compile(r"from %fixed-stack\.(\d+)")
 _CONSTANT_REGISTERS: Final = frozenset({"noreg"})
 _PROGRAM_COUNTER: Final = "rip"
 _CERTAIN: Final = 2.0**31
-_FREQUENCY: Final = re.compile(r" - BB(\d+)\[.*\]: float = \S+, int = (\d+)")
+_FREQUENCY: Final = re.compile(r" - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)")
 _TABLE: Final = "block-frequency-info: "
 
 
