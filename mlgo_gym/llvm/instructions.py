@@ -79,8 +79,18 @@ _X86_ACCESSES: Final = (
     (_X86_STORES, "stores"),
     (_X86_LOADS, "loads"),
 )
+_AARCH64_ACCESSES: Final = (
+    (re.compile(r"LD(1|2|3|4|NP|P|R|UR)(?!\w*(PSEUDO|MXI|ZA))\w*"), "loads"),
+    (re.compile(r"ST(1|2|3|4|NP|P|R|UR)(?!\w*(PSEUDO|MXI|ZA))\w*"), "stores"),
+)
 
 ACCESSES: Final[Mapping[str, tuple[tuple[re.Pattern[str], str], ...]]] = MappingProxyType(
-    {"x86_64": _X86_ACCESSES, "i386": _X86_ACCESSES, "i686": _X86_ACCESSES}
+    {
+        "x86_64": _X86_ACCESSES,
+        "i386": _X86_ACCESSES,
+        "i686": _X86_ACCESSES,
+        "aarch64": _AARCH64_ACCESSES,
+        "arm64": _AARCH64_ACCESSES,
+    }
 )
 """For an architecture: opcodes, and what they count as whatever their memory operands say."""
