@@ -216,11 +216,11 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         self, action: ActionT | Action, observation: Observation
     ) -> tuple[Action, dict[str, Any]]:
         chosen = self._number(action)
+        if self._illegal_action == "error":
+            return chosen, {}  # LLVM's answer is checked when it is given
         try:
             self.problem.encode_advice(chosen, observation)
         except UsageError:
-            if self._illegal_action == "error":
-                raise
             return self.problem.fallback_action(observation), {"illegal_action": chosen}
         return chosen, {}
 

@@ -91,8 +91,9 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """The actions that LLVM takes now, ``bool (33,)``, as sb3-contrib's MaskablePPO asks."""
-        mask = np.zeros(POSITIONS, np.bool_)
-        mask[legal_positions(self._pending) if self._pending else ASKING_POSITION] = True
+        if self._pending is None:
+            return np.equal(np.arange(POSITIONS), ASKING_POSITION)
+        mask: np.ndarray[Any, np.dtype[np.bool_]] = self._pending["mask"][0].astype(np.bool_)
         return mask
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:

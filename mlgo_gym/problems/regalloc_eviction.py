@@ -184,12 +184,12 @@ class RegallocEviction(Problem):
         Raises:
             UsageError: it is none, which would abort LLVM; the message has those that are.
         """
-        legal = legal_positions(observation)
         try:
             position = operator.index(action)  # type: ignore[arg-type]
         except TypeError:
             position = -1
-        if position not in legal:
+        if not 0 <= position < POSITIONS or not observation["mask"][0, position]:
+            legal = legal_positions(observation)
             raise UsageError(f"{self.advice.name}: expected one of {legal}, found {action!r}")
         return _ENCODED[position]
 
