@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, Unpack
 
@@ -143,7 +144,7 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
             while self._functions:
                 name = self._functions.popleft()
                 try:
-                    return self._start_again(name)
+                    return self._twice(partial(self._start, name))
                 except (CompilationError, ModuleError) as error:
                     skipped[self._opened().functions[name].module.name] = str(error)
             self._turn_to_next_module(skipped)
@@ -184,13 +185,6 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
             if excess > 0:
                 excess -= sizes[name]
                 del self._known[name]
-
-    def _start_again(self, name: str) -> Compilation:
-        """Start, twice if need be: what kills a worker once may not be the function's fault."""
-        try:
-            return self._start(name)
-        except CompilationError:
-            return self._start(name)
 
     def _start(self, name: str) -> Compilation:
         self._pending = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
@@ -167,6 +168,14 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
         if self._pending is not None:
             info["context"] = self._pending.context
         return info
+
+    @staticmethod
+    def _twice(start: Callable[[], Compilation]) -> Compilation:
+        """Start, twice if need be: what kills a worker once may not be the module's fault."""
+        try:
+            return start()
+        except CompilationError:
+            return start()
 
     def _running(self) -> Compilation:
         if self._compilation is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Unpack
@@ -107,7 +108,8 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
             name = names.pop(int(self.np_random.integers(len(names))))
             if name not in self._unusable:
                 try:
-                    return self._start_again(self.corpus[name]), skipped
+                    module = self.corpus[name]
+                    return self._twice(partial(self._start, module)), skipped
                 except (CompilationError, ModuleError) as error:
                     self._unusable[name] = str(error)
             skipped[name] = self._unusable[name]
@@ -115,13 +117,6 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
             f"corpus {str(self.corpus.folder)!r}: expected a module that asks for a decision, "
             f"found none among {len(self.corpus)}; the last: {skipped.popitem()[1]}"
         )
-
-    def _start_again(self, module: Module) -> Compilation:
-        """Start, twice if need be: what kills a worker once may not be the module's fault."""
-        try:
-            return self._start(module)
-        except CompilationError:
-            return self._start(module)
 
     def _start(self, module: Module) -> Compilation:
         self._pending = None

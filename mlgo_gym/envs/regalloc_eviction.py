@@ -62,16 +62,11 @@ class RegallocEvictionEnv(AllocationEnv[np.int64, RegallocEviction]):
 
     Args:
         corpus: a corpus, its folder, or ``None`` for the sample corpus in this package.
-        opt_level: clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``); ``None`` takes
-            the one of each module's command line.
         illegal_action: ``error`` or ``fallback``.
         max_eviction_count: LLVM's limit of evictions of one live range, see `RegallocEviction`.
         decision_limit: a function that asks more often is truncated.
-        baseline: what the score is relative to: a runner, such as
-            ``functools.partial(ReleaseModeModelRunner, "model")``; ``None`` is LLVM's heuristic.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        memory_limit_bytes: a worker that has grown above it is replaced between episodes.
-        render_mode: ``ansi`` makes ``render`` describe the state in a few lines of text.
+        settings: ``baseline``, ``opt_level``, ``timeout_s``, ``memory_limit_bytes`` and
+            ``render_mode`` are those of `mlgo_gym.envs.inlining_for_size.InliningForSizeEnv`.
 
     Raises:
         CorpusError: the corpus cannot be used.
