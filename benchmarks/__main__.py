@@ -9,6 +9,9 @@ from benchmarks import (
     clang_equality,
     extraction_throughput,
     real_builds,
+    regalloc_baselines,
+    regalloc_score,
+    regalloc_sweep,
     runner_latency,
     soak,
     sweep_overhead,
@@ -19,6 +22,9 @@ from mlgo_gym import Corpus
 NAMES = (
     "clang_equality",
     "sweep_overhead",
+    "regalloc_baselines",
+    "regalloc_score",
+    "regalloc_sweep",
     "soak",
     "runner_latency",
     "extraction_throughput",
@@ -27,8 +33,8 @@ NAMES = (
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
 parser.add_argument("name", nargs="?", choices=["all", *NAMES], default="all")
-parser.add_argument("--corpus", type=Path, help="for sweep_overhead (default: Lua 5.4)")
-parser.add_argument("--rounds", type=int, default=7, help="for sweep_overhead")
+parser.add_argument("--corpus", type=Path, help="for the sweeps (default: Lua 5.4)")
+parser.add_argument("--rounds", type=int, default=7, help="for the sweeps")
 parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
 parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
@@ -40,6 +46,14 @@ if options.name in {"all", "clang_equality"}:
 if options.name in {"all", "sweep_overhead"}:
     corpus = Corpus.load(options.corpus) if options.corpus else built("lupa")
     sweep_overhead.run(corpus, options.rounds)
+if options.name in {"all", "regalloc_baselines"}:
+    regalloc_baselines.run({name: built(name, "O3") for name in regalloc_baselines.RECIPES})
+if options.name in {"all", "regalloc_score"}:
+    regalloc_score.run([built(name, "O3") for name in regalloc_score.RECIPES])
+if options.name in {"all", "regalloc_sweep"}:
+    regalloc_sweep.run(
+        Corpus.load(options.corpus) if options.corpus else built("lupa", "O3"), options.rounds
+    )
 if options.name in {"all", "soak"}:
     soak.run(options.episodes)
 if options.name == "runner_latency" or (options.name == "all" and options.model):

@@ -1,29 +1,30 @@
 """Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic.
 
 Every module is compiled once plainly and once under each policy, in the same worker, so that all
-sizes come out of the same pipeline. Several workers may share the modules; reports come in the
+results come out of the same pipeline. What they are compared by depends on the problem; see
+`mlgo_gym.measures`. Several workers may share the modules; reports come in the
 corpus's order whatever their number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from types import MappingProxyType
 from typing import BinaryIO
 
 import numpy as np
 
-from mlgo_gym.baseline import relative_reduction
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError
-from mlgo_gym.llvm.compilation import CompilationResult, Policy
+from mlgo_gym.llvm.compilation import Policy
 from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.pool import map_names
+from mlgo_gym.measures import Measure, Result, measure_class, measure_of, opened
 from mlgo_gym.policies import PolicyFactory
-from mlgo_gym.problems import Problem
-from mlgo_gym.runners.policy import RunnerPolicy
+from mlgo_gym.problems import Action, Problem
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
@@ -32,10 +33,11 @@ __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The raw tensors of an observation, and of the advice that answered it."""
+    """The raw tensors of an observation, and of the advice that answered it, and its context."""
 
     payload: bytes
     advice: bytes
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Attempt:
     """
 
     policy: str
-    result: CompilationResult | None
+    result: Result | None
     error: str | None = None
     decisions: tuple[Decision, ...] = field(default=(), repr=False)
 
@@ -61,6 +63,7 @@ class ModuleReport:
 
     Attributes:
         module: the module's name.
+        measure: how it was compiled, and what its policies are compared by.
         baseline: the plain compilation; ``None`` where it failed.
         attempts: one for each policy, in the order in which they were given.
         error: why the plain compilation failed; then there are no attempts.
@@ -68,7 +71,8 @@ class ModuleReport:
     """
 
     module: str
-    baseline: CompilationResult | None
+    measure: type[Measure]
+    baseline: Result | None
     attempts: tuple[Attempt, ...]
     error: str | None = None
     not_honoured: tuple[str, ...] = ()
@@ -87,10 +91,17 @@ class ModuleReport:
         return replace(self, attempts=tuple(replace(each, decisions=()) for each in self.attempts))
 
     def reward(self, attempt: Attempt) -> float | None:
-        """The share of the baseline's text that an attempt saved; ``None`` where one failed."""
+        """The share of the baseline's score that an attempt saved; ``None`` where one failed."""
+        return self.rewards(attempt).get("")
+
+    def rewards(self, attempt: Attempt) -> dict[str, float]:
+        """The same for each context that is scored, the whole module being the one called ``""``.
+
+        Empty where the attempt or the baseline failed.
+        """
         if self.baseline is None or attempt.result is None:
-            return None
-        return relative_reduction(attempt.result.text_size_bytes, self.baseline.text_size_bytes)
+            return {}
+        return self.measure.rewards(attempt.result, self.baseline)
 
 
 def rollout(
@@ -103,6 +114,7 @@ def rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
+    also: Mapping[Problem, PolicyFactory] = MappingProxyType({}),
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -119,16 +131,19 @@ def rollout(
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         keep_decisions: attempts hold their decisions.
+        also: further problems of the same compilations, each with what answers it, for a problem
+            that is measured by the size of the code.
 
     Yields:
         One report for each module, in the order of the names.
 
     Raises:
-        OptionsError: ``jobs`` is not above 0, or there is no such level.
+        OptionsError: ``jobs`` is not above 0, there is no such level, or the problem is not one
+            that others can be beside.
     """
     CompileOptions(opt_level)
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
-    task = _Task(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
+    task = _Task(corpus, policies, problem, opt_level, also, keep_decisions=keep_decisions)
     yield from map_names(task.run, names, jobs=jobs, timeout_s=timeout_s)
 
 
@@ -141,13 +156,16 @@ class _Task:
         policies: Mapping[str, PolicyFactory],
         problem: Problem,
         opt_level: str | None,
+        also: Mapping[Problem, PolicyFactory],
         *,
         keep_decisions: bool,
     ) -> None:
         self._corpus = corpus
         self._policies = policies
         self._problem = problem
+        self._measure = measure_class(problem)
         self._opt_level = opt_level
+        self._also = also
         self._keep_decisions = keep_decisions
 
     def run(self, compiler: Compiler, name: str) -> ModuleReport:
@@ -156,47 +174,42 @@ class _Task:
             module = self._corpus[name]
             options = options_of(module, self._opt_level)
             lacking = options.not_honoured
-            baseline = compiler.compile_module(module, options)
+            also = {problem: make(module) for problem, make in self._also.items()}
+            measure = measure_of(self._problem, compiler, module, options, also)
+            baseline = measure.baseline()
         except (CompilationError, InputError) as error:
-            return ModuleReport(name, None, (), str(error), lacking)
-        attempts = (self._attempt(compiler, module, options, policy) for policy in self._policies)
-        return ModuleReport(name, baseline, tuple(attempts), None, lacking)
+            return ModuleReport(name, self._measure, None, (), str(error), lacking)
+        attempts = (self._attempt(measure, module, policy) for policy in self._policies)
+        return ModuleReport(name, self._measure, baseline, tuple(attempts), None, lacking)
 
-    def _attempt(
-        self, compiler: Compiler, module: Module, options: CompileOptions, name: str
-    ) -> Attempt:
+    def _attempt(self, measure: Measure, module: Module, name: str) -> Attempt:
         decisions: list[Decision] = []
         try:
-            with self._policy(name, module) as policy:
+            with opened(self._policies[name](module)) as policy:
                 answer = self._recorded(policy, decisions) if self._keep_decisions else policy
-                result = compiler.compile_module(
-                    module, options, problem=self._problem, policy=answer
-                )
+                result = measure.attempt(answer)
         except (CompilationError, InputError) as error:
             return Attempt(name, None, str(error), tuple(decisions))
         return Attempt(name, result, None, tuple(decisions))
 
-    def _policy(self, name: str, module: Module) -> AbstractContextManager[Policy]:
-        policy = self._policies[name](module)
-        return policy if isinstance(policy, RunnerPolicy) else nullcontext(policy)
-
     def _recorded(self, policy: Policy, decisions: list[Decision]) -> Policy:
-        def answer(observation: Observation) -> int:
+        def answer(observation: Observation) -> Action:
             action = policy(observation)
             advice = self._problem.encode_advice(action, observation)
-            decisions.append(Decision(observation.payload, advice))
+            decisions.append(Decision(observation.payload, advice, observation.context))
             return action
 
         return answer
 
 
 class RolloutLog:
-    """A training log of rollouts: one context a module, named after it.
+    """A training log of rollouts: one context for whatever is scored by itself.
 
-    An observation holds the problem's features, then what LLVM sends besides, then the action
-    under the advice's name, which is the order of LLVM's own training logs. The score is
-    ``reward``, ``float (1,)``: 0, and after a module's last decision the share of the baseline's
-    text that was saved.
+    That is a function, under LLVM's name for it, where LLVM names contexts, and otherwise a
+    module. An observation holds the problem's features, then what LLVM sends besides, then the
+    action under the advice's name, which is the order of LLVM's own training logs. The score is
+    ``reward``, ``float (1,)``: 0, and after a context's last decision the share of the baseline's
+    score that was saved.
     """
 
     def __init__(self, file: BinaryIO, problem: Problem) -> None:
@@ -208,12 +221,16 @@ class RolloutLog:
         if not report.attempts:
             return 0
         (attempt,) = report.attempts
-        reward = report.reward(attempt)
-        if reward is None:
+        rewards = report.rewards(attempt)
+        if not rewards:
             return 0
-        self._writer.start_context(report.module)
-        last = len(attempt.decisions) - 1
-        for index, decision in enumerate(attempt.decisions):
+        for context, group in groupby(attempt.decisions, lambda decision: decision.context):
+            self._write_context(context or report.module, tuple(group), rewards[context])
+        return len(attempt.decisions)
+
+    def _write_context(self, name: str, decisions: Sequence[Decision], reward: float) -> None:
+        self._writer.start_context(name)
+        last = len(decisions) - 1
+        for index, decision in enumerate(decisions):
             self._writer.log_observation(decision.payload + decision.advice)
             self._writer.log_outcome(np.float32(reward if index == last else 0.0))
-        return len(attempt.decisions)

@@ -13,3 +13,11 @@ def register_envs() -> None:
         id="mlgo_gym/InliningForSize-v0",
         entry_point="mlgo_gym.envs.inlining_for_size:InliningForSizeEnv",
     )
+    gymnasium.register(
+        id="mlgo_gym/RegallocEviction-v0",
+        entry_point="mlgo_gym.envs.regalloc_eviction:RegallocEvictionEnv",
+    )
+    gymnasium.register(
+        id="mlgo_gym/RegallocPriority-v0",
+        entry_point="mlgo_gym.envs.regalloc_priority:RegallocPriorityEnv",
+    )

@@ -23,7 +23,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"
 
 # Flags of clang's driver whose code must be clang's own, byte for byte.
 HONOURED = """
--O2 -Xclang -disable-llvm-passes | -O0 | -O1 | -O2 | -O3 | -Os | -Oz | -Og | -Ofast | -O2 -fPIC | -O2 -fno-pic | -Oz -fPIE
+-O2 -Xclang -disable-llvm-passes
+-O0 | -O1 | -O2 | -O3 | -Os | -Oz | -Og | -Ofast | -O2 -fPIC | -O2 -fno-pic | -Oz -fPIE
 -O2 -mcmodel=large | -O2 -mcmodel=kernel -fno-pic
 -O3 -march=haswell | -O2 -march=haswell -mtune=znver4 | -O2 -mtune=atom | -O2 -mavx2 | -O2 -mno-sse4
 -O2 -fno-vectorize | -O2 -fno-slp-vectorize | -O1 -funroll-loops | -O2 -fno-unroll-loops

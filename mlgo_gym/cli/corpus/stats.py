@@ -104,7 +104,7 @@ def _language(corpus: Corpus, name: str) -> str:
 def _module(corpus: Corpus, report: ModuleReport, facts: ModuleFacts | None) -> dict[str, Any]:
     """The figures of one module; what could not be had is 0."""
     result = report.attempts[0].result if report.attempts and report.is_complete else None
-    text_size = report.baseline.text_size_bytes if report.baseline and result else 0
+    text_size = int(report.baseline.score) if report.baseline and result else 0
     return {
         "module": report.module,
         "language": _language(corpus, report.module),
