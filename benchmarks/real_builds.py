@@ -33,7 +33,7 @@ LIBRARY_ALONE = [f"-DCAPSTONE_BUILD_{part}=OFF" for part in ("TESTS", "CSTOOL", 
 THIN_LINK = "-Wl,--save-temps=import -Wl,--thinlto-emit-index-files"
 
 
-def run() -> None:
+def run(only: str | None = None) -> None:
     builds: dict[str, Callable[[Path], None]] = {
         "Lua, make": lua,
         "capstone, CMake and Ninja": capstone,
@@ -42,6 +42,8 @@ def run() -> None:
     }
     print("build                            modules   equal code   files as mlgo-utils")
     for title, measure in builds.items():
+        if only and only not in title:
+            continue
         with tempfile.TemporaryDirectory(prefix="mlgo_gym-") as name:
             print(f"{title:32}", end=" ", flush=True)
             measure(Path(name))
@@ -74,12 +76,12 @@ def thin_capstone(folder: Path) -> None:
     native = f"-Wl,--lto-obj-path={folder}/native/module.o"
     (folder / "native").mkdir()
     link = f"-fuse-ld=lld-22 {THIN_LINK} {native}"
-    options = ["-DBUILD_SHARED_LIBS=ON", *LIBRARY_ALONE]
+    options = ["-DBUILD_SHARED_LIBS=ON", "-DBUILD_STATIC_LIBS=OFF", *LIBRARY_ALONE]
     options.append(f"-DCMAKE_SHARED_LINKER_FLAGS={link}")
-    build = cmake(source, folder, "-flto=thin", *options, target="capstone")
-    commands = call("ninja", "-C", build, "-t", "commands", "capstone").splitlines()
+    build = cmake(source, folder, "-flto=thin", *options)
+    commands = call("ninja", "-C", build, "-t", "commands").splitlines()
     linked = next(line for line in commands if THIN_LINK.split(maxsplit=1)[0] in line)
-    (folder / "link.txt").write_text(linked.partition("&&")[2].rpartition("&&")[0].strip())
+    (folder / "link.txt").write_text(linked)
     arguments = ["--thinlto_build", "local", "--obj_base_dir", str(build)]
     parameters = ["--input", str(folder / "link.txt"), "--input_type", "params"]
     report(folder, folder / "native", arguments, parameters)
@@ -92,7 +94,7 @@ def unpacked(recipe_name: str, folder: Path) -> Path:
     return unpack_sources(recipe, fetch_sdist(recipe, cache), folder)
 
 
-def cmake(source: Path, folder: Path, flags: str, *options: str, target: str = "all") -> Path:
+def cmake(source: Path, folder: Path, flags: str, *options: str) -> Path:
     build = folder / "build"
     compilers = [
         f"-DCMAKE_C_COMPILER={clang()}",
@@ -101,7 +103,7 @@ def cmake(source: Path, folder: Path, flags: str, *options: str, target: str = "
     both = [f"-DCMAKE_{language}_FLAGS={flags}" for language in ("C", "CXX")]
     general = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
     call("cmake", "-S", source, "-B", build, "-G", "Ninja", *compilers, *both, *general, *options)
-    call("ninja", "-C", build, target)
+    call("ninja", "-C", build)
     return build
 
 

@@ -12,6 +12,8 @@ import lief
 from corpus_tools.errors import ObjectFileError
 from corpus_tools.object_file import ObjectFile
 
+_PRIVATE_PREFIX = ".L"
+
 
 @dataclass(frozen=True, slots=True)
 class CodeSection:
@@ -101,9 +103,12 @@ def _elf(elf: lief.ELF.Binary, code: lief.ELF.Section.FLAGS) -> tuple[CodeSectio
 
 def _elf_relocation(relocation: lief.ELF.Relocation, names: Sequence[str]) -> str:
     symbol = relocation.symbol
-    target = "" if symbol is None else str(symbol.name)
-    if symbol is not None and not target and symbol.shndx < len(names):
-        target = names[symbol.shndx]  # a section's own symbol has no name
+    if symbol is None:
+        return f"{relocation.type} {relocation.addend}"
+    target = str(symbol.name)
+    # A section's own symbol has no name, and that of a private label is LLVM's whim.
+    if (not target or target.startswith(_PRIVATE_PREFIX)) and symbol.shndx < len(names):
+        target = f"{names[symbol.shndx]} + {symbol.value}"
     return f"{relocation.type} {target} {relocation.addend}"
 
 

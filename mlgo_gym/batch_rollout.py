@@ -18,19 +18,20 @@ from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.result import CompilationResult
 from mlgo_gym.llvm.waiting import wait_for_any
-from mlgo_gym.problems import Problem
+from mlgo_gym.measures import TextSize, measure_class
+from mlgo_gym.problems import Action, Problem
 from mlgo_gym.rollout import Attempt, Decision, ModuleReport
 from mlgo_gym.training_log import Observation
 
 __all__ = ["BATCH", "BatchPolicy", "batch_rollout"]
 
-BatchPolicy = Callable[[Sequence[Observation]], Sequence[int]]
+BatchPolicy = Callable[[Sequence[Observation]], Sequence[Action]]
 """Answers observations, of different compilations, in their order."""
 
 BATCH: Final = "batch"
 """The name of the attempt in reports."""
 
-_Work = Generator[Compilation | Observation, int, ModuleReport]
+_Work = Generator[Compilation | Observation, Action, ModuleReport]
 """One module: yields what it waits for, or what is to be answered."""
 
 
@@ -67,11 +68,16 @@ def batch_rollout(
         One report for each module, as they are finished; its one attempt is called ``batch``.
 
     Raises:
-        OptionsError: ``jobs`` is not above 0, or there is no such level.
+        OptionsError: ``jobs`` is not above 0, there is no such level, or the problem is not
+            measured by the size of the code.
         UsageError: the policy gave too few or too many answers.
     """
     if jobs < 1:
         raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
+    if measure_class(problem) is not TextSize:
+        raise OptionsError(
+            f"problem: expected one that is measured by the size of the code, found {problem.name}"
+        )
     CompileOptions(opt_level)
     queue = deque(corpus.largest_first(names and dict.fromkeys(names)))
     with ExitStack() as stack:
@@ -140,7 +146,7 @@ class _Row:
         if is_ready:
             self._advance(lambda: next(work))
 
-    def answer(self, action: int) -> None:
+    def answer(self, action: Action) -> None:
         if (work := self._work) is not None:
             self._advance(lambda: work.send(action))
 
@@ -191,11 +197,15 @@ class _Module:
                 while (observation := compilation.next_observation()) is not None:
                     compilation.answer((yield observation))
                     if keep_decisions:
-                        decisions.append(Decision(observation.payload, compilation.advice[-1]))
+                        decisions.append(
+                            Decision(
+                                observation.payload, compilation.advice[-1], observation.context
+                            )
+                        )
                     yield compilation
                 attempt = Attempt(BATCH, compilation.result, None, tuple(decisions))
         except (CompilationError, InputError) as error:
             if self._baseline is None:
-                return ModuleReport(self._name, None, (), str(error))
+                return ModuleReport(self._name, TextSize, None, (), str(error))
             attempt = Attempt(BATCH, None, str(error), tuple(decisions))
-        return ModuleReport(self._name, self._baseline, (attempt,))
+        return ModuleReport(self._name, TextSize, self._baseline, (attempt,))

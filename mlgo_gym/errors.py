@@ -14,6 +14,7 @@
       CompilationError         LLVM did not finish a compilation
         CompilerCrashError     the worker process died
         CompilationTimeoutError  LLVM outran its deadline
+        DecisionLimitError     LLVM asked more often than it may
       RunnerError              the other end of an interactive runner failed
       EnvironmentSetupError    this machine lacks something: llvmlite, an extra, a tool
       UsageError               calls in an order that has no meaning
@@ -29,6 +30,7 @@ __all__ = [
     "CompilationTimeoutError",
     "CompilerCrashError",
     "CorpusError",
+    "DecisionLimitError",
     "EnvironmentSetupError",
     "InputError",
     "InternalError",
@@ -130,6 +132,13 @@ class CompilerCrashError(CompilationError):
 
 class CompilationTimeoutError(CompilationError):
     """LLVM outran its deadline; the worker has been killed."""
+
+
+class DecisionLimitError(CompilationError):
+    """LLVM asked for more decisions than it may; the compilation was given up."""
+
+    def __init__(self, module: str, message: str) -> None:
+        super().__init__(module, message, exit_status=None, stderr_tail=())
 
 
 class RunnerError(MlgoGymError):

@@ -11,7 +11,7 @@ The same module, options, LLVM and answers give the same object, byte for byte::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -67,17 +67,21 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
         observations: all that were answered, in order, where the trace is to hold them.
 
     Raises:
-        UsageError: it has no problem, or no result.
+        UsageError: it does not have one problem, or has no result.
     """
-    if compilation.problem is None:
-        raise UsageError(f"module {compilation.module.name!r}: expected a problem, found none")
+    if len(compilation.problems) != 1:
+        raise UsageError(
+            f"module {compilation.module.name!r}: expected one problem, found "
+            f"{len(compilation.problems)}"
+        )
+    (problem,) = compilation.problems
     advice = b"".join(compilation.advice)
     return Trace(
         module=compilation.module.name,
         module_sha256=compilation.module.sha256,
         settings=compilation.result.settings,
         llvm_version=compilation.result.llvm_version,
-        advice_spec=compilation.problem.advice,
+        advice_spec=problem.advice,
         advice=advice,
         object_sha256=compilation.result.object_sha256,
         text_size_bytes=compilation.result.text_size_bytes,
@@ -157,14 +161,14 @@ def problem_of(trace: Trace) -> Problem:
     Raises:
         TraceError: there is no such problem, or not with these settings.
     """
-    known = {kind.name: kind for kind in PROBLEMS}
+    known: dict[str, Callable[..., Problem]] = {kind.name: kind for kind in PROBLEMS}
     name = trace.settings.get("problem")
-    if name not in known:
+    if not isinstance(name, str) or name not in known:
         raise _differs(trace, "problem", f"one of {', '.join(known)}", name)
     names = {each.name for each in fields(CompileOptions)} | {"problem"}
     own = {key: value for key, value in trace.settings.items() if key not in names}
     try:
-        return known[name](**{key: float(value) for key, value in own.items()})
+        return known[name](**{key: _number(value) for key, value in own.items()})
     except (TypeError, ValueError) as error:
         raise TraceError(trace.module, f"settings of {name}: {error}") from error
 
@@ -183,6 +187,10 @@ def options_of_trace(trace: Trace) -> CompileOptions:
         return CompileOptions(**{name: _frozen(trace.settings[name]) for name in names})
     except OptionsError as error:
         raise TraceError(trace.module, f"settings: {error}") from error
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int) else float(value)  # infinity is a string in JSON
 
 
 def _frozen(value: object) -> Any:

@@ -12,8 +12,9 @@ import pytest
 from mlgo_gym.batch_rollout import batch_rollout
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.llvm.result import CompilationResult
 from mlgo_gym.policies import default, make_policy
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems import InliningForSize, RegallocEviction
 from mlgo_gym.rollout import rollout
 from mlgo_gym.training_log import Observation
 
@@ -44,7 +45,11 @@ def test_it_equals_one_at_a_time(sample: Corpus, jobs: int) -> None:
         keep_decisions=True,
     )  # fmt: skip
     assert found == {report.module: report for report in expected}
-    baselines = {name: each.baseline for name, each in found.items() if each.baseline}
+    baselines = {
+        name: each.baseline
+        for name, each in found.items()
+        if isinstance(each.baseline, CompilationResult)
+    }
     again = batch_rollout(
         sample, policy, LIFTED, names=names, jobs=jobs, keep_decisions=True, baselines=baselines
     )
@@ -95,5 +100,7 @@ def test_closing_early_ends_the_workers(sample: Corpus) -> None:
 def test_bad_settings(small: Corpus) -> None:
     with pytest.raises(OptionsError, match="^jobs: expected a number above 0, found 0$"):
         next(batch_rollout(small, never, LIFTED, jobs=0))
+    with pytest.raises(OptionsError, match="^problem: expected one that is measured by the size"):
+        next(batch_rollout(small, never, RegallocEviction()))
     with pytest.raises(OptionsError, match="^opt_level: expected one of"):
         next(batch_rollout(small, never, LIFTED, opt_level="fast"))

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym.allocation_policies import by_size, lowest_density
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import TraceError, UsageError
+from mlgo_gym.llvm.compilation import Policy
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.llvm.options import CompileOptions
-from mlgo_gym.policies import always, never
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.policies import PolicyFactory, always, make_policy, never
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
 from mlgo_gym.replay import options_of_trace, problem_of, record, replay, resume, trace_of
+from mlgo_gym.rollout import rollout
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.trace import Trace, trace_path
 from mlgo_gym.training_log import Observation
@@ -177,7 +180,7 @@ def test_another_policy_goes_on(compiler: Compiler, small: Corpus, trace: Trace)
 
 def test_without_a_problem_there_is_no_trace(compiler: Compiler, small: Corpus) -> None:
     compilation = compiler.start(small["digest.c"], None)
-    with pytest.raises(UsageError, match="^module 'digest.c': expected a problem, found none$"):
+    with pytest.raises(UsageError, match="^module 'digest.c': expected one problem, found 0$"):
         trace_of(compilation)
 
 
@@ -208,12 +211,18 @@ def other_observation(trace: Trace) -> Trace:
         ),
         (
             lambda t: replace(t, settings={**t.settings, "problem": "Loops"}),
-            "problem: expected one of InliningForSize, found Loops",
+            "problem: expected one of InliningForSize, RegallocEviction, RegallocPriority, "
+            "found Loops",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "problem": ["InliningForSize"]}),
+            "problem: expected one of InliningForSize, RegallocEviction, RegallocPriority, "
+            "found ['InliningForSize']",
         ),
         (
             lambda t: replace(t, settings={**t.settings, "size_increase_threshold": -1}),
             "settings of InliningForSize: size_increase_threshold: expected a number above 0, "
-            "found -1.0",
+            "found -1",
         ),
         (
             lambda t: replace(t, settings={**t.settings, "opt_level": "fast"}),
@@ -245,6 +254,38 @@ def test_another_module_or_other_options(compiler: Compiler, small: Corpus, trac
     options = replace(options_of_trace(trace), opt_level="O2")
     with pytest.raises(TraceError, match="^trace 'digest.c': opt_level: expected Oz, found O2$"):
         replay(compiler, trace, small["digest.c"], options)
+
+
+@pytest.mark.parametrize(
+    ("problem", "policy"),
+    [(RegallocEviction(), lowest_density), (RegallocPriority(), by_size)],
+)
+def test_register_allocation_is_repeated(
+    compiler: Compiler,
+    small: Corpus,
+    problem: RegallocEviction | RegallocPriority,
+    policy: Policy,
+) -> None:
+    module = small["digest.c"]
+    made = record(compiler, module, problem, policy, keep_observations=True)
+    again = Trace.from_bytes(made.to_bytes())
+    assert problem_of(again) == problem
+    assert replay(compiler, again, module).decisions == made.decisions > 0
+
+
+def test_what_a_trace_cannot_hold(compiler: Compiler, small: Corpus) -> None:
+    eviction = RegallocEviction()
+    names, policies = ["digest.c"], {"never": make_policy("never")}
+    also: dict[Problem, PolicyFactory] = {eviction: make_policy("first", 0, RegallocEviction)}
+    both = next(rollout(small, policies, PROBLEM, names=names, keep_decisions=True, also=also))
+    assert both.is_complete
+    assert both.attempts[0].trace(PROBLEM) is None
+    scored = next(rollout(small, {"first": also[eviction]}, eviction, names=names))
+    assert scored.is_complete
+    assert scored.attempts[0].trace(eviction) is None
+    result = compiler.start(small["digest.c"], [PROBLEM, eviction])
+    with pytest.raises(UsageError, match="^module 'digest.c': expected one problem, found 2$"):
+        trace_of(result)
 
 
 def test_never_is_a_trace_of_zeros(compiler: Compiler, small: Corpus) -> None:

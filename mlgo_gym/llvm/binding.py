@@ -8,12 +8,14 @@ models (`mlgo_gym.native`) are loaded in the process that asks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
+
+from mlgo_gym.llvm.extraction import Assembly
 
 __all__ = [
     "BitcodeError",
@@ -21,13 +23,15 @@ __all__ = [
     "NativeCode",
     "Session",
     "Target",
-    "compile_module",
     "compile_native",
     "default_triple",
+    "emit_machine_code",
+    "emit_object",
+    "extract_functions",
     "host_cpu",
     "llvm_version",
     "llvmlite_version",
-    "optimize_module",
+    "optimize",
     "parse",
     "section_contents",
     "section_sizes",
@@ -121,29 +125,8 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
     return module
 
 
-def compile_module(
-    module: Any, target: Target, is_cancelled: Callable[[], bool]
-) -> tuple[str, bytes | None]:
-    """Optimise a module, which changes it, and emit its object, as clang's back end does.
-
-    Returns:
-        The level that was used, and the object's bytes, or ``None`` where `is_cancelled`, asked
-        between optimisation and code generation, said so.
-
-    Raises:
-        BitcodeError: this LLVM has no such target, or cannot emit the module.
-    """
-    level = target.opt_level or _attribute_level(module)
-    try:
-        with _target_machine(module, level, target) as machine:
-            _optimize(module, machine, level, target)
-            return level, None if is_cancelled() else machine.emit_object(module)
-    except RuntimeError as error:
-        raise BitcodeError(str(error).strip()) from error
-
-
-def optimize_module(module: Any, target: Target) -> str:
-    """Optimise a module, which changes it, unless the target says not to; returns the level.
+def optimize(module: Any, target: Target) -> str:
+    """Optimise a module, which changes it, as clang does; returns the level that was used.
 
     Raises:
         BitcodeError: this LLVM has no such target.
@@ -155,6 +138,56 @@ def optimize_module(module: Any, target: Target) -> str:
     except RuntimeError as error:
         raise BitcodeError(str(error).strip()) from error
     return level
+
+
+def emit_object(module: Any, target: Target, level: str) -> bytes:
+    """Generate the code of an optimised module: its object's bytes.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    try:
+        with _target_machine(module, level, target) as machine:
+            return bytes(machine.emit_object(module))
+    except RuntimeError as error:
+        raise BitcodeError(str(error).strip()) from error
+
+
+def emit_machine_code(module: Any, target: Target, level: str) -> bytes:
+    """Generate code as far as `STOP_AFTER_ALLOCATION` lets it; the rest is text, LLVM's MIR.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    try:
+        with _target_machine(module, level, target) as machine:
+            return str(machine.emit_assembly(module)).encode()
+    except RuntimeError as error:
+        raise BitcodeError(str(error).strip()) from error
+
+
+def extract_functions(module: Any, target: Target, names: Iterable[str]) -> list[bytes]:
+    """Functions of an optimised module, each as the bitcode of a module of its own.
+
+    Raises:
+        BitcodeError: a function cannot stand alone, or the module does not define it.
+    """
+    assembly = Assembly(str(module))
+    return [_alone(assembly, target, name) for name in names]
+
+
+def _alone(assembly: Assembly, target: Target, name: str) -> bytes:
+    with parse(assembly.alone(name).encode(), is_text=True, verify=True) as module:
+        with (
+            _target_machine(module, "O1", target) as machine,
+            _tuning("O1", target) as tuning,
+            llvm.create_pass_builder(machine, tuning) as builder,
+            llvm.create_new_module_pass_manager() as passes,
+        ):
+            passes.add_global_dead_code_eliminate_pass()
+            passes.add_strip_dead_prototype_pass()
+            passes.run(module, builder)
+        return bytes(module.as_bitcode())
 
 
 def to_bitcode(module: Any) -> bytes:

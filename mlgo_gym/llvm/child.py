@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.llvm import binding
 from mlgo_gym.llvm.fork_handler import ForkHandler
@@ -73,21 +73,56 @@ class _Server:
         self._session.set_options(request["llvm_options"])
         target = binding.Target(**request["target"])
         with binding.parse(data, is_text=request["is_text"], verify=request["verify"]) as module:
-            level, output = binding.compile_module(module, target, self._is_cancelled)
-        if output is None:
-            return {"cancelled": True}, b""
-        answer = {
-            "opt_level": level,
-            "sections": binding.section_sizes(output),
-            "object_sha256": hashlib.sha256(output).hexdigest(),
-        }
-        return answer, output if request["keep_object"] else b""
+            level = target.opt_level or ""
+            if request["task"]["optimize"]:
+                level = binding.optimize(module, target)
+            if self._is_cancelled():
+                return {"cancelled": True}, b""
+            answer, product = _PRODUCTS[request["task"]["product"]](module, target, level, request)
+        return {"opt_level": level} | answer, product
 
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.
         return self._decoder.next_frame() is not None or bool(
             select.select([self._parent], [], [], 0)[0]
         )
+
+
+def _object(
+    module: Any, target: binding.Target, level: str, request: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    output = binding.emit_object(module, target, level)
+    answer = {
+        "sections": binding.section_sizes(output),
+        "object_sha256": hashlib.sha256(output).hexdigest(),
+    }
+    return answer, output if request["keep_object"] else b""
+
+
+def _bitcode(module: Any, *_: Any) -> tuple[dict[str, Any], bytes]:
+    return {}, bytes(module.as_bitcode())
+
+
+def _machine_code(
+    module: Any, target: binding.Target, level: str, _: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    return {}, binding.emit_machine_code(module, target, level)
+
+
+def _functions(
+    module: Any, target: binding.Target, _level: str, request: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    modules = binding.extract_functions(module, target, request["task"]["functions"])
+    return {"sizes": [len(each) for each in modules]}, b"".join(modules)
+
+
+_PRODUCTS: Final = {
+    "object": _object,
+    "bitcode": _bitcode,
+    "machine code": _machine_code,
+    "functions": _functions,
+}
+"""What makes each product of `mlgo_gym.llvm.task.Task`."""
 
 
 def _die_with_parent() -> None:

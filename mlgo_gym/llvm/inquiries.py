@@ -31,7 +31,7 @@ def _describe(request: dict[str, Any], data: bytes) -> _Answer:
 def _split_functions(request: dict[str, Any], data: bytes) -> _Answer:
     """A module of its own for each function of the optimised module, one after the other."""
     with binding.parse(data, is_text=request["is_text"], verify=True) as module:
-        level = binding.optimize_module(module, binding.Target(**request["target"]))
+        level = binding.optimize(module, binding.Target(**request["target"]))
         text = ModuleText.read(str(module))
     counts = {
         name: function.instruction_count

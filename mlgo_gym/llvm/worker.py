@@ -21,7 +21,7 @@ from typing import Any, Final
 from packaging.version import Version
 
 from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError
+from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError, UsageError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.link import Link, start_child
 
@@ -147,6 +147,7 @@ class Worker:
         self._decoder = FrameDecoder()
         self._unsent = memoryview(b"")
         self._stderr = b""
+        self._kept: bytearray | None = None
         self._stderr_fd = self.link.stderr_fd
         self._poll = select.poll()
         self.interest: dict[int, int] = {}
@@ -194,7 +195,7 @@ class Worker:
         return frame
 
     def watch(self, descriptor: int, events: int = select.POLLIN) -> None:
-        """Let `wait` look at one more descriptor, the channel's."""
+        """Let `wait` look at one more descriptor, a channel's."""
         self._poll.register(descriptor, events)
         self.interest[descriptor] = events
 
@@ -203,16 +204,26 @@ class Worker:
         if self.interest.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def wait(self, timeout_s: float) -> bool:
+    def keep_stderr(self, keep: bool) -> None:
+        """Whether what the child writes to its standard error from now on is kept whole."""
+        self._kept = bytearray() if keep else None
+
+    def kept_stderr(self) -> str:
+        """What has been kept, all that the child wrote before its last answer included."""
+        self._drain_stderr()
+        kept, self._kept = self._kept, None
+        return (kept or b"").decode("utf-8", "replace")
+
+    def wait(self, timeout_s: float) -> set[int]:
         """Wait until something happens, and deal with all but what is watched.
 
         Returns:
-            Whether the watched descriptor has something.
+            The watched descriptors that have something.
 
         Raises:
             WorkerDiedError: the child is gone.
         """
-        watched = False
+        watched = set[int]()
         for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
             if descriptor == self._stderr_fd:
                 self._drain_stderr()
@@ -220,7 +231,7 @@ class Worker:
                 self._flush()
                 self._receive()
             else:
-                watched = True
+                watched.add(descriptor)
         return watched
 
     def is_alive(self) -> bool:
@@ -271,10 +282,24 @@ class Worker:
             self.link.close()
             self._process.returncode = 0  # not ours to wait for
 
+    def check_owner(self, module: str) -> None:
+        """Raise where what it does with a module is another process's.
+
+        Raises:
+            UsageError: this process was forked from the one that the worker belongs to.
+        """
+        if self.is_disowned:
+            raise UsageError(
+                f"module {module!r}: the compilation belongs to the process that this one was "
+                "forked from"
+            )
+
     def stderr_tail(self) -> tuple[str, ...]:
         """The last lines that the child has written to its standard error."""
         lines = self._stderr.decode("utf-8", "replace").splitlines()
-        return tuple(line for line in lines if line.strip())[-_STDERR_LINES:]
+        if len(self._stderr) == _STDERR_BYTES:  # the first line may have lost its start
+            del lines[:1]
+        return tuple(line for line in lines if _is_message(line))[-_STDERR_LINES:]
 
     def _flush(self) -> None:
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
@@ -309,6 +334,8 @@ class Worker:
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._stderr_fd, _CHUNK_BYTES):
                 self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
+                if self._kept is not None:
+                    self._kept += data
             self.unwatch(self._stderr_fd)  # the child closed it
 
 
@@ -321,3 +348,8 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
+
+
+def _is_message(line: str) -> bool:
+    """Not an empty line, and no block frequency, which a worker may have been asked for."""
+    return bool(line.strip()) and not line.startswith((" - BB", "block-frequency-info: "))

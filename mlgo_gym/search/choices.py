@@ -18,7 +18,7 @@ import numpy as np
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compilation import Policy
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems import Action, InliningForSize
 from mlgo_gym.training_log import Observation
 
 __all__ = ["LEVELS", "LIMITS", "USER_CLASSES", "Choice", "Flip", "group_of"]
@@ -110,7 +110,7 @@ class Choice:
         base = bases[self.base]
         levels = [level for level in LEVELS if any(level == used for used, _ in self.flips)]
 
-        def answer(observation: Observation) -> int:
+        def answer(observation: Observation) -> Action:
             row = _row(observation)
             for level in levels:
                 action = self.flips.get((level, row[LEVELS[level]].tobytes()))

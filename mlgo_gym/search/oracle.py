@@ -225,7 +225,7 @@ class Oracle:
         policy = self._best().choice.policy(self._bases)
         taken: dict[Flip, list[int]] = {}
         for observation in self._state.observations:
-            taken.setdefault(group_of(level, observation), []).append(policy(observation))
+            taken.setdefault(group_of(level, observation), []).append(int(policy(observation)))
         untried = {
             group: answers
             for group, actions in taken.items()

@@ -106,3 +106,17 @@ def test_an_object_that_was_cut_short(clang22: Clang, tmp_path: Path) -> None:
             code_sections(data[:end], "m")
         except ObjectFileError as error:
             assert str(error).startswith("object m: ")
+
+
+def test_names_of_private_labels_do_not_count(clang22: Clang, tmp_path: Path) -> None:
+    """They are LLVM's, and depend on what it met before."""
+
+    def assembled(label: str, text: str) -> tuple[CodeSection, ...]:
+        source = tmp_path / f"{label}.s"
+        strings = f'.section .rodata.str1.1,"aMS",@progbits,1\n.L{label}: .asciz "{text}"\n'
+        source.write_text(f".text\nleaq .L{label}(%rip), %rdi\n{strings}")
+        output = tmp_path / f"{label}.o"
+        subprocess.run([clang22.path, "-c", source, "-o", output], check=True)
+        return code_sections(output.read_bytes(), label)
+
+    assert difference(assembled("one", "text"), assembled("two", "text")) is None

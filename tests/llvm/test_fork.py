@@ -14,6 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
+from mlgo_gym.allocation_policies import lowest_density
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import (
     CompilationTimeoutError,
@@ -23,8 +24,9 @@ from mlgo_gym.errors import (
 )
 from mlgo_gym.llvm.compilation import Compilation
 from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.llvm.task import OPTIMIZE
 from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems import InliningForSize, RegallocEviction
 from tests.llvm.killed_parent import children_of_killed
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
@@ -202,6 +204,48 @@ def test_no_decision_is_pending(
     assert str(caught.value) == "module 'digest.c': fork: no decision is pending"
     while compilation.next_observation() is not None:  # nothing was harmed
         compilation.answer(0)
+
+
+def two_problems(compiler: Compiler, module: Module) -> Compilation:
+    return compiler.start(module, [LIFTED, RegallocEviction()])
+
+
+def no_object(compiler: Compiler, module: Module) -> Compilation:
+    return compiler.start(module, LIFTED, task=OPTIMIZE)
+
+
+@pytest.mark.parametrize(
+    ("state", "found"), [(two_problems, "2 and object"), (no_object, "1 and bitcode")]
+)
+def test_what_cannot_branch(
+    compiler: Compiler,
+    small: Corpus,
+    state: Callable[[Compiler, Module], Compilation],
+    found: str,
+) -> None:
+    compilation = state(compiler, small["digest.c"])
+    observation = compilation.next_observation()
+    with pytest.raises(UsageError) as caught:
+        compilation.fork()
+    assert str(caught.value) == (
+        f"module 'digest.c': fork: expected one problem and an object to make, found {found}"
+    )
+    assert compilation.next_observation() is observation  # nothing was harmed
+
+
+def test_register_allocation_branches_too(either: Compiler, small: Corpus) -> None:
+    module, problem = small["digest.c"], RegallocEviction()
+    alone = either.compile_module(module, problem=problem, policy=lowest_density)
+    with either.start(module, problem) as trunk:
+        for _ in range(3):
+            observation = trunk.next_observation()
+            assert observation is not None
+            trunk.answer(lowest_density(observation))
+        assert trunk.next_observation() is not None
+        with trunk.fork() as branch:
+            while (observation := branch.next_observation()) is not None:
+                branch.answer(lowest_density(observation))
+            assert branch.result == alone
 
 
 def test_too_many_branches(small: Corpus) -> None:
