@@ -69,6 +69,8 @@ class _Server:
 
     def _compile(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
         if request["is_forkable"] and self._fork_handler is None and is_supported():
+            # What an earlier compilation has set must not hold for the handler's own code.
+            self._session.set_options(request["plain_options"])
             self._fork_handler = ForkHandler(self._control_fd)
         self._session.set_options(request["llvm_options"])
         target = binding.Target(**request["target"])

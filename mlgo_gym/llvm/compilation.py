@@ -96,14 +96,15 @@ class Compilation:
             raise
 
     def _request(self) -> dict[str, Any]:
-        llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
-        llvm_options += (*self._options.llvm_options, *self._channels.advisor_options())
+        defaults = [each for kind in PROBLEMS for each in kind().default_options()]
+        chosen = [*self._options.llvm_options, *self._channels.advisor_options()]
         return {
             "op": "compile",
             "is_text": self.module.is_text,
             "verify": self.module.sha256 not in self._worker.verified,
             "target": self._options.target(),
-            "llvm_options": [*llvm_options, *self.task.llvm_options()],
+            "plain_options": [*defaults, *COMPILE.llvm_options()],
+            "llvm_options": [*defaults, *chosen, *self.task.llvm_options()],
             "keep_object": self._keep_object,
             "task": self.task.settings(),
             "is_forkable": self.is_forkable,

@@ -154,8 +154,8 @@ define void @call_it(i32 %signal) {
 class ForkHandler:
     """The handler, compiled and installed in this process; it stays for the process's life.
 
-    Install it before LLVM's options are set for a compilation: it is compiled with those that
-    hold.
+    It is compiled with the options of LLVM that hold: none of them may ask for advice or end code
+    generation early.
 
     Args:
         control: the descriptor of the control socket.

@@ -22,11 +22,12 @@ from mlgo_gym.errors import (
     OptionsError,
     UsageError,
 )
-from mlgo_gym.llvm.compilation import Compilation
+from mlgo_gym.llvm.compilation import Compilation, Policy
 from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.llvm.task import OPTIMIZE
+from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.task import ALLOCATE, OPTIMIZE
 from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize, RegallocEviction
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
 from tests.llvm.killed_parent import children_of_killed
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
@@ -231,6 +232,29 @@ def test_what_cannot_branch(
         f"module 'digest.c': fork: expected one problem and an object to make, found {found}"
     )
     assert compilation.next_observation() is observation  # nothing was harmed
+
+
+def stopped_early(compiler: Compiler, module: Module) -> None:
+    compiler.produce(module, CompileOptions("Oz"), ALLOCATE)
+
+
+def asked_for_two(compiler: Compiler, module: Module) -> None:
+    evict: dict[Problem, Policy] = {RegallocEviction(): lowest_density}
+    compiler.compile_module(module, problem=LIFTED, policy=default, also=evict)
+
+
+@pytest.mark.parametrize("first", [stopped_early, asked_for_two])
+def test_options_of_an_earlier_compilation_do_not_reach_the_handler(
+    compiler: Compiler, small: Corpus, first: Callable[[Compiler, Module], None]
+) -> None:
+    module = small["digest.c"]
+    first(compiler, module)
+    with compiler.start(module, LIFTED) as trunk:
+        advance(trunk, 1)
+        with trunk.fork() as branch:
+            assert not branch.is_replayed
+            found = finish(branch, 1)
+    assert found == scratch(compiler, module, [0], 1)
 
 
 def test_register_allocation_branches_too(either: Compiler, small: Corpus) -> None:
