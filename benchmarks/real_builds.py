@@ -6,8 +6,8 @@
 - capstone once more with ThinLTO, linked by lld.
 
 Code is equal where all code sections have the same names and bytes; the next count asks for the
-same relocations too, in which LLVM's own names for constants may differ. Beside each build, mlgo-utils
-extracts the same; its files must be the same.
+same relocations too, in which LLVM's own names for constants may differ. Beside each build,
+mlgo-utils extracts the same; its files must be the same.
 """
 
 from __future__ import annotations
