@@ -5,7 +5,9 @@
 - sentencepiece 0.2, C++, with CMake and Ninja;
 - capstone once more with ThinLTO, linked by lld.
 
-Beside each, mlgo-utils extracts the same build; its files must be the same.
+Code is equal where all code sections have the same names and bytes; the next count asks for the
+same relocations too, in which LLVM's own names for constants may differ. Beside each build,
+mlgo-utils extracts the same; its files must be the same.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from pathlib import Path
 
 from benchmarks.recipes import FOLDER
 from corpus_tools import Manifest, find_clang, load_recipe, read_command
-from corpus_tools.code import code_sections, difference
+from corpus_tools.code import CodeSection, code_sections, difference
 from corpus_tools.replay import replay
 from corpus_tools.sdist import fetch_sdist
 from corpus_tools.source_tree import unpack_sources
@@ -40,7 +42,7 @@ def run(only: str | None = None) -> None:
         "sentencepiece, CMake and Ninja": sentencepiece,
         "capstone, ThinLTO and lld": thin_capstone,
     }
-    print("build                            modules   equal code   files as mlgo-utils")
+    print("build                            modules   equal code   and relocations   as mlgo-utils")
     for title, measure in builds.items():
         if only and only not in title:
             continue
@@ -120,21 +122,28 @@ def report(
     peer = ["mlgo.corpus.extract_ir", *objcopy, *arguments, "--output_dir", str(theirs)]
     call(sys.executable, "-m", *peer)
     manifest = Manifest.read(ours)
-    equal = sum(compiles_back(ours, manifest, name, objects) for name in manifest.modules)
+    back = [compiles_back(ours, manifest, name, objects) for name in manifest.modules]
+    equal, relocations = (sum(each[at] for each in back) for at in (0, 1))
     same = compare(ours, theirs)
-    print(f"{len(manifest.modules):7} {equal:12}   {same}")
+    print(f"{len(manifest.modules):7} {equal:12} {relocations:17}   {same}")
     if done.returncode:
         print(done.stdout + done.stderr)
 
 
-def compiles_back(corpus: Path, manifest: Manifest, name: str, objects: Path) -> bool:
+def compiles_back(corpus: Path, manifest: Manifest, name: str, objects: Path) -> tuple[bool, bool]:
+    """Whether a build's object has the same code, and the same relocations too."""
     command = manifest.global_command_override or read_command(corpus / f"{name}.cmd")
     index = corpus / f"{name}.thinlto.bc" if manifest.has_thinlto else None
     data = replay(find_clang(), name, corpus / f"{name}.bc", command, index=index)
     found = code_sections(data, name)
     candidates = sorted(objects.iterdir()) if index else [objects / name]
-    originals = (code_sections(path.read_bytes(), path.name) for path in candidates)
-    return any(difference(original, found) is None for original in originals)
+    originals = [code_sections(path.read_bytes(), path.name) for path in candidates]
+    alike = [each for each in originals if contents(each) == contents(found)]
+    return bool(alike), any(difference(each, found) is None for each in alike)
+
+
+def contents(sections: Sequence[CodeSection]) -> list[tuple[str, bytes]]:
+    return [(section.name, section.content) for section in sections]
 
 
 def compare(ours: Path, theirs: Path) -> str:

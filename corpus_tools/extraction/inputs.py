@@ -155,7 +155,14 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
 
 
 def _line_arguments(line: str, directory: Path) -> list[str]:
-    return [line] if " " in line and (directory / line).is_file() else shlex.split(line)
+    return [line] if " " in line and _is_file(directory / line) else shlex.split(line)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a whole command in one line is no name
+        return False
 
 
 class _Expansion:

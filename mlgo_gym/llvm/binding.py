@@ -8,14 +8,15 @@ models (`mlgo_gym.native`) are loaded in the process that asks them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from mlgo_gym.llvm.extraction import Assembly
+from mlgo_gym.llvm.function_split import function_texts
+from mlgo_gym.llvm.module_text import ModuleText, unquoted
 
 __all__ = [
     "BitcodeError",
@@ -23,6 +24,7 @@ __all__ = [
     "NativeCode",
     "Session",
     "Target",
+    "assemble",
     "compile_native",
     "default_triple",
     "emit_machine_code",
@@ -166,28 +168,28 @@ def emit_machine_code(module: Any, target: Target, level: str) -> bytes:
         raise BitcodeError(str(error).strip()) from error
 
 
-def extract_functions(module: Any, target: Target, names: Iterable[str]) -> list[bytes]:
+def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
     """Functions of an optimised module, each as the bitcode of a module of its own.
 
     Raises:
         BitcodeError: a function cannot stand alone, or the module does not define it.
     """
-    assembly = Assembly(str(module))
-    return [_alone(assembly, target, name) for name in names]
+    text = ModuleText.read(str(module))
+    printed = {unquoted(name): name for name in text.functions}
+    if missing := [name for name in names if name not in printed]:
+        raise BitcodeError(f"expected a definition of {missing[0]!r}, found none")
+    alone = dict(function_texts(text, [printed[name] for name in names]))
+    return [assemble(alone[printed[name]]) for name in names]
 
 
-def _alone(assembly: Assembly, target: Target, name: str) -> bytes:
-    with parse(assembly.alone(name).encode(), is_text=True, verify=True) as module:
-        with (
-            _target_machine(module, "O1", target) as machine,
-            _tuning("O1", target) as tuning,
-            llvm.create_pass_builder(machine, tuning) as builder,
-            llvm.create_new_module_pass_manager() as passes,
-        ):
-            passes.add_global_dead_code_eliminate_pass()
-            passes.add_strip_dead_prototype_pass()
-            passes.run(module, builder)
-        return bytes(module.as_bitcode())
+def assemble(text: str) -> bytes:
+    """A module's text as bitcode.
+
+    Raises:
+        BitcodeError: LLVM cannot read it, or its verifier rejects it.
+    """
+    with parse(text.encode("utf-8", "surrogateescape"), is_text=True, verify=True) as module:
+        return to_bitcode(module)
 
 
 def to_bitcode(module: Any) -> bytes:

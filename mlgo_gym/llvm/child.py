@@ -112,9 +112,9 @@ def _machine_code(
 
 
 def _functions(
-    module: Any, target: binding.Target, _level: str, request: dict[str, Any]
+    module: Any, _target: binding.Target, _level: str, request: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes]:
-    modules = binding.extract_functions(module, target, request["task"]["functions"])
+    modules = binding.extract_functions(module, request["task"]["functions"])
     return {"sizes": [len(each) for each in modules]}, b"".join(modules)
 
 

@@ -41,16 +41,10 @@ def _split_functions(request: dict[str, Any], data: bytes) -> _Answer:
     }
     functions, payload = [], bytearray()
     for name, assembly in function_texts(text, counts):
-        bitcode = _assemble(assembly)
+        bitcode = binding.assemble(assembly)
         payload += bitcode
         functions.append([unquoted(name), counts[name], len(bitcode)])
     return {"opt_level": level, "functions": functions}, bytes(payload)
-
-
-def _assemble(assembly: str) -> bytes:
-    data = assembly.encode("utf-8", "surrogateescape")
-    with binding.parse(data, is_text=True, verify=True) as module:
-        return binding.to_bitcode(module)
 
 
 INQUIRIES: Final[Mapping[str, Callable[[dict[str, Any], bytes], _Answer]]] = {
