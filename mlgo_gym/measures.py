@@ -7,7 +7,7 @@ score of the machine code.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Final, Protocol
 
@@ -207,9 +207,21 @@ def _allocation(result: Result) -> AllocationResult:
 _ALLOCATION: Final = frozenset({"RegallocEviction", "RegallocPriority"})
 
 
-def measure_class(problem: Problem) -> type[Measure]:
-    """What a problem's policies are compared by."""
-    return AllocationCost if problem.name in _ALLOCATION else TextSize
+def measure_class(problem: Problem, also: Collection[Problem] = ()) -> type[Measure]:
+    """What a problem's policies are compared by, with others in the same compilation.
+
+    Raises:
+        OptionsError: other problems change what register allocation is given.
+    """
+    if problem.name not in _ALLOCATION:
+        return TextSize
+    if also:
+        raise OptionsError(
+            f"{problem.name}: expected no other problem beside it, found "
+            f"{', '.join(each.name for each in also)}; compare by code size instead, with it "
+            f"beside {InliningForSize.name}"
+        )
+    return AllocationCost
 
 
 def measure_of(
@@ -226,14 +238,8 @@ def measure_of(
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
     """
-    if measure_class(problem) is TextSize:
+    if measure_class(problem, also) is TextSize:
         return TextSize(compiler, module, options, problem, also)
-    if also:
-        raise OptionsError(
-            f"{problem.name}: expected no other problem beside it, found "
-            f"{', '.join(each.name for each in also)}; compare by code size instead, with it "
-            f"beside {InliningForSize.name}"
-        )
     return AllocationCost(compiler, module, options, problem)
 
 

@@ -199,7 +199,7 @@ class _Task:
         self._corpus = corpus
         self._policies = policies
         self._problem = problem
-        self._measure = measure_class(problem)
+        self._measure = measure_class(problem, also)
         self._opt_level = opt_level
         self._also = also
         self._keep_decisions = keep_decisions
