@@ -266,7 +266,7 @@ def test_register_allocation_is_repeated(
     problem: RegallocEviction | RegallocPriority,
     policy: Policy,
 ) -> None:
-    module = small["digest.c"]
+    module = small["hash_map.c"]
     made = record(compiler, module, problem, policy, keep_observations=True)
     again = Trace.from_bytes(made.to_bytes())
     assert problem_of(again) == problem

@@ -258,7 +258,7 @@ def test_options_of_an_earlier_compilation_do_not_reach_the_handler(
 
 
 def test_register_allocation_branches_too(either: Compiler, small: Corpus) -> None:
-    module, problem = small["digest.c"], RegallocEviction()
+    module, problem = small["hash_map.c"], RegallocEviction()
     alone = either.compile_module(module, problem=problem, policy=lowest_density)
     with either.start(module, problem) as trunk:
         for _ in range(3):
