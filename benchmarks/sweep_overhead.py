@@ -62,7 +62,7 @@ def bare(session: binding.Session, module: Module) -> int:
     session.set_options(["-enable-ml-inliner=default"])
     target = binding.Target(**options_of(module).target())
     with binding.parse(module.data, is_text=False, verify=False) as parsed:
-        binding.compile_module(parsed, target, lambda: False)
+        binding.emit_object(parsed, target, binding.optimize(parsed, target))
     return 0
 
 

@@ -9,6 +9,7 @@ that merge sections put one such stream behind the other (``llvm/docs/BitCodeFor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,8 @@ MAGIC: Final = b"BC\xc0\xde"
 _WRAPPER_MAGIC: Final = b"\xde\xc0\x17\x0b"
 _WRAPPER_SIZE: Final = 20
 _WORD: Final = 4
+_WIDEST_VALUE: Final = 64
+_ZEROS: Final = re.compile(rb"\0*")
 
 # Abbreviation ids that every block has; 0 ends one.
 _ENTER_BLOCK: Final = 1
@@ -110,6 +113,8 @@ class _Bits:
             if not piece & more:
                 return value
             shift += width - 1
+            if shift > _WIDEST_VALUE:
+                raise BitcodeError(f"value of more than 64 bits at byte {self.position // 8}")
 
     def align(self) -> None:
         self.position = -(-self.position // 32) * 32
@@ -164,8 +169,8 @@ def _block(data: bytes, position: int) -> _Block:
 
 
 def _after_zeros(data: bytes, position: int) -> int:
-    rest = data[position:].lstrip(b"\0") if data[position : position + 1] == b"\0" else None
-    return position if rest is None else len(data) - len(rest)
+    zeros = _ZEROS.match(data, position)
+    return zeros.end() if zeros else position
 
 
 def _triple_in(bits: _Bits, block: _Block) -> str | None:

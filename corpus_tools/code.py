@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
-from corpus_tools.errors import CodeSectionError
+import lief
 
-if TYPE_CHECKING:
-    import lief
+from corpus_tools.errors import ObjectFileError
+from corpus_tools.object_file import ObjectFile
+
+_PRIVATE_PREFIX = ".L"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,12 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
         name: what it is called in errors.
 
     Raises:
-        CodeSectionError: it is no object that can be read.
+        ObjectFileError: it is no object that can be read; the message names it.
     """
-    import lief  # noqa: PLC0415 - slow to import, needed only here
-
-    lief.logging.disable()
+    try:
+        ObjectFile.parse(data)
+    except ObjectFileError as error:
+        raise ObjectFileError(f"object {name}: {error}") from error
     match lief.parse(data):
         case lief.ELF.Binary() as elf:
             return _elf(elf, lief.ELF.Section.FLAGS.EXECINSTR)
@@ -53,7 +55,7 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
             code = lief.PE.Section.CHARACTERISTICS.CNT_CODE
             return _others(each for each in coff.sections if each.has_characteristic(code))
         case _:
-            raise CodeSectionError(name, "expected ELF, Mach-O or COFF, found something else")
+            raise ObjectFileError(f"object {name}: expected ELF, Mach-O or COFF, found neither")
 
 
 def difference(expected: Sequence[CodeSection], found: Sequence[CodeSection]) -> str | None:
@@ -101,9 +103,12 @@ def _elf(elf: lief.ELF.Binary, code: lief.ELF.Section.FLAGS) -> tuple[CodeSectio
 
 def _elf_relocation(relocation: lief.ELF.Relocation, names: Sequence[str]) -> str:
     symbol = relocation.symbol
-    target = "" if symbol is None else str(symbol.name)
-    if symbol is not None and not target and symbol.shndx < len(names):
-        target = names[symbol.shndx]  # a section's own symbol has no name
+    if symbol is None:
+        return f"{relocation.type} {relocation.addend}"
+    target = str(symbol.name)
+    # A section's own symbol has no name, and that of a private label is LLVM's whim.
+    if (not target or target.startswith(_PRIVATE_PREFIX)) and symbol.shndx < len(names):
+        target = f"{names[symbol.shndx]} + {symbol.value}"
     return f"{relocation.type} {target} {relocation.addend}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from corpus_tools.command_line import add_option, run_command
-from corpus_tools.errors import BuildListError, CorporaDifferError
+from corpus_tools.errors import BuildListError, CorporaDifferError, OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["combine_corpus", "main"]
@@ -44,7 +44,10 @@ def combine_corpus(root_dir: Path) -> Manifest:
     )
     first = manifests[0]
     combined = Manifest(modules, first.has_thinlto, first.global_command_override)
-    combined.write(root_dir)
+    try:
+        combined.write(root_dir)
+    except OSError as error:
+        raise OutputError(root_dir, f"cannot be written: {error.strerror}") from error
     return combined
 
 

@@ -12,7 +12,6 @@
         SourceTreeError, SourceNameError
       SdistError           the sdist could not be had, or is not what was asked for
         DownloadError, SdistNotFoundError, HashMismatchError, ArchiveError, UnsafeArchiveError
-      CodeSectionError     the code of an object cannot be read
       ToolchainError       clang or a header is missing, too old, or failed
         ClangNotFoundError, ClangTooOldError, PythonHeadersError, CompileError
       OutputError          the output folder may not be written
@@ -33,22 +32,31 @@ class CorpusToolsError(Exception):
     """Base of everything that corpus_tools raises on purpose."""
 
 
-class CorpusError(CorpusToolsError):
-    """A corpus on disk breaks the mlgo-utils layout."""
-
-
-class ManifestError(CorpusError):
-    """A ``corpus_description.json`` that cannot be read, or says something impossible.
+class _FileError(CorpusToolsError):
+    """Something is wrong with a file or folder.
 
     Attributes:
-        path: the manifest, or None for a manifest that was never a file.
+        path: of the file, or None for what was never a file.
         problem: what was expected and what was found.
     """
+
+    _kind = "file"
+    _prefix = ""
 
     def __init__(self, path: Path | None, problem: str) -> None:
         self.path = path
         self.problem = problem
-        super().__init__(f"{path or 'manifest'}: {problem}")
+        super().__init__(f"{self._prefix}{path or self._kind}: {problem}")
+
+
+class CorpusError(CorpusToolsError):
+    """A corpus on disk breaks the mlgo-utils layout."""
+
+
+class ManifestError(CorpusError, _FileError):
+    """A ``corpus_description.json`` that cannot be read, or says something impossible."""
+
+    _kind = "manifest"
 
 
 class MissingBitcodeError(CorpusError):
@@ -68,18 +76,10 @@ class MissingBitcodeError(CorpusError):
         super().__init__(f"module {module!r}: expected bitcode at {path}, found none{more}")
 
 
-class CommandError(CorpusError):
-    """A module's ``-cc1`` command that cannot be read or written.
+class CommandError(CorpusError, _FileError):
+    """A module's ``-cc1`` command that cannot be read or written."""
 
-    Attributes:
-        path: the ``.cmd`` file, or None for a command that was never a file.
-        problem: what was expected and what was found.
-    """
-
-    def __init__(self, path: Path | None, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path or 'command'}: {problem}")
+    _kind = "command"
 
 
 class CorporaDifferError(CorpusError):
@@ -102,18 +102,8 @@ class ExtractionError(CorpusToolsError):
     """What a build left behind cannot be read."""
 
 
-class BuildListError(ExtractionError):
-    """The file that lists a build's objects cannot be read.
-
-    Attributes:
-        path: the file.
-        problem: what was expected and what was found.
-    """
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+class BuildListError(ExtractionError, _FileError):
+    """The file that lists a build's objects cannot be read."""
 
 
 class ObjectFileError(ExtractionError):
@@ -310,20 +300,6 @@ class UnsafeArchiveError(SdistError):
         super().__init__(f"{archive}: member {member!r} refused: {problem}")
 
 
-class CodeSectionError(CorpusToolsError):
-    """The code sections of an object that cannot be read.
-
-    Attributes:
-        name: what it is called in the message.
-        problem: what was expected and what was found.
-    """
-
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
-        self.problem = problem
-        super().__init__(f"object {name}: {problem}")
-
-
 class ToolchainError(CorpusToolsError):
     """The compiler or a header it needs is missing, unusable, or failed."""
 
@@ -400,18 +376,10 @@ class CompileError(ToolchainError):
         super().__init__(f"{source}: {reason}" + (f"\n{stderr_tail}" if stderr_tail else ""))
 
 
-class OutputError(CorpusToolsError):
-    """The output may not be written, because something else is there.
+class OutputError(_FileError):
+    """The output may not be written: something else is there, or the system refuses."""
 
-    Attributes:
-        path: the output folder.
-        problem: what was expected and what was found.
-    """
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"output {path}: {problem}")
+    _prefix = "output "
 
 
 @dataclass(frozen=True, slots=True)

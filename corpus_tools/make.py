@@ -11,10 +11,10 @@ from rich.console import Console
 
 from corpus_tools.bitcode import split_modules
 from corpus_tools.command_line import add_option, run_command
-from corpus_tools.errors import BitcodeError, BuildListError, ExtractionError, ObjectFileError
+from corpus_tools.errors import BuildListError, ExtractionError
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.store import open_store
-from corpus_tools.manifest import Manifest
+from corpus_tools.manifest import Manifest, name_problem
 from corpus_tools.object_file import read_bounded
 
 __all__ = ["main", "make_corpus"]
@@ -25,7 +25,7 @@ _SUFFIX = ".bc"
 
 def make_corpus(
     input_dir: Path, output_dir: Path, default_args: Sequence[str] = ()
-) -> dict[str, str]:
+) -> tuple[tuple[str, ...], dict[str, str]]:
     """Copy the bitcode below a folder into a corpus whose modules share one command.
 
     Args:
@@ -34,7 +34,8 @@ def make_corpus(
         default_args: the command of all modules; it should start with ``-cc1``.
 
     Returns:
-        Why files were left out, by name; those are no bitcode or cannot be read.
+        The modules, and why files were left out, by name: those are no bitcode or cannot be read.
+        Without any module nothing is written.
 
     Raises:
         BuildListError: there is no such folder.
@@ -42,24 +43,35 @@ def make_corpus(
     """
     if not input_dir.is_dir():
         raise BuildListError(input_dir, "expected a folder, found none")
-    output = output_dir.resolve()
     left_out: dict[str, str] = {}
     modules = []
     with open_store(output_dir) as store:
-        for path in sorted(input_dir.rglob(f"*{_SUFFIX}")):
-            if path.resolve().is_relative_to(output):
-                continue
-            name = path.relative_to(input_dir).as_posix()
+        for name in _bitcode_below(input_dir, output_dir):
             try:
-                data = read_bounded(path)
-                split_modules(data)
-                module = ExtractedModule(name.removesuffix(_SUFFIX), {_SUFFIX: data})
+                module = _module(input_dir, name)
                 store.stage(module, name)
                 modules.append(module.name)
-            except (BitcodeError, ExtractionError, ObjectFileError) as error:
+            except ExtractionError as error:
                 left_out[name] = str(error)
         store.commit(Manifest(tuple(modules), global_command_override=tuple(default_args)))
-    return left_out
+    return tuple(modules), left_out
+
+
+def _bitcode_below(folder: Path, output: Path) -> list[str]:
+    """Names of the bitcode files below a folder, those of a corpus inside it left out."""
+    below = [path for path in sorted(folder.rglob(f"*{_SUFFIX}")) if not path.is_dir()]
+    inside = output.absolute().is_relative_to(folder.absolute()) and output != folder
+    kept = [path for path in below if not (inside and output.absolute() in path.absolute().parents)]
+    return [path.relative_to(folder).as_posix() for path in kept]
+
+
+def _module(folder: Path, name: str) -> ExtractedModule:
+    module = name.removesuffix(_SUFFIX)
+    if problem := name_problem(module):
+        raise ExtractionError(f"module {module!r}: {problem}")
+    data = read_bounded(folder / name)
+    split_modules(data)
+    return ExtractedModule(module, {_SUFFIX: data})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,13 +97,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    left_out = make_corpus(options.input_dir, options.output_dir, options.default_args.split())
+    modules, left_out = make_corpus(
+        options.input_dir, options.output_dir, options.default_args.split()
+    )
     console = Console(stderr=True, highlight=False, markup=False)
     for name, reason in left_out.items():
         console.print(f"{_PROGRAM}: {name}: {reason}", style="red", soft_wrap=True)
-    made = len(Manifest.read(options.output_dir).modules)
-    Console(highlight=False, markup=False).print(f"{options.output_dir}: {made} modules")
-    return 1 if left_out or not made else 0
+    console_out = Console(highlight=False, markup=False)
+    if modules:
+        console_out.print(f"{options.output_dir}: {len(modules)} modules", soft_wrap=True)
+    else:
+        problem = f"no bitcode below {options.input_dir}"
+        console.print(f"{_PROGRAM}: error: {problem}", style="red", soft_wrap=True)
+    return 1 if left_out or not modules else 0
 
 
 if __name__ == "__main__":

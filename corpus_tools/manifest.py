@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Self
 
 from corpus_tools.errors import CommandError, ManifestError, MissingBitcodeError
+from corpus_tools.reading import read_regular
 
 MANIFEST_NAME = "corpus_description.json"
 
@@ -125,7 +126,7 @@ def read_command(path: Path) -> tuple[str, ...]:
         CommandError: the file cannot be read, or does not start with ``-cc1``.
     """
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError as error:
         raise CommandError(path, f"cannot be read: {error.strerror}") from error
     arguments = data.removesuffix(b"\0").decode("utf-8", "surrogateescape").split("\0")
@@ -182,7 +183,7 @@ def write_json(path: Path, value: object, *, staging: Path | None = None) -> Non
 
 def _read_object(path: Path) -> dict[str, object]:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path))
     except OSError as error:
         raise ManifestError(path, f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final
 import lief
 
 from corpus_tools.errors import ObjectFileError
+from corpus_tools.reading import read_regular
 
 __all__ = ["LARGEST_BYTES", "ObjectFile", "read_bounded"]
 
@@ -37,12 +37,7 @@ def read_bounded(path: Path) -> bytes:
         ObjectFileError: it cannot be read, is no regular file, or exceeds `LARGEST_BYTES`.
     """
     try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ObjectFileError("expected a regular file, found something else")
-        if status.st_size > LARGEST_BYTES:
-            raise ObjectFileError(f"expected at most {LARGEST_BYTES} bytes, found {status.st_size}")
-        return path.read_bytes()
+        return read_regular(path, LARGEST_BYTES)
     except OSError as error:
         raise ObjectFileError(f"cannot be read: {error.strerror}") from error
 

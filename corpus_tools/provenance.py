@@ -9,6 +9,7 @@ from pathlib import Path
 from corpus_tools.clang import Clang
 from corpus_tools.errors import CorpusError
 from corpus_tools.manifest import Manifest
+from corpus_tools.reading import read_regular
 from corpus_tools.recipes import Recipe
 from corpus_tools.staging import INFO_NAME
 
@@ -53,7 +54,7 @@ def is_up_to_date(output: Path, recipe: Recipe, clang: Clang, opt_level: str) ->
     """
     try:
         Manifest.read(output)
-        info = json.loads((output / INFO_NAME).read_bytes())
+        info = json.loads(read_regular(output / INFO_NAME))
     except (CorpusError, OSError, ValueError):
         return False
     return bool(info == recipe_info(recipe) | compiler_info(clang, opt_level))

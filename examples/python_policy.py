@@ -20,5 +20,7 @@ def make(_module: object) -> Policy:
 for report in rollout(Corpus.load(SAMPLE_CORPUS), {"cheap": make}, InliningForSize(), jobs=2):
     (attempt,) = report.attempts
     if report.baseline and attempt.result:
-        before, after = report.baseline.text_size_bytes, attempt.result.text_size_bytes
-        print(f"{report.module:20} {before:6,} -> {after:6,} bytes ({after / before - 1:+.1%})")
+        before, after = report.baseline.score, attempt.result.score
+        print(
+            f"{report.module:20} {before:6,.0f} -> {after:6,.0f} bytes ({after / before - 1:+.1%})"
+        )

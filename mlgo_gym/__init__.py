@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from mlgo_gym.llvm.compiler import Compiler as Compiler
     from mlgo_gym.llvm.options import CompileOptions as CompileOptions
     from mlgo_gym.problems import InliningForSize as InliningForSize
+    from mlgo_gym.problems import RegallocEviction as RegallocEviction
+    from mlgo_gym.problems import RegallocPriority as RegallocPriority
     from mlgo_gym.tensor_spec import TensorSpec as TensorSpec
+    from mlgo_gym.trace import Trace as Trace
     from mlgo_gym.training_log import TrainingLogReader as TrainingLogReader
     from mlgo_gym.training_log import TrainingLogWriter as TrainingLogWriter
 
@@ -34,7 +37,10 @@ _HOMES = {
     "Corpus": "mlgo_gym.corpus",
     "InliningForSize": "mlgo_gym.problems",
     "Module": "mlgo_gym.corpus",
+    "RegallocEviction": "mlgo_gym.problems",
+    "RegallocPriority": "mlgo_gym.problems",
     "TensorSpec": "mlgo_gym.tensor_spec",
+    "Trace": "mlgo_gym.trace",
     "TrainingLogReader": "mlgo_gym.training_log",
     "TrainingLogWriter": "mlgo_gym.training_log",
 }

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import copy
+from contextlib import nullcontext
+
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm.compilation import CompilationResult
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.waiting import Steps, run_to_end
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.base import RunnerFactory
+from mlgo_gym.runners.policy import RunnerPolicy
 
 __all__ = ["BaselineCache", "relative_reduction"]
 
@@ -39,12 +44,30 @@ class BaselineCache:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
         """
+        return run_to_end(self.compiling(module, options))
+
+    def compiling(self, module: Module, options: CompileOptions) -> Steps[CompilationResult]:
+        """`get`, for several at once (`mlgo_gym.llvm.waiting`)."""
         key = (module.sha256, options)
         if key not in self._results:
-            self._results[key] = self._compiler.compile_module(
-                module, options, problem=self._problem, runner=self._runner
-            )
+            policy = RunnerPolicy(self._runner) if self._runner else None
+            with (
+                policy or nullcontext(),
+                self._compiler.start(module, self._problem, options) as compilation,
+            ):
+                yield compilation
+                while (observation := compilation.next_observation()) is not None:
+                    if policy:
+                        compilation.answer(policy(observation))
+                    yield compilation
+                self._results[key] = compilation.result
         return self._results[key]
+
+    def copy_for(self, compiler: Compiler) -> BaselineCache:
+        """What is known, for another compiler of the same LLVM."""
+        twin = copy.copy(self)
+        vars(twin).update(_compiler=compiler, _results=dict(self._results))
+        return twin
 
 
 def relative_reduction(size_bytes: int, baseline_size_bytes: int) -> float:

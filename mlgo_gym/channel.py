@@ -6,12 +6,14 @@ opens both before the compilation starts, without blocking: ``.in`` for reading 
 that LLVM never waits for a writer and never sees end-of-file, which it would take for an answer.
 
 What LLVM sends is the stream of `mlgo_gym.training_log` without outcomes. A channel serves one
-compilation; the FIFOs' names are gone as soon as LLVM has opened both.
+compilation; the FIFOs' names are gone as soon as LLVM has opened both. A compilation that branches
+off another gets a channel over two pipes, which never have names.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import os
 import tempfile
@@ -19,7 +21,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
 from mlgo_gym.training_log import Context, Header, Observation, StreamDecoder
@@ -49,12 +51,56 @@ class Channel:
     def __init__(self, on_header: Callable[[Header], None] = lambda _: None) -> None:
         self._on_header = on_header
         self._decoder = StreamDecoder()
-        self._ends = _make_fifos()
+        self._compilers_ends: tuple[int, int] | None = None
+        folder, self._ends = _make_fifos()
         self._finalizer = weakref.finalize(self, self._ends.close)
-        self.base: Final = str(self._ends.folder / _FIFO_STEM)
+        self.base: Final = str(folder / _FIFO_STEM)
         self.header: Header | None = None
         self.context = ""
         _CHANNELS.add(self)
+
+    def branch(self) -> tuple[Self, tuple[int, int]]:
+        """A channel that goes on where this one is, with a compiler of its own.
+
+        Returns:
+            The channel, and the compiler's ends: what it reads from, and what it writes to. They
+            are the caller's to hand over and to close.
+
+        Raises:
+            OSError: the system has no descriptors left.
+        """
+        from_host, inbound = os.pipe()
+        try:
+            outbound, to_host = os.pipe()
+        except BaseException:
+            os.close(from_host)
+            os.close(inbound)
+            raise
+        os.set_blocking(outbound, False)
+        branch = copy.copy(self)
+        ends = _Ends(None, inbound, outbound)
+        finalizer = weakref.finalize(branch, ends.close)
+        vars(branch).update(_decoder=copy.copy(self._decoder), _ends=ends, _finalizer=finalizer)
+        _CHANNELS.add(branch)
+        return branch, (from_host, to_host)
+
+    def compilers_ends(self, pid: int) -> tuple[int, int] | None:
+        """The compiler's descriptors of its ends, reading and writing, if they can be seen.
+
+        Args:
+            pid: the compiler's process.
+        """
+        if self._compilers_ends is None:
+            ends = self._open_ends()
+            wanted = [_identity(os.fstat(end)) for end in (ends.inbound, ends.outbound)]
+            found: dict[tuple[int, int], int] = {}
+            with contextlib.suppress(OSError):
+                for path in Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        found[_identity(path.stat())] = int(path.name)
+            if all(each in found for each in wanted):
+                self._compilers_ends = (found[wanted[0]], found[wanted[1]])
+        return self._compilers_ends
 
     def fileno(self) -> int:
         """The descriptor that is readable when LLVM has sent something.
@@ -92,9 +138,13 @@ class Channel:
         return None
 
     def reply(self, advice: bytes) -> None:
-        """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks."""
-        if os.write(self._open_ends().inbound, advice) != len(advice):
-            raise InternalError(f"channel: could not write {len(advice)} bytes at once")
+        """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks.
+
+        Where LLVM has died, nothing happens: whoever waits for it next is told.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            if os.write(self._open_ends().inbound, advice) != len(advice):
+                raise InternalError(f"channel: could not write {len(advice)} bytes at once")
 
     def close(self) -> None:
         """Close both ends and remove what is left on disk. LLVM must have finished or be gone."""
@@ -115,7 +165,7 @@ class Channel:
 class _Ends:
     """What a channel holds of the system: two descriptors, and names until LLVM has them open."""
 
-    folder: Path
+    folder: Path | None
     inbound: int
     outbound: int
 
@@ -128,7 +178,12 @@ class _Ends:
         os.close(self.outbound)
 
     def remove_names(self) -> None:
-        _remove_fifos(self.folder)
+        if self.folder:
+            _remove_fifos(self.folder)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 _CHANNELS: Final[weakref.WeakSet[Channel]] = weakref.WeakSet()
@@ -154,7 +209,7 @@ def remove_stale_folders() -> None:
             _remove_fifos(folder)
 
 
-def _make_fifos() -> _Ends:
+def _make_fifos() -> tuple[Path, _Ends]:
     folder: Path | None = None
     try:
         folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
@@ -162,7 +217,7 @@ def _make_fifos() -> _Ends:
         os.mkfifo(inbound, 0o600)
         os.mkfifo(outbound, 0o600)
         # Python closes descriptors on exec, so the worker inherits neither.
-        return _Ends(
+        return folder, _Ends(
             folder,
             os.open(inbound, os.O_RDWR | os.O_NONBLOCK),
             os.open(outbound, os.O_RDONLY | os.O_NONBLOCK),

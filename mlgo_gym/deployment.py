@@ -6,23 +6,32 @@ of one more compilation, which the same model answers alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final, Literal
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import InternalError, ModelError
-from mlgo_gym.llvm.compilation import CompilationResult
-from mlgo_gym.llvm.compiler import Compiler, Form
+from mlgo_gym.llvm.compilation import CompilationResult, Policy, Product
+from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.task import ASSEMBLE, OPTIMIZE, Task
+from mlgo_gym.measures import measure_class
 from mlgo_gym.model_card import read_card
-from mlgo_gym.problems import Problem
+from mlgo_gym.problems import Action, InliningForSize, Problem
 from mlgo_gym.rollout import Attempt, Decision, ModuleReport
 from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.training_log import Observation
 
-__all__ = ["Deployed", "Model", "deploy"]
+__all__ = ["Deployed", "Form", "Model", "deploy"]
+
+Form = Literal["object", "assembly", "bitcode"]
+"""What comes out: an object, assembly, or bitcode as it is after optimisation."""
+
+_TASKS: Final[Mapping[str, Task]] = MappingProxyType({"assembly": ASSEMBLE, "bitcode": OPTIMIZE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +105,30 @@ def deploy(
     """
     baseline = compiler.compile_module(module, options, keep_object=model is None)
     if model is None:
-        report = ModuleReport(module.name, baseline, (), None, options.not_honoured)
-        if form == "object":
-            return Deployed(report, _bytes(baseline))
-        output = compiler.compile_module(module, options, keep_object=True, form=form)
-        return Deployed(report, _bytes(output))
+        report = _report(module, options, baseline, (), InliningForSize())
+        made = baseline if form == "object" else compiler.produce(module, options, _TASKS[form])
+        return Deployed(report, _bytes(made))
     decisions: list[Decision] = []
-    task = _Task(compiler, module, options, model)
-    result = task.run("object", decisions if keep_decisions else None)
+    task = _ModelAtWork(compiler, module, options, model)
+    result = task.compile(decisions if keep_decisions else None)
     attempt = Attempt(model.name, result, None, tuple(decisions))
-    report = ModuleReport(module.name, baseline, (attempt,), None, options.not_honoured)
-    return Deployed(report, _bytes(result if form == "object" else task.run(form, None)))
+    report = _report(module, options, baseline, (attempt,), model.problem)
+    return Deployed(report, _bytes(result if form == "object" else task.produce(_TASKS[form])))
+
+
+def _report(
+    module: Module,
+    options: CompileOptions,
+    baseline: CompilationResult,
+    attempts: tuple[Attempt, ...],
+    problem: Problem,
+) -> ModuleReport:
+    measure = measure_class(problem)
+    return ModuleReport(module.name, measure, baseline, attempts, None, options.not_honoured)
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _ModelAtWork:
     """A module that is compiled with a model's advice."""
 
     compiler: Compiler
@@ -118,31 +136,33 @@ class _Task:
     options: CompileOptions
     model: Model
 
-    def run(self, form: Form, decisions: list[Decision] | None) -> CompilationResult:
+    def compile(self, decisions: list[Decision] | None) -> CompilationResult:
         with RunnerPolicy(self.model.runner) as policy:
-            answer = policy if decisions is None else self._recorded(policy, decisions)
             return self.compiler.compile_module(
                 self.module,
                 self.options,
                 problem=self.model.problem,
-                policy=answer,
+                policy=policy if decisions is None else self._recorded(policy, decisions),
                 keep_object=True,
-                form=form,
             )
 
-    def _recorded(
-        self, policy: RunnerPolicy, decisions: list[Decision]
-    ) -> Callable[[Observation], int]:
-        def answer(observation: Observation) -> int:
+    def produce(self, task: Task) -> Product:
+        answers = {self.model.problem: RunnerPolicy(self.model.runner)}
+        return self.compiler.produce(self.module, self.options, task, answers)
+
+    def _recorded(self, policy: RunnerPolicy, decisions: list[Decision]) -> Policy:
+        def answer(observation: Observation) -> Action:
             action = policy(observation)
             advice = self.model.problem.encode_advice(action, observation)
-            decisions.append(Decision(observation.payload, advice))
+            decisions.append(Decision(observation.payload, advice, observation.context))
             return action
 
         return answer
 
 
-def _bytes(result: CompilationResult) -> bytes:
-    if result.object_bytes is None:
-        raise InternalError(f"module {result.module!r}: the compilation kept no output")
-    return result.object_bytes
+def _bytes(made: CompilationResult | Product) -> bytes:
+    if isinstance(made, Product):
+        return made.data
+    if made.object_bytes is None:
+        raise InternalError(f"module {made.module!r}: the compilation kept no output")
+    return made.object_bytes

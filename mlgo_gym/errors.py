@@ -9,10 +9,12 @@
         CorpusError            a corpus folder or its manifest
         ModuleError            a module: parsing, target, verification, its command line
         ModelError             a model directory, its graph or its specs
+        TraceError             a recorded compilation, or what it is replayed against
         OptionsError           a setting of a problem, compilation or environment
       CompilationError         LLVM did not finish a compilation
         CompilerCrashError     the worker process died
         CompilationTimeoutError  LLVM outran its deadline
+        DecisionLimitError     LLVM asked more often than it may
       RunnerError              the other end of an interactive runner failed
       EnvironmentSetupError    this machine lacks something: llvmlite, an extra, a tool
       UsageError               calls in an order that has no meaning
@@ -28,6 +30,7 @@ __all__ = [
     "CompilationTimeoutError",
     "CompilerCrashError",
     "CorpusError",
+    "DecisionLimitError",
     "EnvironmentSetupError",
     "InputError",
     "InternalError",
@@ -37,6 +40,7 @@ __all__ = [
     "OptionsError",
     "RunnerError",
     "SpecError",
+    "TraceError",
     "TrainingLogError",
     "UsageError",
 ]
@@ -90,6 +94,18 @@ class ModuleError(InputError):
         self.module = module
 
 
+class TraceError(InputError):
+    """A trace cannot be used: its file, or what it is replayed against.
+
+    Attributes:
+        trace: the file's or the module's name.
+    """
+
+    def __init__(self, trace: str, message: str) -> None:
+        super().__init__(f"trace {trace!r}: {message}")
+        self.trace = trace
+
+
 class CompilationError(MlgoGymError):
     """LLVM did not finish a compilation.
 
@@ -116,6 +132,13 @@ class CompilerCrashError(CompilationError):
 
 class CompilationTimeoutError(CompilationError):
     """LLVM outran its deadline; the worker has been killed."""
+
+
+class DecisionLimitError(CompilationError):
+    """LLVM asked for more decisions than it may; the compilation was given up."""
+
+    def __init__(self, module: str, message: str) -> None:
+        super().__init__(module, message, exit_status=None, stderr_tail=())
 
 
 class RunnerError(MlgoGymError):

@@ -15,16 +15,21 @@ from typing import Final
 
 import numpy as np
 
+from mlgo_gym import allocation_policies as allocation
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compilation import Policy
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
 from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.training_log import Observation
 
 __all__ = [
+    "EVICTION_POLICIES",
     "POLICIES",
+    "POLICIES_OF",
+    "PRIORITY_POLICIES",
     "PolicyFactory",
     "always",
     "default",
@@ -68,23 +73,58 @@ def from_runner(factory: RunnerFactory) -> PolicyFactory:
     return lambda _module: RunnerPolicy(factory)
 
 
+def _same(policy: Policy) -> Callable[[int], PolicyFactory]:
+    return lambda _seed: lambda _module: policy
+
+
 POLICIES: Final[Mapping[str, Callable[[int], PolicyFactory]]] = MappingProxyType(
     {
-        "default": lambda _seed: lambda _module: default,
-        "always": lambda _seed: lambda _module: always,
-        "never": lambda _seed: lambda _module: never,
+        "default": _same(default),
+        "always": _same(always),
+        "never": _same(never),
         "random": lambda seed: lambda module: random(seed, module),
     }
 )
-"""The policies that have a name; each takes a seed."""
+"""The policies of the inliner that have a name; each takes a seed."""
+
+EVICTION_POLICIES: Final[Mapping[str, Callable[[int], PolicyFactory]]] = MappingProxyType(
+    {
+        "random": lambda seed: lambda module: allocation.random_legal(seed, module),
+        "first": _same(allocation.first_legal),
+        "keep": _same(allocation.keep),
+        "lowest-density": _same(allocation.lowest_density),
+        "lowest-use": _same(allocation.lowest_reads_and_writes),
+    }
+)
+"""The policies of eviction that have a name; each takes a seed."""
+
+PRIORITY_POLICIES: Final[Mapping[str, Callable[[int], PolicyFactory]]] = MappingProxyType(
+    {
+        "random": lambda seed: lambda module: allocation.random_priority(seed, module),
+        "by-size": _same(allocation.by_size),
+    }
+)
+"""The policies of allocation priority that have a name; each takes a seed."""
+
+POLICIES_OF: Final[Mapping[str, Mapping[str, Callable[[int], PolicyFactory]]]] = MappingProxyType(
+    {
+        InliningForSize.name: POLICIES,
+        RegallocEviction.name: EVICTION_POLICIES,
+        RegallocPriority.name: PRIORITY_POLICIES,
+    }
+)
+"""The policies that have a name, by the name of their problem."""
 
 
-def make_policy(name: str, seed: int = 0) -> PolicyFactory:
-    """The policy of a name.
+def make_policy(
+    name: str, seed: int = 0, problem: type[Problem] = InliningForSize
+) -> PolicyFactory:
+    """The policy of a name, for a problem.
 
     Raises:
-        OptionsError: no policy has this name.
+        OptionsError: no policy of the problem has this name.
     """
-    if name not in POLICIES:
-        raise OptionsError(f"policy: expected one of {', '.join(POLICIES)}, found {name!r}")
-    return POLICIES[name](seed)
+    known = POLICIES_OF[problem.name]
+    if name not in known:
+        raise OptionsError(f"policy: expected one of {', '.join(known)}, found {name!r}")
+    return known[name](seed)

@@ -1,30 +1,35 @@
 """Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic.
 
 Every module is compiled once plainly and once under each policy, in the same worker, so that all
-sizes come out of the same pipeline. Several workers may share the modules; reports come in the
-corpus's order whatever their number.
+results come out of the same pipeline. What they are compared by depends on the problem; see
+`mlgo_gym.measures`. Several workers may share the modules; reports come in the corpus's order
+whatever their number, unless they are asked for as they are finished.
+
+A policy answers one observation at a time, in the loop of its own worker: best for frozen models
+and functions. `mlgo_gym.batch_rollout` is for networks that are faster with many at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from types import MappingProxyType
 from typing import BinaryIO
 
 import numpy as np
 
-from mlgo_gym.baseline import relative_reduction
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm.compilation import CompilationResult, Policy
 from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.pool import map_names
+from mlgo_gym.measures import Measure, Result, measure_class, measure_of, opened
 from mlgo_gym.policies import PolicyFactory
-from mlgo_gym.problems import Problem
-from mlgo_gym.runners.policy import RunnerPolicy
+from mlgo_gym.problems import Action, Problem
 from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.trace import Trace
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
 __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
@@ -32,10 +37,11 @@ __all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The raw tensors of an observation, and of the advice that answered it."""
+    """The raw tensors of an observation, and of the advice that answered it, and its context."""
 
     payload: bytes
     advice: bytes
+    context: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +56,36 @@ class Attempt:
     """
 
     policy: str
-    result: CompilationResult | None
+    result: Result | None
     error: str | None = None
     decisions: tuple[Decision, ...] = field(default=(), repr=False)
+
+    def trace(self, problem: Problem, *, keep_observations: bool = False) -> Trace | None:
+        """The recorded compilation, where the decisions were kept.
+
+        ``None`` where it failed, and where a trace cannot hold it: one holds the answers to one
+        problem, and what object they make.
+
+        Args:
+            problem: what LLVM asked for.
+            keep_observations: the trace holds what LLVM asked, besides the answers.
+        """
+        result = self.result
+        if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:
+            return None
+        observations = [each.payload for each in self.decisions if keep_observations]
+        return Trace(
+            module=result.module,
+            module_sha256=result.module_sha256,
+            settings=result.settings,
+            llvm_version=result.llvm_version,
+            advice_spec=problem.advice,
+            advice=b"".join(each.advice for each in self.decisions),
+            object_sha256=result.object_sha256,
+            text_size_bytes=result.text_size_bytes,
+            features=problem.sent() if observations else (),
+            observations=b"".join(observations),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +94,7 @@ class ModuleReport:
 
     Attributes:
         module: the module's name.
+        measure: how it was compiled, and what its policies are compared by.
         baseline: the plain compilation; ``None`` where it failed.
         attempts: one for each policy, in the order in which they were given.
         error: why the plain compilation failed; then there are no attempts.
@@ -68,7 +102,8 @@ class ModuleReport:
     """
 
     module: str
-    baseline: CompilationResult | None
+    measure: type[Measure]
+    baseline: Result | None
     attempts: tuple[Attempt, ...]
     error: str | None = None
     not_honoured: tuple[str, ...] = ()
@@ -87,10 +122,17 @@ class ModuleReport:
         return replace(self, attempts=tuple(replace(each, decisions=()) for each in self.attempts))
 
     def reward(self, attempt: Attempt) -> float | None:
-        """The share of the baseline's text that an attempt saved; ``None`` where one failed."""
+        """The share of the baseline's score that an attempt saved; ``None`` where one failed."""
+        return self.rewards(attempt).get("")
+
+    def rewards(self, attempt: Attempt) -> dict[str, float]:
+        """The same for each context that is scored, the whole module being the one called ``""``.
+
+        Empty where the attempt or the baseline failed.
+        """
         if self.baseline is None or attempt.result is None:
-            return None
-        return relative_reduction(attempt.result.text_size_bytes, self.baseline.text_size_bytes)
+            return {}
+        return self.measure.rewards(attempt.result, self.baseline)
 
 
 def rollout(
@@ -103,6 +145,8 @@ def rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
+    also: Mapping[Problem, PolicyFactory] = MappingProxyType({}),
+    in_order: bool = True,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -119,17 +163,24 @@ def rollout(
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         keep_decisions: attempts hold their decisions.
+        also: further problems of the same compilations, each with what answers it, for a problem
+            that is measured by the size of the code.
+        in_order: reports come in the order of the names. Otherwise the largest modules are
+            started first, and reports come as they are finished: no worker waits for the last.
 
     Yields:
-        One report for each module, in the order of the names.
+        One report for each module.
 
     Raises:
-        OptionsError: ``jobs`` is not above 0, or there is no such level.
+        OptionsError: ``jobs`` is not above 0, there is no such level, or the problem is not one
+            that others can be beside.
     """
     CompileOptions(opt_level)
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
-    task = _Task(corpus, policies, problem, opt_level, keep_decisions=keep_decisions)
-    yield from map_names(task.run, names, jobs=jobs, timeout_s=timeout_s)
+    task = _Task(corpus, policies, problem, opt_level, also, keep_decisions=keep_decisions)
+    if not in_order:
+        names = corpus.largest_first(names)
+    yield from map_names(task.run, names, jobs=jobs, timeout_s=timeout_s, in_order=in_order)
 
 
 class _Task:
@@ -141,13 +192,16 @@ class _Task:
         policies: Mapping[str, PolicyFactory],
         problem: Problem,
         opt_level: str | None,
+        also: Mapping[Problem, PolicyFactory],
         *,
         keep_decisions: bool,
     ) -> None:
         self._corpus = corpus
         self._policies = policies
         self._problem = problem
+        self._measure = measure_class(problem, also)
         self._opt_level = opt_level
+        self._also = also
         self._keep_decisions = keep_decisions
 
     def run(self, compiler: Compiler, name: str) -> ModuleReport:
@@ -156,47 +210,42 @@ class _Task:
             module = self._corpus[name]
             options = options_of(module, self._opt_level)
             lacking = options.not_honoured
-            baseline = compiler.compile_module(module, options)
+            also = {problem: make(module) for problem, make in self._also.items()}
+            measure = measure_of(self._problem, compiler, module, options, also)
+            baseline = measure.baseline()
         except (CompilationError, InputError) as error:
-            return ModuleReport(name, None, (), str(error), lacking)
-        attempts = (self._attempt(compiler, module, options, policy) for policy in self._policies)
-        return ModuleReport(name, baseline, tuple(attempts), None, lacking)
+            return ModuleReport(name, self._measure, None, (), str(error), lacking)
+        attempts = (self._attempt(measure, module, policy) for policy in self._policies)
+        return ModuleReport(name, self._measure, baseline, tuple(attempts), None, lacking)
 
-    def _attempt(
-        self, compiler: Compiler, module: Module, options: CompileOptions, name: str
-    ) -> Attempt:
+    def _attempt(self, measure: Measure, module: Module, name: str) -> Attempt:
         decisions: list[Decision] = []
         try:
-            with self._policy(name, module) as policy:
+            with opened(self._policies[name](module)) as policy:
                 answer = self._recorded(policy, decisions) if self._keep_decisions else policy
-                result = compiler.compile_module(
-                    module, options, problem=self._problem, policy=answer
-                )
+                result = measure.attempt(answer)
         except (CompilationError, InputError) as error:
             return Attempt(name, None, str(error), tuple(decisions))
         return Attempt(name, result, None, tuple(decisions))
 
-    def _policy(self, name: str, module: Module) -> AbstractContextManager[Policy]:
-        policy = self._policies[name](module)
-        return policy if isinstance(policy, RunnerPolicy) else nullcontext(policy)
-
     def _recorded(self, policy: Policy, decisions: list[Decision]) -> Policy:
-        def answer(observation: Observation) -> int:
+        def answer(observation: Observation) -> Action:
             action = policy(observation)
             advice = self._problem.encode_advice(action, observation)
-            decisions.append(Decision(observation.payload, advice))
+            decisions.append(Decision(observation.payload, advice, observation.context))
             return action
 
         return answer
 
 
 class RolloutLog:
-    """A training log of rollouts: one context a module, named after it.
+    """A training log of rollouts: one context for whatever is scored by itself.
 
-    An observation holds the problem's features, then what LLVM sends besides, then the action
-    under the advice's name, which is the order of LLVM's own training logs. The score is
-    ``reward``, ``float (1,)``: 0, and after a module's last decision the share of the baseline's
-    text that was saved.
+    That is a function, under LLVM's name for it, where LLVM names contexts, and otherwise a
+    module. An observation holds the problem's features, then what LLVM sends besides, then the
+    action under the advice's name, which is the order of LLVM's own training logs. The score is
+    ``reward``, ``float (1,)``: 0, and after a context's last decision the share of the baseline's
+    score that was saved.
     """
 
     def __init__(self, file: BinaryIO, problem: Problem) -> None:
@@ -208,12 +257,16 @@ class RolloutLog:
         if not report.attempts:
             return 0
         (attempt,) = report.attempts
-        reward = report.reward(attempt)
-        if reward is None:
+        rewards = report.rewards(attempt)
+        if not rewards:
             return 0
-        self._writer.start_context(report.module)
-        last = len(attempt.decisions) - 1
-        for index, decision in enumerate(attempt.decisions):
+        for context, group in groupby(attempt.decisions, lambda decision: decision.context):
+            self._write_context(context or report.module, tuple(group), rewards[context])
+        return len(attempt.decisions)
+
+    def _write_context(self, name: str, decisions: Sequence[Decision], reward: float) -> None:
+        self._writer.start_context(name)
+        last = len(decisions) - 1
+        for index, decision in enumerate(decisions):
             self._writer.log_observation(decision.payload + decision.advice)
             self._writer.log_outcome(np.float32(reward if index == last else 0.0))
-        return len(attempt.decisions)

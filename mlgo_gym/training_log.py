@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
@@ -62,6 +62,12 @@ class StreamDecoder:
         self._position = 0
         self._context: str | None = None
         self._last_index: int | None = None
+
+    def __copy__(self) -> Self:
+        """A decoder that has taken in the same bytes, and goes on by itself."""
+        twin = type(self).__new__(type(self))
+        vars(twin).update(vars(self), _arrived=list(self._arrived))
+        return twin
 
     def feed(self, data: bytes) -> None:
         """Take in the bytes that follow the ones fed before."""

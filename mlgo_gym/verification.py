@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from corpus_tools.bitcode import is_bitcode
 from corpus_tools.clang import Clang
 from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CorpusToolsError
@@ -163,7 +164,10 @@ class _Task:
         if path is None or not path.is_file():
             return Check(Outcome.NO_OBJECT)
         try:
-            return _compared(path.read_bytes(), clangs, name)
+            original = path.read_bytes()
+            if is_bitcode(original):  # of a build with -flto
+                return Check(Outcome.NO_OBJECT)
+            return _compared(original, clangs, name)
         except OSError as error:
             return Check(Outcome.FAILED, f"cannot read {str(path)!r}: {error.strerror}")
 

@@ -26,7 +26,7 @@ def test_answers(small: Corpus) -> None:
 def test_random_depends_on_seed_and_module_only(small: Corpus) -> None:
     observation = Observation(Header(InliningForSize.sent()), "", 0, bytes(8 * 39))
 
-    def answers(seed: int, name: str) -> list[int]:
+    def answers(seed: int, name: str) -> list[float]:
         policy = make_policy("random", seed)(small[name])
         return [policy(observation) for _ in range(64)]
 

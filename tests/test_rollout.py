@@ -26,7 +26,7 @@ def test_reports_do_not_depend_on_the_number_of_jobs(sample: Corpus, jobs: int) 
     reports = list(rollout(sample, policies, LIFTED, names=names, jobs=jobs))
     assert [report.module for report in reports] == list(names)
     hashes = {
-        report.module: [each.result.object_sha256[:8] for each in report.attempts if each.result]
+        report.module: [each.result.digest[:8] for each in report.attempts if each.result]
         for report in reports
     }
     assert hashes == EXPECTED or _remember(hashes)

@@ -7,6 +7,7 @@ import pytest
 
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs.regalloc_eviction import RegallocEvictionEnv
 
 LIMIT_BYTES = 150 << 20
 
@@ -31,4 +32,25 @@ def test_memory_is_bounded(small: Corpus) -> None:
             after_warm_up = psutil.Process().memory_info().rss
     assert psutil.Process().memory_info().rss < 1.05 * after_warm_up
     assert len(workers) > 1
+    env.close()
+
+
+@pytest.mark.slow
+def test_ten_thousand_episodes_of_any_action(sample: Corpus) -> None:
+    """Actions without regard to the mask: LLVM never aborts, nothing hangs, nothing is left."""
+    env = RegallocEvictionEnv(sample, illegal_action="fallback", memory_limit_bytes=LIMIT_BYTES)
+    env.action_space.seed(0)
+    workers, after_warm_up = set(), 0
+    for episode in range(10_000):
+        _, info = env.reset(seed=0 if episode == 0 else None)
+        workers.add(env.compiler.worker_pid)
+        ended = episode % 50 == 49  # some are abandoned
+        while not ended:
+            *_, terminated, truncated, info = env.step(env.action_space.sample())
+            assert "error" not in info
+            ended = terminated or truncated
+        if episode == 1000:
+            after_warm_up = psutil.Process().memory_info().rss
+    assert psutil.Process().memory_info().rss < 1.05 * after_warm_up
+    assert 1 <= len(workers) < 1000
     env.close()

@@ -36,6 +36,7 @@ __all__ = ["main"]
 
 _PROGRAM = "mlgo-extract-corpus"
 _SHOWN_FAILURES = 20
+_ONE_BY_ONE = "see below"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -160,7 +161,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     has_link = extraction.thinlto_build == "local" and options.input is not None
     parameters = read_parameters(options.input, base) if has_link else None
-    listed = _list(options, base)
+    listed = _list(options, base, parameters)
     console = Console(stderr=True, highlight=False, markup=False)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("extracting", total=len(listed))
@@ -176,9 +177,11 @@ def _run(options: argparse.Namespace) -> int:
     return _tell(report, console, as_json=options.json)
 
 
-def _list(options: argparse.Namespace, base: Path) -> list[Listed]:
+def _list(
+    options: argparse.Namespace, base: Path, parameters: Sequence[str] | None
+) -> list[Listed]:
     if options.thinlto_build == "local":
-        return list_thinlto_modules(base)
+        return list_thinlto_modules(base, parameters)
     if options.input_type == "json":
         return list_compile_commands(options.input, options.obj_base_dir)
     if options.input_type == "params":
@@ -205,7 +208,7 @@ def _tell(report: ExtractionReport, console: Console, *, as_json: bool) -> int:
     else:
         _print_table(report)
         for outcome in _failures(report)[:_SHOWN_FAILURES]:
-            text = f"{_PROGRAM}: {outcome.input}: {outcome.reason}"
+            text = f"{_PROGRAM}: {_printable(outcome.input)}: {_printable(outcome.reason)}"
             console.print(text, style="red", soft_wrap=True)
         if failed > _SHOWN_FAILURES:
             more = f"{_PROGRAM}: and {failed - _SHOWN_FAILURES} more; --json shows all"
@@ -213,7 +216,9 @@ def _tell(report: ExtractionReport, console: Console, *, as_json: bool) -> int:
     for warning in report.warnings:
         console.print(f"{_PROGRAM}: {warning}", style="yellow", soft_wrap=True)
     if not report.modules:
-        console.print(f"{_PROGRAM}: error: no module was extracted", style="red", soft_wrap=True)
+        found = "no module was extracted" if report.outcomes else "no objects are named there"
+        hint = "" if report.outcomes else "; is --input_type right?"
+        console.print(f"{_PROGRAM}: error: {found}{hint}", style="red", soft_wrap=True)
     return 1 if failed or not report.modules else 0
 
 
@@ -232,9 +237,14 @@ def _print_table(report: ExtractionReport) -> None:
 def _reasons(report: ExtractionReport) -> Counter[tuple[str, str]]:
     """Inputs by outcome and reason; failures are printed one by one besides."""
     return Counter(
-        (each.status.value, "" if each.status is Status.FAILED else each.reason)
+        (each.status.value, _ONE_BY_ONE if each.status is Status.FAILED else each.reason)
         for each in report.outcomes
     )
+
+
+def _printable(text: str) -> str:
+    """Text whose control characters do nothing to a terminal; lines of clang's stay lines."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def _failures(report: ExtractionReport) -> list[Outcome]:

@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.inputs import (
     Listed,
+    ObjectInput,
     Outcome,
     Status,
     expand_response_files,
     listed_object,
 )
+from corpus_tools.reading import read_regular
 
 __all__ = ["list_compile_commands", "read_json"]
 
@@ -36,7 +39,7 @@ def read_json(path: Path) -> Any:
         BuildListError: the file cannot be read, or is no JSON.
     """
     try:
-        return json.loads(path.read_bytes().decode("utf-8", "surrogateescape"))
+        return json.loads(read_regular(path).decode("utf-8", "surrogateescape"))
     except OSError as error:
         raise BuildListError(path, f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -56,35 +59,57 @@ def list_compile_commands(path: Path, obj_base_dir: Path | None = None) -> list[
     entries = read_json(path)
     if not isinstance(entries, list):
         raise BuildListError(path, f"expected a list of commands, found {type(entries).__name__}")
-    return [_listed(entry, number, path, obj_base_dir) for number, entry in enumerate(entries)]
+    listed = [_listed(entry, number, path, obj_base_dir) for number, entry in enumerate(entries)]
+    return listed if obj_base_dir is None else _told_apart(listed, obj_base_dir)
+
+
+def _told_apart(listed: list[Listed], obj_base_dir: Path) -> list[Listed]:
+    """Name objects of one name by their paths below a folder that all lie in."""
+    places: dict[str, set[Path]] = {}
+    for each in listed:
+        if isinstance(each, ObjectInput):
+            places.setdefault(each.name, set()).add(each.path)
+    shared = {name for name, paths in places.items() if len(paths) > 1}
+    return [_renamed(each, shared, obj_base_dir) for each in listed]
+
+
+def _renamed(each: Listed, shared: set[str], obj_base_dir: Path) -> Listed:
+    if isinstance(each, Outcome) or each.name not in shared:
+        return each
+    again = listed_object(str(each.path), obj_base_dir)
+    return each if isinstance(again, Outcome) else replace(each, name=again.name)
 
 
 def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> Listed:
+    label = f"entry {number}"
     try:
         directory, source, arguments = _parts(entry, path)
-    except BuildListError as error:
-        return Outcome(f"entry {number}", Status.FAILED, reason=error.problem)
-    label = source or f"entry {number}"
-    if not directory.is_dir():
-        return Outcome(label, Status.FAILED, reason=f"the build's directory {directory} is gone")
-    try:
+        label = source or label
+        if not directory.is_dir():
+            reason = f"the build's directory {directory} is gone"
+            return Outcome(label, Status.FAILED, reason=reason)
         arguments = expand_response_files(arguments, directory)
+        command = _Command(directory, source, arguments, entry.get("output"))
+        return command.listed(label, obj_base_dir)
     except BuildListError as error:
-        return Outcome(label, Status.FAILED, reason=str(error))
-    command = _Command(directory, source, arguments, entry.get("output"))
-    return command.listed(label, obj_base_dir)
+        reason = error.problem if error.path == path else str(error)
+        return Outcome(label, Status.FAILED, reason=reason)
+    except (OSError, ValueError) as error:  # a name that the system has no file for
+        why = error.strerror if isinstance(error, OSError) else None
+        return Outcome(label, Status.FAILED, reason=f"cannot be read: {why or error}")
 
 
 class _Command(NamedTuple):
     """A command of the database: where it ran, what it compiled, and what it may have made."""
 
     directory: Path
-    source: str | None
+    source: str
     arguments: list[str]
     output: str | None
 
     def listed(self, label: str, obj_base_dir: Path | None) -> Listed:
-        if found := _NO_OBJECT.intersection(self.arguments):
+        own = {argument for argument, _ in _pairs(self.arguments[1:])}
+        if found := _NO_OBJECT.intersection(own):
             return Outcome(label, Status.SKIPPED, reason=f"makes no object ({min(found)})")
         given = _object_of(self.arguments) or self.output or self._default_object()
         if not given or given in {"-", "/dev/null"}:
@@ -95,7 +120,7 @@ class _Command(NamedTuple):
             given,
             self.directory,
             obj_base_dir,
-            source=self.source,
+            source=self.source or None,
             driver_command=tuple(self.arguments),
         )
 
@@ -106,8 +131,8 @@ class _Command(NamedTuple):
         return f"{PurePosixPath(self.source).stem}.o"
 
 
-def _parts(entry: Any, path: Path) -> tuple[Path, str | None, list[str]]:
-    """Directory, source and arguments of an entry."""
+def _parts(entry: Any, path: Path) -> tuple[Path, str, list[str]]:
+    """Directory, source (empty if it is not told) and arguments of an entry."""
     if not isinstance(entry, dict):
         raise BuildListError(path, f"expected an object, found {type(entry).__name__}")
     for key in ("directory", "file", "command", "output"):
@@ -116,7 +141,7 @@ def _parts(entry: Any, path: Path) -> tuple[Path, str | None, list[str]]:
     if "directory" not in entry:
         raise BuildListError(path, "key 'directory': expected a string, found none")
     directory = path.parent.absolute() / entry["directory"]
-    return directory, entry.get("file"), _arguments(entry, path)
+    return directory, entry.get("file", ""), _arguments(entry, path)
 
 
 def _arguments(entry: dict[str, Any], path: Path) -> list[str]:

@@ -16,6 +16,7 @@ from corpus_tools.extraction.inputs import ObjectInput, Outcome, Status
 from corpus_tools.extraction.lto_command import command_of_driver
 from corpus_tools.manifest import encode_command
 from corpus_tools.object_file import ObjectFile, read_bounded
+from corpus_tools.reading import open_regular
 
 __all__ = [
     "BITCODE_SECTION",
@@ -44,9 +45,9 @@ class Extraction:
         thinlto_build: ``distributed``, ``local``, or None for a build without ThinLTO.
         cmd_section_name: the section that holds the command.
         bitcode_section_name: the section that holds the bitcode.
-        default_args: the command of objects that are bitcode themselves, where the build does
-            not tell it.
-        clang: asked for that command where the build tells the driver's; None if there is none.
+        default_args: the command of objects that are bitcode themselves.
+        clang: asked for that command where it is not given and the build tells the driver's;
+            None if there is none.
     """
 
     cmd_filter: re.Pattern[str] | None = None
@@ -93,6 +94,9 @@ def extract(
         return Outcome(each.label, Status.SKIPPED, reason=str(skip)), ()
     except CorpusToolsError as error:
         return Outcome(each.label, Status.FAILED, reason=str(error)), ()
+    except (OSError, ValueError) as error:  # a name that the system has no file or program for
+        reason = error.strerror if isinstance(error, OSError) else None
+        return Outcome(each.label, Status.FAILED, reason=f"cannot be read: {reason or error}"), ()
     names = tuple(module.name for module in modules)
     return Outcome(each.label, Status.EXTRACTED, names), modules
 
@@ -129,12 +133,9 @@ def _read(each: ObjectInput) -> bytes:
             raise _Skip("not built: there is no such object")
         return read_bounded(each.path)
     offset, size = each.member
-    try:
-        with each.path.open("rb") as archive:
-            archive.seek(offset)
-            return archive.read(size)
-    except OSError as error:
-        raise ObjectFileError(f"cannot be read: {error.strerror}") from error
+    with open_regular(each.path) as archive:
+        archive.seek(offset)
+        return archive.read(size)
 
 
 def _sections(file: ObjectFile, extraction: Extraction) -> tuple[bytes, bytes]:
@@ -227,9 +228,9 @@ def _bitcode_module(each: ObjectInput, data: bytes, extraction: Extraction) -> E
 
 
 def _command_of_bitcode(each: ObjectInput, extraction: Extraction) -> tuple[str, ...]:
-    if each.driver_command and extraction.clang:
-        return command_of_driver(extraction.clang, each.driver_command, each.base_dir)
     if extraction.default_args:
         return extraction.default_args
+    if each.driver_command and extraction.clang:
+        return command_of_driver(extraction.clang, each.driver_command, each.base_dir)
     needed = "a clang" if each.driver_command else "--input_type json"
     raise _Skip(f"bitcode (built with -flto?): its command takes {needed}, or --default_args")

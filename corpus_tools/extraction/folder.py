@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from corpus_tools.errors import BuildListError
-from corpus_tools.extraction.inputs import Listed, listed_object
-from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIX, OBJECT_SUFFIXES
+from corpus_tools.extraction.inputs import Listed, Outcome, Status, listed_object
+from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES, OBJECT_SUFFIXES
 from corpus_tools.extraction.static_archive import list_archive
 
 __all__ = ["IMPORTED_SUFFIX", "list_folder", "list_thinlto_modules"]
@@ -22,34 +23,54 @@ def list_folder(folder: Path) -> list[Listed]:
     Raises:
         BuildListError: there is no such folder.
     """
-    files = _files_below(folder)
-    listed = [listed_object(name, folder) for name in files if name.endswith(OBJECT_SUFFIXES)]
+    files, listed = _files_below(folder)
+    listed += [listed_object(name, folder) for name in files if name.endswith(OBJECT_SUFFIXES)]
     for name in files:
-        if name.endswith(ARCHIVE_SUFFIX):
+        if name.endswith(ARCHIVE_SUFFIXES):
             listed += list_archive(name, folder)
     return listed
 
 
-def list_thinlto_modules(folder: Path) -> list[Listed]:
+def list_thinlto_modules(folder: Path, parameters: Sequence[str] | None = None) -> list[Listed]:
     """List the modules that lld saved below a folder in a local ThinLTO build.
 
-    Each is listed as the object that it came from.
+    Each is listed as the object that it came from; lld calls a member of an archive
+    ``ARCHIVE(MEMBER at OFFSET)``.
+
+    Args:
+        folder: where the build is.
+        parameters: of the link; modules of other links are then skipped. None takes all.
 
     Raises:
         BuildListError: there is no such folder.
     """
-    names = [name for name in _files_below(folder) if name.endswith(IMPORTED_SUFFIX)]
-    return [listed_object(name.removesuffix(IMPORTED_SUFFIX), folder) for name in names]
+    files, listed = _files_below(folder)
+    names = [name for name in files if name.endswith(IMPORTED_SUFFIX)]
+    objects = [name.removesuffix(IMPORTED_SUFFIX) for name in names]
+    if parameters is None:
+        return listed + [listed_object(name, folder) for name in objects]
+    linked = {os.path.normpath(folder.absolute() / parameter) for parameter in parameters}
+    return listed + [_of_link(name, folder, linked) for name in objects]
 
 
-def _files_below(folder: Path) -> list[str]:
+def _of_link(name: str, folder: Path, linked: set[str]) -> Listed:
+    file = name.rpartition("(")[0] if name.endswith(")") else name
+    if os.path.normpath(folder.absolute() / file) in linked:
+        return listed_object(name, folder)
+    return Outcome(name, Status.SKIPPED, reason="of another link")
+
+
+def _files_below(folder: Path) -> tuple[list[str], list[Listed]]:
+    """Names of the files, sorted, and what became of folders that cannot be read."""
     if not folder.is_dir():
         raise BuildListError(folder, "expected a folder, found none")
-    found = []
-    for root, _, names in os.walk(folder, onerror=_refuse):
+    found: list[str] = []
+    unreadable: list[OSError] = []
+    for root, _, names in os.walk(folder, onerror=unreadable.append):
         found += [os.path.relpath(Path(root, name), folder) for name in names]
-    return sorted(found)
+    return sorted(found), [_failed(error, folder) for error in unreadable]
 
 
-def _refuse(error: OSError) -> None:
-    raise BuildListError(Path(error.filename), f"cannot be read: {error.strerror}") from error
+def _failed(error: OSError, folder: Path) -> Outcome:
+    name = os.path.relpath(error.filename, folder)
+    return Outcome(f"{name}/", Status.FAILED, reason=f"cannot be read: {error.strerror}")

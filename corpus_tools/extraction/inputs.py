@@ -10,10 +10,12 @@ from pathlib import Path
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.manifest import name_problem
+from corpus_tools.reading import read_regular
 
 __all__ = ["Listed", "ObjectInput", "Outcome", "Status", "expand_response_files", "listed_object"]
 
 _DEEPEST_RESPONSE_FILE = 16
+_MOST_ARGUMENTS = 1 << 18
 
 
 class Status(enum.Enum):
@@ -88,22 +90,32 @@ def listed_object(
     Returns:
         The object, or the outcome ``failed`` where it lies outside both folders.
     """
-    path = Path(os.path.normpath(directory / given))
+    directory = directory.absolute()
+    path = directory / given
     name = given
     if Path(given).is_absolute() or ".." in Path(given).parts:
-        roots = [root for root in (directory, obj_base_dir) if root is not None]
-        inside = [root for root in roots if path.is_relative_to(os.path.normpath(root.absolute()))]
-        if not inside:
+        roots = [root.absolute() for root in (directory, obj_base_dir) if root is not None]
+        relative = [each for root in roots if (each := _below(path, root)) is not None]
+        if not relative:
             return Outcome(
                 given,
                 Status.FAILED,
-                reason=f"object {path} lies outside {directory}; "
-                "name a folder above it with --obj_base_dir",
+                reason=f"lies outside {directory}; name a folder above it with --obj_base_dir",
             )
-        name = path.relative_to(os.path.normpath(inside[0].absolute())).as_posix()
+        name = relative[0]
     if problem := name_problem(name):
         return Outcome(given, Status.FAILED, reason=f"module {name!r}: {problem}")
     return ObjectInput(given, name, path, directory, source=source, driver_command=driver_command)
+
+
+def _below(path: Path, root: Path) -> str | None:
+    """The path relative to the root, if it lies below, links followed or not."""
+    resolved, plain = path.resolve(), Path(os.path.normpath(path))
+    if plain.resolve() == resolved and plain.is_relative_to(os.path.normpath(root)):
+        return plain.relative_to(os.path.normpath(root)).as_posix()
+    if resolved.is_relative_to(root.resolve()):
+        return resolved.relative_to(root.resolve()).as_posix()
+    return None
 
 
 def expand_response_files(
@@ -120,7 +132,7 @@ def expand_response_files(
     Raises:
         BuildListError: a file cannot be read, has an open quote, or the files name each other.
     """
-    return _expanded(arguments, directory, (), is_line_based=is_line_based)
+    return _Expansion(directory, is_line_based=is_line_based).of(arguments, ())
 
 
 def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) -> list[str]:
@@ -130,7 +142,7 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
         BuildListError: the file cannot be read, or has an open quote.
     """
     try:
-        text = path.read_bytes().decode("utf-8", "surrogateescape")
+        text = read_regular(path).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise BuildListError(path, f"cannot be read: {error.strerror}") from error
     try:
@@ -143,20 +155,37 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
 
 
 def _line_arguments(line: str, directory: Path) -> list[str]:
-    return [line] if " " in line and (directory / line).is_file() else shlex.split(line)
+    return [line] if " " in line and _is_file(directory / line) else shlex.split(line)
 
 
-def _expanded(
-    arguments: list[str], directory: Path, above: tuple[Path, ...], *, is_line_based: bool
-) -> list[str]:
-    expanded = []
-    for argument in arguments:
-        path = directory / argument[1:]
-        if not argument.startswith("@") or not (len(argument) > 1 and path.exists()):
-            expanded.append(argument)
-            continue
-        if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
-            raise BuildListError(path, "expected response files that end, found one in itself")
-        inner = read_arguments(path, directory, is_line_based=is_line_based)
-        expanded += _expanded(inner, directory, (*above, path), is_line_based=is_line_based)
-    return expanded
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a whole command in one line is no name
+        return False
+
+
+class _Expansion:
+    """The replacing of response files, with a bound on what comes of it."""
+
+    def __init__(self, directory: Path, *, is_line_based: bool) -> None:
+        self._directory = directory
+        self._is_line_based = is_line_based
+        self._left = _MOST_ARGUMENTS
+
+    def of(self, arguments: list[str], above: tuple[Path, ...]) -> list[str]:
+        expanded = []
+        for argument in arguments:
+            path = self._directory / argument[1:]
+            if not (argument.startswith("@") and len(argument) > 1 and os.path.lexists(path)):
+                expanded.append(argument)
+                continue
+            if path in above or len(above) == _DEEPEST_RESPONSE_FILE:
+                raise BuildListError(path, "expected response files that end, found one in itself")
+            inner = read_arguments(path, self._directory, is_line_based=self._is_line_based)
+            self._left -= len(inner)
+            if self._left < 0:
+                problem = f"expected at most {_MOST_ARGUMENTS} arguments in response files"
+                raise BuildListError(path, problem)
+            expanded += self.of(inner, (*above, path))
+        return expanded

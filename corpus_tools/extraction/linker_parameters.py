@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from corpus_tools.errors import BuildListError
 from corpus_tools.extraction.compile_commands import read_json
 from corpus_tools.extraction.inputs import (
     Listed,
+    Outcome,
+    Status,
     expand_response_files,
     listed_object,
     read_arguments,
@@ -19,7 +22,8 @@ from corpus_tools.extraction.static_archive import list_archive
 __all__ = ["list_aquery", "list_parameters", "read_parameters"]
 
 OBJECT_SUFFIXES = (".o", ".obj")
-ARCHIVE_SUFFIX = ".a"
+# Bazel calls archives that are linked as a whole .lo.
+ARCHIVE_SUFFIXES = (".a", ".lo")
 
 
 def read_parameters(path: Path, obj_base_dir: Path) -> list[str]:
@@ -69,13 +73,19 @@ def _link_arguments(action: Any, path: Path) -> Iterator[str]:
     """The arguments of a link, without its output; of other actions nothing."""
     if not isinstance(action, dict) or action.get("mnemonic") != "CppLink":
         return
-    files = {f"@{each.get('execPath')}": each for each in action.get("paramFiles", [])}
+    files = _parameter_files(action.get("paramFiles", []), path)
     arguments = _strings(action.get("arguments"), path)
     for argument in _without_output(arguments):
         if argument in files:
             yield from _without_output(_strings(files[argument].get("arguments"), path))
         else:
             yield argument
+
+
+def _parameter_files(value: Any, path: Path) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise BuildListError(path, "key 'paramFiles' of a CppLink: expected a list of objects")
+    return {f"@{each.get('execPath')}": each for each in value}
 
 
 def _strings(value: Any, path: Path) -> list[str]:
@@ -90,9 +100,17 @@ def _listed(parameters: list[str], obj_base_dir: Path) -> list[Listed]:
         if parameter.startswith("-"):
             continue
         if parameter.endswith(OBJECT_SUFFIXES):
-            listed.append(listed_object(parameter, obj_base_dir))
-        elif parameter.endswith(ARCHIVE_SUFFIX):
+            listed.append(_object(parameter, obj_base_dir))
+        elif parameter.endswith(ARCHIVE_SUFFIXES):
             listed += list_archive(parameter, obj_base_dir)
+    return listed
+
+
+def _object(parameter: str, obj_base_dir: Path) -> Listed:
+    """An object of the link; those of the system, such as ``crt1.o``, are no part of the build."""
+    listed = listed_object(parameter, obj_base_dir)
+    if isinstance(listed, Outcome) and Path(parameter).is_absolute():
+        return replace(listed, status=Status.SKIPPED, reason=f"lies outside {obj_base_dir}")
     return listed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -22,7 +23,16 @@ UNSPECIFIED = ("<UNSPECIFIED>",)
 
 # Options that make bitcode of what would be an object.
 _BITCODE_OPTIONS = ("-flto", "-emit-llvm", "-fno-lto", "-ffat-lto-objects", "-fsplit-lto-unit")
-_DRIVERS = ("clang", "gcc", "g++", "cc", "c++")
+# Options by which the driver runs or reads what the build's files name, even with -###.
+_RUNNING_OPTIONS = (
+    *("-B", "--config", "--offload-arch=native", "--offload-arch-tool=", "--amdgpu-arch-tool="),
+    *("--nvptx-arch-tool=", "--gcc-toolchain", "--gcc-install-dir", "-specs", "--specs"),
+)
+_CLANG = re.compile(r"clang(\+\+)?(-\d+)?")
+_LINKER = re.compile(r"(ld|ld\.lld|ld64\.lld|lld)(-\d+)?")
+_LAUNCHER = re.compile(
+    r"(\S*/)?(ccache|sccache|distcc|icecc|buildcache|env)|[A-Za-z_]\w*=.*", re.DOTALL
+)
 
 
 def command_of_driver(clang: Clang, arguments: Sequence[str], directory: Path) -> tuple[str, ...]:
@@ -36,11 +46,10 @@ def command_of_driver(clang: Clang, arguments: Sequence[str], directory: Path) -
     Raises:
         CompileError: clang does not understand the command, or it compiles several sources.
     """
-    own = [each for each in arguments[1:] if not each.startswith(_BITCODE_OPTIONS)]
-    text = dry_run(clang, own, directory)
-    commands = parse_driver_output(text)
+    own = [each for each in _own_part(arguments)[1:] if not each.startswith(_BITCODE_OPTIONS)]
+    commands = parse_driver_output(dry_run(clang, _checked(own), directory))
     if len(commands) != 1:
-        raise CompileError(" ".join(arguments), f"expected one -cc1 command, found {len(commands)}")
+        raise CompileError("clang -###", f"expected one -cc1 command, found {len(commands)}")
     return portable_command(embedded_command(commands[0], commands[0][-1]))
 
 
@@ -55,7 +64,8 @@ def infer_override(
     those who compile the modules, as in every corpus with ``has_thinlto``.
 
     Args:
-        parameters: of lld; or of clang as its driver, which is asked what it would give to lld.
+        parameters: of lld; or of clang as its driver, in which case the clang of that name on
+            PATH is asked what it would give to lld.
         triple: the target of the modules.
         directory: where the link ran.
 
@@ -63,22 +73,40 @@ def infer_override(
         ToolchainError: the parameters are those of a driver that does not run here.
         ExtractionError: the driver would not link.
     """
-    if _is_driver(parameters[0] if parameters else ""):
-        parameters = _of_driver(parameters, directory)
-    return tuple(_override(_read_link(parameters), triple))
+    own = _own_part(parameters)
+    program = PurePosixPath(own[0]).name if own else ""
+    if _CLANG.fullmatch(program):
+        own = _of_driver(program, own[1:], directory)
+    elif _LINKER.fullmatch(program):
+        own = own[1:]
+    elif program and not own[0].startswith("-") and not program.endswith((".o", ".obj", ".a")):
+        problem = f"expected parameters of lld or of clang, found those of {own[0]!r}"
+        raise ExtractionError(problem)
+    return tuple(_override(_read_link(own), triple))
 
 
-def _is_driver(program: str) -> bool:
-    name = PurePosixPath(program).name
-    return name.startswith(_DRIVERS) or any(f"-{driver}" in name for driver in _DRIVERS)
+def _own_part(arguments: Sequence[str]) -> list[str]:
+    """A command without what starts it: launchers, variables, and other commands of the line."""
+    own = list(arguments)
+    while own and (own[0] in {":", "&&"} or _LAUNCHER.fullmatch(own[0])):
+        del own[0]
+    end = next((at for at, each in enumerate(own) if each in {"&&", ";", "||", "|"}), len(own))
+    return own[:end]
 
 
-def _of_driver(parameters: Sequence[str], directory: Path) -> Sequence[str]:
-    clang = find_clang(parameters[0])
-    found = linker_arguments(dry_run(clang, parameters[1:], directory))
+def _checked(arguments: Sequence[str]) -> Sequence[str]:
+    for argument in arguments:
+        if argument.startswith(_RUNNING_OPTIONS):
+            raise ExtractionError(f"refused to ask clang: {argument!r} makes it run other programs")
+    return arguments
+
+
+def _of_driver(program: str, arguments: Sequence[str], directory: Path) -> list[str]:
+    clang = find_clang(program)
+    found = linker_arguments(dry_run(clang, _checked(arguments), directory))
     if not found:
-        raise ExtractionError(f"{parameters[0]}: expected a link, found none in what -### prints")
-    return found
+        raise ExtractionError(f"{program}: expected a link, found none in what -### prints")
+    return list(found)
 
 
 @dataclass(slots=True)

@@ -110,7 +110,7 @@ class _Intake:
         self._paths: set[tuple[Path, tuple[int, int] | None]] = set()
         self._contents: dict[bytes, str] = {}
         self.outcomes: list[Outcome] = []
-        self.triple: str | None = None
+        self.first_bitcode = b""
 
     def take(
         self, each: ObjectInput, outcome: Outcome, modules: Sequence[ExtractedModule]
@@ -126,10 +126,10 @@ class _Intake:
             return Outcome(each.label, Status.SKIPPED, reason=f"the same as {same}")
         try:
             for module in modules:
-                self._store.stage(module, each.label)
+                self._store.stage(module, str(each.path))
         except ExtractionError as error:
             return Outcome(each.label, Status.FAILED, reason=str(error))
-        self.triple = self.triple or target_triple(modules[0].files[".bc"])
+        self.first_bitcode = self.first_bitcode or modules[0].files[".bc"]
         return outcome
 
     def _same_as(self, each: ObjectInput, modules: Sequence[ExtractedModule]) -> str | None:
@@ -174,14 +174,13 @@ def _override(
 ) -> tuple[tuple[str, ...], list[str]]:
     """The command of all modules of a local ThinLTO build, and warnings."""
     if parameters is None:
-        found = "the link's parameters are not known"
+        found = "give the link's parameters with --input FILE --input_type params"
     else:
         try:
-            return infer_override(parameters, intake.triple, directory), []
+            triple = target_triple(intake.first_bitcode) if intake.first_bitcode else None
+            return infer_override(parameters, triple, directory), []
         except CorpusToolsError as error:
-            found = str(error)
-    warning = (
-        f"global_command_override is {UNSPECIFIED[0]} and has to be filled in: {found}; "
-        "give them with --input FILE --input_type params"
-    )
-    return UNSPECIFIED, [warning]
+            found = f"the link's parameters do not tell it: {error}"
+    return UNSPECIFIED, [
+        f"global_command_override is {UNSPECIFIED[0]} and has to be filled in; {found}"
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,9 +12,12 @@ import arpy
 from corpus_tools.errors import ObjectFileError
 from corpus_tools.extraction.inputs import Listed, ObjectInput, Outcome, Status, listed_object
 from corpus_tools.manifest import name_problem
+from corpus_tools.object_file import LARGEST_BYTES
+from corpus_tools.reading import open_regular
 
 __all__ = ["list_archive"]
 
+_MAGIC = b"!<arch>\n"
 _THIN_MAGIC = b"!<thin>\n"
 # The index that BSD's and Darwin's ranlib put in front.
 _SYMBOL_TABLE = "__.SYMDEF"
@@ -38,9 +42,12 @@ def list_archive(given: str, directory: Path) -> list[Listed]:
     Returns:
         One entry for each member; one that failed where the archive cannot be read.
     """
+    directory = directory.absolute()
     archive = listed_object(given, directory)
     if isinstance(archive, Outcome):
         return [archive]
+    if archive.path.suffix == ".lo" and not _is_archive(archive.path):
+        return []  # what libtool writes beside an object
     try:
         is_thin, members = _read(archive.path)
     except (ObjectFileError, arpy.ArchiveFormatError, OSError, ValueError) as error:
@@ -70,9 +77,16 @@ def _listed(archive: ObjectInput, members: list[_Member]) -> Iterator[Listed]:
         )
 
 
+def _is_archive(path: Path) -> bool:
+    with suppress(OSError), open_regular(path) as stream:
+        return stream.read(len(_MAGIC)) in {_MAGIC, _THIN_MAGIC}
+    return False
+
+
 def _read(path: Path) -> tuple[bool, list[_Member]]:
+    open_regular(path).close()
     size = path.stat().st_size
-    with path.open("rb") as stream:
+    with path.open("rb") as stream:  # opened by its path, which arpy wants to know
         is_thin = stream.read(len(_THIN_MAGIC)) == _THIN_MAGIC
         stream.seek(0)
         return is_thin, list(_members(arpy.Archive(fileobj=stream), size, is_thin=is_thin))
@@ -89,6 +103,9 @@ def _members(archive: arpy.Archive, file_size: int, *, is_thin: bool) -> Iterato
             continue
         if is_thin:  # the data are elsewhere, so the next header follows at once
             archive.next_header_offset = header.file_offset
+        elif header.size > LARGEST_BYTES:
+            problem = f"expected at most {LARGEST_BYTES} bytes, found {header.size}"
+            raise ObjectFileError(f"member at byte {position}: {problem}")
         elif header.file_offset + header.size > file_size:
             end = header.file_offset + header.size
             raise ObjectFileError(f"member at byte {position} ends at byte {end} of {file_size}")

@@ -23,7 +23,8 @@ from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 
 __all__ = ["CorpusStore", "open_store"]
 
-_STAGING_PREFIX = ".corpus-"
+_STAGING_PREFIX = ".mlgo-corpus-staging-"
+_MARKER = "staging"
 
 
 @contextmanager
@@ -38,12 +39,14 @@ def open_store(folder: Path) -> Iterator[CorpusStore]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            for stale in folder.glob(f"{_STAGING_PREFIX}*"):
-                shutil.rmtree(stale)
+            for stale in folder.glob(f"{_STAGING_PREFIX}*/{_MARKER}"):
+                if not stale.parent.is_symlink():
+                    shutil.rmtree(stale.parent)
             with tempfile.TemporaryDirectory(dir=folder, prefix=_STAGING_PREFIX) as staging:
+                (Path(staging) / _MARKER).touch()
                 yield CorpusStore(folder, Path(staging))
     except OSError as error:
-        raise OutputError(folder, f"cannot be written: {error.strerror}") from error
+        raise _unwritable(folder, error) from error
 
 
 class CorpusStore:
@@ -77,8 +80,11 @@ class CorpusStore:
         key = os.path.normpath(module.name)
         if owner := self._owners.get(key):
             raise ExtractionError(
-                f"module {module.name!r}: expected a name of its own, found that of {owner}"
+                f"module {module.name!r}: expected a name of its own, found that of {owner}; "
+                "name a folder above both with --obj_base_dir"
             )
+        if module.name.startswith(_STAGING_PREFIX):
+            raise ExtractionError(f"module {module.name!r}: such names are the corpus's own")
         targets = {suffix: self._folder / f"{module.name}{suffix}" for suffix in module.files}
         for target in targets.values():
             self._check(target, module.name)
@@ -91,7 +97,9 @@ class CorpusStore:
             self._stage_file(module.name, target, module.files[suffix])
 
     def commit(self, manifest: Manifest) -> None:
-        """Move what was staged to its place, then the manifest."""
+        """Move what was staged to its place, then the manifest; without modules do nothing."""
+        if not manifest.modules:
+            return
         self._forget({module for module, _, target in self._staged if target.exists()})
         for _, staged, target in self._staged:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -104,7 +112,11 @@ class CorpusStore:
 
     def _check(self, target: Path, module: str) -> None:
         parents = () if target.parent in self._folders else target.parents
-        in_way = [each for each in (target, *parents) if each in self._files]
+        if target in self._files:
+            raise ExtractionError(
+                f"module {module!r}: {target.relative_to(self._folder)} would be written twice"
+            )
+        in_way = [each for each in parents if each in self._files]
         if target in self._folders or in_way:
             blocker = in_way[0] if in_way else target
             raise ExtractionError(
@@ -161,3 +173,7 @@ def _locked(folder: Path) -> Iterator[None]:
         raise OutputError(folder, "another process is writing a corpus there") from error
     finally:
         os.close(descriptor)
+
+
+def _unwritable(folder: Path, error: OSError) -> OutputError:
+    return OutputError(folder, f"cannot be written: {error.strerror}")

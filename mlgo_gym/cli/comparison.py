@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
@@ -10,10 +11,11 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from mlgo_gym.llvm.compilation import CompilationResult
+from mlgo_gym.allocation import GeometricMean, geometric_mean_ratio
+from mlgo_gym.measures import Result
 from mlgo_gym.rollout import ModuleReport
 
-__all__ = ["as_json", "as_table", "check_plot_path", "save_plot"]
+__all__ = ["as_json", "as_table", "check_plot_path", "mean_note", "save_plot"]
 
 _SHORTEST_NAME: Final = 12
 _ZERO_BAND: Final = 0.0005
@@ -21,18 +23,18 @@ _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
 def as_table(reports: Sequence[ModuleReport], policies: Sequence[str], width: int) -> Table:
-    """Bytes of text per module under LLVM's default, and each policy's change against it.
+    """The score per module under LLVM's default, and each policy's change against it.
 
     The last row sums up the modules that every policy compiled. Where the table would be wider
     than ``width`` characters, names give way, never numbers.
     """
     complete = [report for report in reports if report.is_complete]
     baseline = _total(complete, None)
-    headings = ("decisions", "LLVM, bytes", *policies)
+    headings = ("decisions", f"LLVM, {_title(reports)}", *policies)
     rows = [_row(report, policies) for report in reports]
     asked = f"{sum(_decisions(report) for report in complete):,}"
     changes = [_styled(_change(_total(complete, policy), baseline)) for policy in policies]
-    footer: list[str | Text] = [asked, f"{baseline:,}", *changes]
+    footer: list[str | Text] = [asked, f"{baseline:,.0f}", *changes]
     table = Table("module", show_footer=True)
     table.columns[0].footer = "total"
     left = width - len("│  │")
@@ -60,14 +62,29 @@ def short_names(names: Sequence[str]) -> dict[str, str]:
 def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
     """The same as JSON values, with hashes, settings and errors."""
     complete = [report for report in reports if report.is_complete]
+    key = reports[0].measure.key if reports else "score"
     return {
         "modules": [_record(report) for report in reports],
         "total": {
             "modules": len(complete),
-            "baseline_text_size_bytes": _total(complete, None),
-            "text_size_bytes": {policy: _total(complete, policy) for policy in policies},
+            f"baseline_{key}": _total(complete, None),
+            key: {policy: _total(complete, policy) for policy in policies},
+        },
+        "geometric_mean": {
+            policy: asdict(_geometric_mean(complete, policy)) for policy in policies
         },
     }
+
+
+def mean_note(reports: Sequence[ModuleReport], policies: Sequence[str]) -> str:
+    """The change of each policy in the geometric mean over what is scored by itself."""
+    complete = [report for report in reports if report.is_complete]
+    changes = []
+    for policy in policies:
+        mean = _geometric_mean(complete, policy)
+        left_out = f", {mean.left_out:,} left out with a score of 0" if mean.left_out else ""
+        changes.append(f"{policy} {_change(mean.ratio, 1)} ({mean.count:,} functions{left_out})")
+    return f"Geometric mean over the functions that ask: {'; '.join(changes)}."
 
 
 def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Path) -> None:
@@ -75,7 +92,7 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
 
     complete = [
-        each for each in reports if each.is_complete and _decisions(each) and _size(each, None)
+        each for each in reports if each.is_complete and _decisions(each) and _score(each, None)
     ]
     baseline = _total(complete, None)
     figure = Figure(figsize=(9, 1.5 + 0.3 * len(complete)), layout="constrained")
@@ -85,7 +102,7 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
         offset = (index - (len(policies) - 1) / 2) * height
         axes.barh(
             [row + offset for row in range(len(complete))],
-            [100 * (_size(report, policy) / _size(report, None) - 1) for report in complete],
+            [100 * (_score(report, policy) / _score(report, None) - 1) for report in complete],
             height,
             label=f"{policy} ({_change(_total(complete, policy), baseline)} in total)",
         )
@@ -94,8 +111,12 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
     axes.invert_yaxis()
     axes.margins(y=0.01)
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel("change of code size against LLVM's default, in percent (left is smaller)")
-    axes.set_title(f"{len(complete)} modules, {baseline:,} bytes of code under LLVM's default")
+    axes.set_xlabel(
+        f"change of {_title(reports)} against LLVM's default, in percent (left is better)"
+    )
+    axes.set_title(
+        f"{len(complete)} modules, {baseline:,.0f} {_title(reports)} under LLVM's default"
+    )
     axes.legend()
     figure.savefig(path)
 
@@ -118,14 +139,14 @@ def check_plot_path(path: Path) -> str | None:
 def _row(report: ModuleReport, policies: Sequence[str]) -> list[str | Text]:
     if report.baseline is None:
         return ["", "failed", *[""] * len(policies)]
-    size = _size(report, None)
+    score = _score(report, None)
     changes: list[str | Text] = [
-        _styled(_change(attempt.result.text_size_bytes, size))
+        _styled(_change(attempt.result.score, score))
         if (attempt := report.attempt(policy)) and attempt.result
         else "failed"
         for policy in policies
     ]
-    return [f"{_decisions(report):,}", f"{size:,}", *changes]
+    return [f"{_decisions(report):,}", f"{score:,.0f}", *changes]
 
 
 def _record(report: ModuleReport) -> dict[str, Any]:
@@ -133,19 +154,10 @@ def _record(report: ModuleReport) -> dict[str, Any]:
     if report.baseline is not None:
         record["sha256"] = report.baseline.module_sha256
         record["llvm_version"] = report.baseline.llvm_version
-        record["baseline"] = {
-            "text_size_bytes": report.baseline.text_size_bytes,
-            "object_sha256": report.baseline.object_sha256,
-            "settings": dict(report.baseline.settings),
-        }
+        record["baseline"] = report.baseline.record()
     record["policies"] = {
-        each.policy: {
-            "text_size_bytes": each.result.text_size_bytes,
-            "object_sha256": each.result.object_sha256,
-            "decisions": each.result.decisions,
-            "reward": report.reward(each),
-            "settings": dict(each.result.settings),
-        }
+        each.policy: each.result.record()
+        | {"decisions": each.result.decisions, "reward": report.reward(each)}
         if each.result
         else {"error": each.error}
         for each in report.attempts
@@ -153,7 +165,24 @@ def _record(report: ModuleReport) -> dict[str, Any]:
     return record
 
 
-def _result(report: ModuleReport, policy: str | None) -> CompilationResult | None:
+def _title(reports: Sequence[ModuleReport]) -> str:
+    return reports[0].measure.title if reports else "score"
+
+
+def _geometric_mean(reports: Sequence[ModuleReport], policy: str) -> GeometricMean:
+    scores, baselines = (
+        {
+            (index, name): score
+            for index, report in enumerate(reports)
+            if (result := _result(report, which)) is not None
+            for name, score in report.measure.parts(result).items()
+        }
+        for which in (policy, None)
+    )
+    return geometric_mean_ratio(scores, baselines)
+
+
+def _result(report: ModuleReport, policy: str | None) -> Result | None:
     if policy is None:
         return report.baseline
     attempt = report.attempt(policy)
@@ -166,19 +195,19 @@ def _decisions(report: ModuleReport) -> int:
     return result.decisions if result else 0
 
 
-def _size(report: ModuleReport, policy: str | None) -> int:
+def _score(report: ModuleReport, policy: str | None) -> float:
     result = _result(report, policy)
-    return result.text_size_bytes if result else 0
+    return result.score if result else 0
 
 
-def _total(reports: Sequence[ModuleReport], policy: str | None) -> int:
-    return sum(_size(report, policy) for report in reports)
+def _total(reports: Sequence[ModuleReport], policy: str | None) -> float:
+    return sum(_score(report, policy) for report in reports)
 
 
-def _change(size: int, baseline: int) -> str:
+def _change(score: float, baseline: float) -> str:
     if baseline == 0:
-        return "0.0 %" if size == 0 else "new"
-    change = size / baseline - 1
+        return "0.0 %" if score == 0 else "new"
+    change = score / baseline - 1
     return "0.0 %" if abs(change) < _ZERO_BAND else f"{100 * change:+.1f} %"
 
 

@@ -14,9 +14,9 @@ from mlgo_gym.cli.options import above_zero, add_worker_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.cli.rollout import replacing, warn_of_failures
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.deployment import Deployed, Model, deploy
+from mlgo_gym.deployment import Deployed, Form, Model, deploy
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.compiler import Compiler, Form, options_of
+from mlgo_gym.llvm.compiler import Compiler, options_of
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.llvm.pool import map_names
 from mlgo_gym.problems import InliningForSize, Problem

@@ -12,7 +12,17 @@ from collections.abc import Sequence
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
 from mlgo_gym.cli import compile as compile_command
-from mlgo_gym.cli import corpus, demo, doctor, freeze, rollout, serve, size_report
+from mlgo_gym.cli import (
+    corpus,
+    demo,
+    doctor,
+    freeze,
+    replay,
+    rollout,
+    search,
+    serve,
+    size_report,
+)
 from mlgo_gym.cli.output import Output
 from mlgo_gym.errors import MlgoGymError
 
@@ -45,7 +55,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mlgo-gym {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, doctor, corpus, rollout, freeze, compile_command, size_report, serve):
+    for command in (
+        *(demo, doctor, corpus, rollout, search, replay),
+        *(freeze, compile_command, size_report, serve),
+    ):
         command.add_parser(commands)
     return parser
 

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
 from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 
 __all__ = [
+    "PROBLEMS_BY_NAME",
     "above_zero",
     "add_compilation_options",
+    "add_corpus_option",
     "add_opt_level_option",
+    "add_problem_option",
     "add_seed_option",
+    "add_timeout_option",
     "add_worker_options",
+    "make_problem",
     "whole",
 ]
+
+PROBLEMS_BY_NAME: Final[Mapping[str, type[Problem]]] = MappingProxyType(
+    {
+        "inlining-for-size": InliningForSize,
+        "regalloc-eviction": RegallocEviction,
+        "regalloc-priority": RegallocPriority,
+    }
+)
+"""What the problems are called on the command line."""
 
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is compiled, and how."""
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        default=SAMPLE_CORPUS,
-        help="a corpus in mlgo-utils' layout (default: the sample in this package)",
-    )
+    add_corpus_option(parser)
     add_opt_level_option(parser)
     parser.add_argument(
         "--size-increase-threshold",
@@ -43,21 +54,37 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     add_worker_options(parser)
 
 
+def add_corpus_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--corpus``."""
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="DIR",
+        default=SAMPLE_CORPUS,
+        help="a corpus in mlgo-utils' layout (default: the sample in this package)",
+    )
+
+
 def add_worker_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how many workers there are, and how long they may take."""
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        metavar="SECONDS",
-        default=DEFAULT_TIMEOUT_S,
-        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
-    )
+    add_timeout_option(parser)
     parser.add_argument(
         "--jobs",
         type=whole(1),
         metavar="N",
         default=1,
         help="work on N modules at once (default: 1)",
+    )
+
+
+def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timeout``."""
+    parser.add_argument(
+        "--timeout",
+        type=above_zero,
+        metavar="SECONDS",
+        default=DEFAULT_TIMEOUT_S,
+        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
     )
 
 
@@ -69,6 +96,23 @@ def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help="O1, O2, O3, Os or Oz (default: each module's own)",
     )
+
+
+def add_problem_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--problem``."""
+    parser.add_argument(
+        "--problem",
+        choices=tuple(PROBLEMS_BY_NAME),
+        metavar="PROBLEM",
+        default="inlining-for-size",
+        help=f"what LLVM asks about: {', '.join(PROBLEMS_BY_NAME)} (default: inlining-for-size)",
+    )
+
+
+def make_problem(name: str, options: argparse.Namespace) -> Problem:
+    """The problem of a name, with the settings of `add_compilation_options`."""
+    kind = PROBLEMS_BY_NAME[name]
+    return InliningForSize(options.size_increase_threshold) if kind is InliningForSize else kind()
 
 
 def add_seed_option(parser: argparse.ArgumentParser) -> None:

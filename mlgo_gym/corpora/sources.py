@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem
+from corpus_tools.reading import read_regular
 from corpus_tools.staging import INFO_NAME
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import CorpusError
@@ -133,7 +134,7 @@ class _Source:
 def _read_info(path: Path) -> dict[str, Any]:
     """What a corpus says of its origin; empty where it says nothing that can be read."""
     try:
-        info = json.loads(path.read_bytes())
+        info = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return info if isinstance(info, dict) else {}

@@ -29,7 +29,7 @@ from typing import Final
 import numpy as np
 
 from corpus_tools.code import code_sections
-from corpus_tools.errors import CodeSectionError
+from corpus_tools.errors import ObjectFileError
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners.interactive import DEFAULT_DEADLINE_S, PipeHost
@@ -153,7 +153,7 @@ def main(arguments: Sequence[str]) -> int:
         status = session.run()
         if status == 0 and log:
             session.write(Path(log))
-    except (MlgoGymError, CodeSectionError, OSError) as error:
+    except (MlgoGymError, ObjectFileError, OSError) as error:
         sys.stderr.write(f"mlgo-cc: error: {error}\n")
         return 1
     return status if status >= 0 else 128 - status

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.problems import Feature
 
-__all__ = ["ObservationDict", "boxes_of", "dict_space"]
+__all__ = ["ObservationDict", "boxes_of", "dict_space", "feature_space"]
 
 ObservationDict = dict[str, np.ndarray[Any, Any]]
 """Features by LLVM's names."""
@@ -20,6 +21,16 @@ def dict_space(boxes: Mapping[str, spaces.Box]) -> spaces.Space[ObservationDict]
     """A ``Dict`` space that keeps the order it is given."""
     # Gymnasium's annotations take Dict for a space of spaces; its members are what is meant.
     return cast("spaces.Space[ObservationDict]", spaces.Dict(list(boxes.items())))
+
+
+def feature_space(features: Sequence[Feature]) -> spaces.Space[ObservationDict]:
+    """A ``Dict`` space of a box for each feature, with its documented bounds, in their order."""
+    return dict_space(
+        {
+            each.spec.name: spaces.Box(each.low, each.high, each.spec.shape, each.spec.dtype.type)
+            for each in features
+        }
+    )
 
 
 def boxes_of(space: spaces.Space[Any]) -> dict[str, spaces.Box]:

@@ -12,4 +12,13 @@ def register_envs() -> None:
     gymnasium.register(
         id="mlgo_gym/InliningForSize-v0",
         entry_point="mlgo_gym.envs.inlining_for_size:InliningForSizeEnv",
+        vector_entry_point="mlgo_gym.envs.vector:InliningForSizeVectorEnv",
+    )
+    gymnasium.register(
+        id="mlgo_gym/RegallocEviction-v0",
+        entry_point="mlgo_gym.envs.regalloc_eviction:RegallocEvictionEnv",
+    )
+    gymnasium.register(
+        id="mlgo_gym/RegallocPriority-v0",
+        entry_point="mlgo_gym.envs.regalloc_priority:RegallocPriorityEnv",
     )

@@ -8,12 +8,15 @@ models (`mlgo_gym.native`) are loaded in the process that asks them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
+
+from mlgo_gym.llvm.function_split import function_texts
+from mlgo_gym.llvm.module_text import ModuleText, unquoted
 
 __all__ = [
     "BitcodeError",
@@ -21,13 +24,16 @@ __all__ = [
     "NativeCode",
     "Session",
     "Target",
-    "compile_module",
+    "assemble",
     "compile_native",
     "default_triple",
+    "emit_machine_code",
+    "emit_object",
+    "extract_functions",
     "host_cpu",
     "llvm_version",
     "llvmlite_version",
-    "optimize_module",
+    "optimize",
     "parse",
     "section_contents",
     "section_sizes",
@@ -121,42 +127,8 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
     return module
 
 
-def compile_module(
-    module: Any, target: Target, is_cancelled: Callable[[], bool], form: str = "object"
-) -> tuple[str, bytes | None]:
-    """Optimise a module, which changes it, and emit its object, as clang's back end does.
-
-    Args:
-        module: what is compiled.
-        target: how.
-        is_cancelled: asked between optimisation and code generation.
-        form: what is emitted: ``object``, ``assembly`` or, without code generation, ``bitcode``.
-
-    Returns:
-        The level that was used, and what was emitted, or ``None`` where it was cancelled.
-
-    Raises:
-        BitcodeError: this LLVM has no such target, or cannot emit the module.
-    """
-    level = target.opt_level or _attribute_level(module)
-    try:
-        with _target_machine(module, level, target) as machine:
-            _optimize(module, machine, level, target)
-            return level, None if is_cancelled() else _emit(machine, module, form)
-    except RuntimeError as error:
-        raise BitcodeError(str(error).strip()) from error
-
-
-def _emit(machine: Any, module: Any, form: str) -> bytes:
-    if form == "bitcode":
-        return to_bitcode(module)
-    if form == "assembly":
-        return str(machine.emit_assembly(module)).encode("utf-8", "surrogateescape")
-    return bytes(machine.emit_object(module))
-
-
-def optimize_module(module: Any, target: Target) -> str:
-    """Optimise a module, which changes it, unless the target says not to; returns the level.
+def optimize(module: Any, target: Target) -> str:
+    """Optimise a module, which changes it, as clang does; returns the level that was used.
 
     Raises:
         BitcodeError: this LLVM has no such target.
@@ -168,6 +140,56 @@ def optimize_module(module: Any, target: Target) -> str:
     except RuntimeError as error:
         raise BitcodeError(str(error).strip()) from error
     return level
+
+
+def emit_object(module: Any, target: Target, level: str) -> bytes:
+    """Generate the code of an optimised module: its object's bytes.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    try:
+        with _target_machine(module, level, target) as machine:
+            return bytes(machine.emit_object(module))
+    except RuntimeError as error:
+        raise BitcodeError(str(error).strip()) from error
+
+
+def emit_machine_code(module: Any, target: Target, level: str) -> bytes:
+    """Generate code as far as `STOP_AFTER_ALLOCATION` lets it; the rest is text, LLVM's MIR.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    try:
+        with _target_machine(module, level, target) as machine:
+            return str(machine.emit_assembly(module)).encode()
+    except RuntimeError as error:
+        raise BitcodeError(str(error).strip()) from error
+
+
+def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
+    """Functions of an optimised module, each as the bitcode of a module of its own.
+
+    Raises:
+        BitcodeError: a function cannot stand alone, or the module does not define it.
+    """
+    text = ModuleText.read(str(module))
+    printed = {unquoted(name): name for name in text.functions}
+    if missing := [name for name in names if name not in printed]:
+        raise BitcodeError(f"expected a definition of {missing[0]!r}, found none")
+    alone = dict(function_texts(text, [printed[name] for name in names]))
+    return [assemble(alone[printed[name]]) for name in names]
+
+
+def assemble(text: str) -> bytes:
+    """A module's text as bitcode.
+
+    Raises:
+        BitcodeError: LLVM cannot read it, or its verifier rejects it.
+    """
+    with parse(text.encode("utf-8", "surrogateescape"), is_text=True, verify=True) as module:
+        return to_bitcode(module)
 
 
 def to_bitcode(module: Any) -> bytes:

@@ -18,30 +18,34 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.llvm import binding
+from mlgo_gym.llvm.fork_handler import ForkHandler
+from mlgo_gym.llvm.fork_request import is_supported
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.inquiries import INQUIRIES
 
 _RECEIVE_BYTES = 1 << 20
 
 
-def main(socket_fd: int) -> None:
-    """Serve requests from the socket until it is closed."""
+def main(socket_fd: int, control_fd: int) -> None:
+    """Serve requests from the socket until it is closed; the control socket asks to fork."""
     _die_with_parent()
     with socket.socket(fileno=socket_fd) as parent:
         session = binding.Session()
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
         parent.sendall(encode_frame({"versions": versions, "rss_bytes": _rss_bytes()}))
-        server = _Server(parent, session)
+        server = _Server(parent, session, control_fd)
         while (request := server.receive()) is not None:
             server.serve(*request)
 
 
 class _Server:
-    def __init__(self, parent: socket.socket, session: binding.Session) -> None:
+    def __init__(self, parent: socket.socket, session: binding.Session, control_fd: int) -> None:
         self._parent = parent
+        self._control_fd = control_fd
+        self._fork_handler: ForkHandler | None = None
         self._session = session
         self._decoder = FrameDecoder()
 
@@ -64,26 +68,64 @@ class _Server:
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
     def _compile(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
+        if request["is_forkable"] and self._fork_handler is None and is_supported():
+            # What an earlier compilation has set must not hold for the handler's own code.
+            self._session.set_options(request["plain_options"])
+            self._fork_handler = ForkHandler(self._control_fd)
         self._session.set_options(request["llvm_options"])
         target = binding.Target(**request["target"])
         with binding.parse(data, is_text=request["is_text"], verify=request["verify"]) as module:
-            level, output = binding.compile_module(
-                module, target, self._is_cancelled, request["form"]
-            )
-        if output is None:
-            return {"cancelled": True}, b""
-        answer = {
-            "opt_level": level,
-            "sections": binding.section_sizes(output) if request["form"] == "object" else [],
-            "object_sha256": hashlib.sha256(output).hexdigest(),
-        }
-        return answer, output if request["keep_object"] else b""
+            level = target.opt_level or ""
+            if request["task"]["optimize"]:
+                level = binding.optimize(module, target)
+            if self._is_cancelled():
+                return {"cancelled": True}, b""
+            answer, product = _PRODUCTS[request["task"]["product"]](module, target, level, request)
+        return {"opt_level": level} | answer, product
 
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.
         return self._decoder.next_frame() is not None or bool(
             select.select([self._parent], [], [], 0)[0]
         )
+
+
+def _object(
+    module: Any, target: binding.Target, level: str, request: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    output = binding.emit_object(module, target, level)
+    answer = {
+        "sections": binding.section_sizes(output),
+        "object_sha256": hashlib.sha256(output).hexdigest(),
+    }
+    return answer, output if request["keep_object"] else b""
+
+
+def _bitcode(module: Any, *_: Any) -> tuple[dict[str, Any], bytes]:
+    return {}, bytes(module.as_bitcode())
+
+
+def _machine_code(
+    module: Any, target: binding.Target, level: str, _: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    return {}, binding.emit_machine_code(module, target, level)
+
+
+def _functions(
+    module: Any, _target: binding.Target, _level: str, request: dict[str, Any]
+) -> tuple[dict[str, Any], bytes]:
+    modules = binding.extract_functions(module, request["task"]["functions"])
+    return {"sizes": [len(each) for each in modules]}, b"".join(modules)
+
+
+_PRODUCTS: Final = {
+    "object": _object,
+    "bitcode": _bitcode,
+    "assembly": _machine_code,
+    "machine code": _machine_code,
+    "functions": _functions,
+}
+"""What makes each product of `mlgo_gym.llvm.task.Task`."""
 
 
 def _die_with_parent() -> None:

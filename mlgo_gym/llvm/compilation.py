@@ -12,68 +12,36 @@ none::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import Any, Final, NoReturn, Self
 
 from mlgo_gym.channel import Channel
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import (
-    CompilationTimeoutError,
-    CompilerCrashError,
+    CompilationError,
+    EnvironmentSetupError,
     InternalError,
     ModuleError,
     UsageError,
 )
+from mlgo_gym.llvm.channels import Channels
+from mlgo_gym.llvm.failures import timeout_error
+from mlgo_gym.llvm.fork import Branches, ForkRefusedError, fork_worker
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.result import CompilationResult, Product, settings_of
+from mlgo_gym.llvm.task import COMPILE, Task
 from mlgo_gym.llvm.worker import Worker, WorkerDiedError, crash_of
-from mlgo_gym.problems import PROBLEMS, Problem
+from mlgo_gym.problems import PROBLEMS, Action, Problem
 from mlgo_gym.training_log import Observation
 
-__all__ = ["Compilation", "CompilationResult", "Policy"]
+__all__ = ["Compilation", "CompilationResult", "Policy", "Product"]
 
-Policy = Callable[[Observation], int]
+Policy = Callable[[Observation], Action]
 """Whatever turns an observation into an action."""
 
 _ABANDON_TIMEOUT_S: Final = 1.0
-_TEXT: Final = (".text", ".ltext", "__text")
-
-
-@dataclass(frozen=True, slots=True)
-class CompilationResult:
-    """What came out of a compilation.
-
-    Attributes:
-        module: the module's name.
-        module_sha256: the hash of the module's bytes.
-        settings: what decided the code besides: level, models, problem and its settings.
-        llvm_version: the LLVM that compiled.
-        decisions: how many observations were answered.
-        sections: name and size in bytes of each section of the object, in its order.
-        object_sha256: the hash of the object's bytes.
-        object_bytes: the object, where it was asked for.
-
-    Of a compilation to assembly or bitcode, the last two are those of that, and there are no
-    sections.
-    """
-
-    module: str
-    module_sha256: str
-    settings: Mapping[str, Any]
-    llvm_version: str
-    decisions: int
-    sections: tuple[tuple[str, int], ...] = field(repr=False)
-    object_sha256: str
-    object_bytes: bytes | None = field(default=None, repr=False)
-
-    @property
-    def text_size_bytes(self) -> int:
-        """The size of the code: the sum of the ``.text*`` sections.
-
-        Their names in the large code model (``.ltext``) and in Mach-O (``__text``) count too.
-        """
-        return sum(size for name, size in self.sections if name.startswith(_TEXT))
 
 
 class Compilation:
@@ -81,6 +49,12 @@ class Compilation:
 
     Every wait for LLVM counts against the deadline; the caller's own time does not. After an
     error the compilation is over, its worker is gone or idle, and the compiler can go on.
+
+    Attributes:
+        module: what is compiled.
+        problems: what LLVM asks for.
+        task: what is done with the module, and what comes out.
+        is_replayed: it is a branch that was made by compiling again, not by forking a process.
     """
 
     def __init__(
@@ -88,55 +62,93 @@ class Compilation:
         worker: Worker,
         module: Module,
         options: CompileOptions,
-        problem: Problem | None,
+        problems: Sequence[Problem],
         *,
         timeout_s: float,
         keep_object: bool,
-        form: str = "object",
+        branches: Branches,
+        task: Task = COMPILE,
     ) -> None:
         self.module: Final = module
-        self.problem: Final = problem
+        self.problems: Final = tuple(problems)
+        self.task: Final = task
+        self.is_replayed = False
+        self._branches = branches
+        self._is_branch = False
+        self._advice: list[bytes] = []
+        self._keep_object = keep_object
         self._worker = worker
         self._options = options
         self._timeout_s = timeout_s
         self._remaining_s = timeout_s
-        self._pending: Observation | None = None
-        self._decisions = 0
+        self._pending: tuple[Problem, Observation] | None = None
         self._result: CompilationResult | None = None
+        self._product: Product | None = None
         self._finished = False
-        self._channel = Channel(problem.check_header) if problem else None
+        self._channels = Channels(worker)
         try:
-            if self._channel:
-                worker.watch(self._channel.fileno())
-            worker.send(self._request(form, keep_object=keep_object), module.data)
+            for problem in self.problems:
+                self._channels.open(problem)
+            worker.keep_stderr(task.print_frequencies)
+            worker.send(self._request(), module.data)
         except BaseException:
             self._abort()
             raise
 
-    def _request(self, form: str, *, keep_object: bool) -> dict[str, Any]:
-        llvm_options = [each for kind in PROBLEMS for each in kind().default_options()]
-        llvm_options += self._options.llvm_options
-        if self.problem and self._channel:
-            llvm_options += self.problem.advisor_options(self._channel.base)
+    def _request(self) -> dict[str, Any]:
+        defaults = [each for kind in PROBLEMS for each in kind().default_options()]
+        chosen = [*self._options.llvm_options, *self._channels.advisor_options()]
         return {
             "op": "compile",
             "is_text": self.module.is_text,
             "verify": self.module.sha256 not in self._worker.verified,
             "target": self._options.target(),
-            "llvm_options": llvm_options,
-            "keep_object": keep_object,
-            "form": form,
+            "plain_options": [*defaults, *COMPILE.llvm_options()],
+            "llvm_options": [*defaults, *chosen, *self.task.llvm_options()],
+            "keep_object": self._keep_object,
+            "task": self.task.settings(),
+            "is_forkable": self.is_forkable,
         }
 
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the code besides the module, for the record."""
-        return self._options.settings() | (self.problem.settings() if self.problem else {})
+        return settings_of(self._options, self.problems)
+
+    @property
+    def is_forkable(self) -> bool:
+        """Whether it can branch: an object is made, and LLVM asks for one problem."""
+        return self.task == COMPILE and len(self.problems) == 1
 
     @property
     def decisions(self) -> int:
         """How many observations have been answered."""
-        return self._decisions
+        return len(self._advice)
+
+    @property
+    def advice(self) -> tuple[bytes, ...]:
+        """The raw tensors of the answers so far: what it takes to get here again."""
+        return tuple(self._advice)
+
+    @property
+    def interest(self) -> Mapping[int, int]:
+        """What to wait for: descriptors and the events of ``select.poll``."""
+        return self._worker.interest
+
+    @property
+    def remaining_s(self) -> float:
+        """How long LLVM may still take, in seconds."""
+        return self._remaining_s
+
+    @property
+    def worker_pid(self) -> int:
+        """The process id of the worker that compiles."""
+        return self._worker.pid
+
+    @property
+    def llvm_version(self) -> str:
+        """The LLVM that compiles."""
+        return self._worker.versions["llvm"]
 
     @property
     def result(self) -> CompilationResult:
@@ -149,6 +161,26 @@ class Compilation:
             raise UsageError(f"module {self.module.name!r}: the compilation has no result")
         return self._result
 
+    @property
+    def product(self) -> Product:
+        """What came out of a task other than making an object, once it has ended.
+
+        Raises:
+            UsageError: the compilation has not ended, or ended without one.
+        """
+        if self._product is None:
+            raise UsageError(f"module {self.module.name!r}: the compilation has no product")
+        return self._product
+
+    @property
+    def asked_by(self) -> Problem:
+        """The problem that the pending observation belongs to.
+
+        Raises:
+            UsageError: nothing is pending.
+        """
+        return self._question()[0]
+
     def next_observation(self) -> Observation | None:
         """Wait for the next question; ``None`` when the compilation has ended.
 
@@ -160,44 +192,92 @@ class Compilation:
             CompilationTimeoutError: LLVM outran the deadline.
             UsageError: this process was forked from the one that compiles.
         """
-        self._check_owner()
-        if self._pending is None and not self._finished:
-            try:
-                self._pending = self._wait_for_observation()
-            except BaseException:
-                self._abort()
-                raise
-        return self._pending
+        self._worker.check_owner(self.module.name)
+        while not self._guarded(self._has_arrived):
+            self._guarded(self._wait, self._remaining_s)
+        return self._pending[1] if self._pending else None
 
-    def answer(self, action: int) -> None:
+    def is_ready(self) -> bool:
+        """Whether `next_observation` returns at once; takes in what has come, never waits.
+
+        Raises:
+            MlgoGymError: as `next_observation` does.
+        """
+        self._worker.check_owner(self.module.name)
+        if not self._guarded(self._has_arrived):
+            self._guarded(self._wait, 0.0)
+        return self._guarded(self._has_arrived)
+
+    def charge(self, seconds: float) -> None:
+        """Count time against the deadline: what a caller waited for several at once."""
+        self._remaining_s -= seconds
+
+    def answer(self, action: Action) -> None:
         """Answer the pending observation.
 
         Raises:
             UsageError: nothing is pending, or LLVM does not take this action; then the
                 observation stays pending.
         """
-        self._check_owner()
-        if self._pending is None or self.problem is None or self._channel is None:
-            raise UsageError(f"module {self.module.name!r}: no decision is pending")
-        advice = self.problem.encode_advice(action, self._pending)
-        self._pending = None
-        self._decisions += 1
-        self._channel.reply(advice)
+        self._worker.check_owner(self.module.name)
+        problem, observation = self._question()
+        self._reply(problem, problem.encode_advice(action, observation))
+
+    def fork(self) -> Compilation:
+        """Branch off at the pending decision: a compilation that has come the same way.
+
+        Both go on by themselves: each has its own answers, result and deadline, and closing one
+        leaves the other alone. A branch is closed when it is finished; otherwise close it, it is a
+        process. It can be forked again. Where the process of LLVM cannot be cloned, a new one
+        compiles the module again up to this decision: slower, and `is_replayed` is true.
+
+        Raises:
+            UsageError: no decision is pending, LLVM asks for several problems, the task makes no
+                object, or there are as many branches as there may be; nothing has changed.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: the worker did not answer before the deadline.
+            EnvironmentSetupError: the system has no descriptors or processes left.
+        """
+        self._worker.check_owner(self.module.name)
+        if self._pending is None:
+            raise UsageError(f"module {self.module.name!r}: fork: no decision is pending")
+        if not self.is_forkable:
+            raise UsageError(
+                f"module {self.module.name!r}: fork: expected one problem and an object to make, "
+                f"found {len(self.problems)} and {self.task.product}"
+            )
+        self._branches.make_room(self.module.name)
+        if self._branches.by_replay:
+            return self._replayed()
+        try:
+            return self._forked(self._channels[self.asked_by])
+        except ForkRefusedError as error:
+            warnings.warn(f"fork: {error}; compiling again instead", RuntimeWarning, stacklevel=2)
+            return self._replayed()
+        except (WorkerDiedError, TimeoutError) as error:
+            self._abort()
+            raise self._failure(error) from error
+        except OSError as error:
+            raise EnvironmentSetupError(f"fork: {error}") from error
 
     def close(self) -> None:
         """End the compilation, finished or not; safe to call twice.
 
         What is left of it is answered cheaply for a moment, without code generation; a worker
-        that has not finished by then is killed, and the compiler starts another.
+        that has not finished by then is killed, and the compiler starts another. The worker of a
+        branch is killed at once.
         """
         if self._finished or self._worker.is_disowned:
+            return
+        if self._is_branch:
+            self._abort()
             return
         self._remaining_s = min(self._remaining_s, _ABANDON_TIMEOUT_S)
         try:
             self._worker.send({"op": "cancel"})
             while (observation := self.next_observation()) is not None:
-                self.answer(self._fallback(observation))
-        except (CompilationTimeoutError, CompilerCrashError, ModuleError):
+                self.answer(self.asked_by.fallback_action(observation))
+        except (CompilationError, ModuleError):
             return
 
     def __enter__(self) -> Self:
@@ -209,71 +289,112 @@ class Compilation:
     def __reduce__(self) -> NoReturn:
         raise UsageError(f"module {self.module.name!r}: a running compilation cannot be copied")
 
-    def _check_owner(self) -> None:
-        if self._worker.is_disowned:
-            raise UsageError(
-                f"module {self.module.name!r}: the compilation belongs to the process that this "
-                "one was forked from"
-            )
+    def _guarded(self, step: Callable[..., bool], *arguments: float) -> bool:
+        """Take a step; where it fails, the compilation is over."""
+        try:
+            return step(*arguments)
+        except BaseException:
+            self._abort()
+            raise
 
-    def _fallback(self, observation: Observation) -> int:
-        if self.problem is None:
-            raise InternalError("a compilation without a problem asked for advice")
-        return self.problem.fallback_action(observation)
+    def _question(self) -> tuple[Problem, Observation]:
+        if self._pending is None:
+            raise UsageError(f"module {self.module.name!r}: no decision is pending")
+        return self._pending
 
-    def _wait_for_observation(self) -> Observation | None:
-        while True:
-            if self._channel and (observation := self._channel.next_observation()):
-                return observation
-            if (frame := self._worker.take_frame()) is not None:
+    def _has_arrived(self) -> bool:
+        """Whether a whole observation, or the end, is among what has been taken in."""
+        if self._pending is None and not self._finished:
+            self._pending = self._channels.next_question()
+            if self._pending is None and (frame := self._worker.take_frame()) is not None:
                 self._finish(*frame)
-                return None
-            self._wait()
+        return self._pending is not None or self._finished
 
-    def _wait(self) -> None:
+    def _wait(self, timeout_s: float) -> bool:
+        """Take in what comes; whether any of it came over a channel."""
         start = monotonic()
         try:
-            readable = self._worker.wait(self._remaining_s)
+            readable = self._worker.wait(timeout_s)
         except WorkerDiedError as error:
-            raise crash_of(self.module.name, error) from error
+            raise self._failure(error) from error
         self._remaining_s -= monotonic() - start
-        if readable and self._channel and not self._channel.receive():
-            self._worker.unwatch(self._channel.fileno())
+        self._channels.receive(readable)
         if self._remaining_s <= 0:
-            raise CompilationTimeoutError(
-                self.module.name,
-                f"LLVM took more than its {self._timeout_s:g} s after {self._decisions} decisions",
-                exit_status=None,
-                stderr_tail=self._worker.stderr_tail(),
-            )
+            raise self._failure(TimeoutError())
+        return bool(readable)
+
+    def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
+        if isinstance(error, WorkerDiedError):
+            return crash_of(self.module.name, error)
+        return timeout_error(self.module.name, self._timeout_s, self.decisions, self._worker)
 
     def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
-        self._release_channel()
+        self._channels.close()
         self._finished = True
+        if self._is_branch:
+            self._worker.kill()
         if "error" in answer:
             raise ModuleError(self.module.name, answer["error"])
         self._worker.verified.add(self.module.sha256)
         if "cancelled" in answer:
             return
-        self._result = CompilationResult(
-            module=self.module.name,
-            module_sha256=self.module.sha256,
-            settings=self.settings | {"opt_level": answer["opt_level"]},
-            llvm_version=self._worker.versions["llvm"],
-            decisions=self._decisions,
-            sections=tuple((name, size) for name, size in answer["sections"]),
-            object_sha256=answer["object_sha256"],
-            object_bytes=payload or None,
+        record: dict[str, Any] = {
+            "module_sha256": self.module.sha256,
+            "settings": self.settings | {"opt_level": answer["opt_level"]},
+            "llvm_version": self.llvm_version,
+            "decisions": self.decisions,
+        }
+        if self.task.product == "object":
+            self._result = CompilationResult.of(self.module.name, record, answer, payload)
+        else:
+            self._product = Product.of(record, answer, payload, self._worker.kept_stderr())
+
+    def _reply(self, problem: Problem, advice: bytes) -> None:
+        self._pending = None
+        self._advice.append(advice)
+        self._channels[problem].reply(advice)
+
+    def _forked(self, own: Channel) -> Compilation:
+        worker, channel = fork_worker(self._worker, own, self._remaining_s)
+        channels = Channels(worker)
+        channels.open(self.problems[0], channel)
+        branch = type(self).__new__(type(self))
+        vars(branch).update(
+            vars(self),
+            _advice=list(self._advice),
+            _is_branch=True,
+            _worker=worker,
+            _channels=channels,
+            is_replayed=False,
         )
+        self._branches.add(worker)
+        return branch
+
+    def _replayed(self) -> Compilation:
+        branch = Compilation(
+            Worker(self._worker.llvm_options),
+            self.module,
+            self._options,
+            self.problems,
+            timeout_s=self._timeout_s,
+            keep_object=self._keep_object,
+            branches=self._branches,
+        )
+        branch._is_branch = branch.is_replayed = True
+        self._branches.add(branch._worker)
+        for advice in self._advice:
+            if branch.next_observation() is not None:
+                branch._reply(branch.asked_by, advice)
+        pending = branch.next_observation()
+        if pending is None or pending.payload != self._question()[1].payload:
+            branch.close()
+            raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
+        return branch
 
     def _abort(self) -> None:
-        if not self._finished:  # LLVM may still be waiting for advice that will never come
+        # LLVM may still be waiting for advice that will never come.
+        if self._is_branch or not self._finished:
             self._worker.kill()
-        self._release_channel()
+        self._channels.close()
+        self._pending = None
         self._finished = True
-
-    def _release_channel(self) -> None:
-        if self._channel:
-            self._worker.unwatch(self._channel.fileno())
-            self._channel.close()
-            self._channel = None

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import MappingProxyType
+from typing import Any, Final, Self
 
 from mlgo_gym.corpus import Module
-from mlgo_gym.errors import ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm.compilation import Compilation, CompilationResult, Policy
+from mlgo_gym.errors import InternalError, ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm.compilation import Compilation, CompilationResult, Policy, Product
+from mlgo_gym.llvm.fork import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.inquiry import inquire
 from mlgo_gym.llvm.options import CompileOptions
+from mlgo_gym.llvm.task import COMPILE, Task
 from mlgo_gym.llvm.worker import Worker
-from mlgo_gym.problems import Problem
+from mlgo_gym.problems import Action, Problem
 from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
+from mlgo_gym.training_log import Observation
 
-__all__ = ["DEFAULT_MEMORY_LIMIT_BYTES", "DEFAULT_TIMEOUT_S", "Compiler", "Form", "options_of"]
-
-Form = Literal["object", "assembly", "bitcode"]
-"""What a compilation emits."""
+__all__ = ["DEFAULT_MEMORY_LIMIT_BYTES", "DEFAULT_TIMEOUT_S", "Compiler", "options_of"]
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
@@ -35,6 +37,10 @@ class Compiler:
             takes for its answers does not count.
         memory_limit_bytes: a worker whose resident memory is above it after a compilation is
             replaced before the next.
+        branch_limit: how many branches of its compilations may live at once; they belong to
+            whoever forks them, and closing the compiler leaves them alone.
+        fork_by_replay: branches compile the module again up to the decision, also where the
+            process could be forked.
 
     Raises:
         OptionsError: a limit is not a number above 0.
@@ -45,12 +51,17 @@ class Compiler:
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        branch_limit: int = DEFAULT_BRANCH_LIMIT,
+        fork_by_replay: bool = False,
     ) -> None:
+        self._branches = Branches(branch_limit, by_replay=fork_by_replay)
         for name, value in (("timeout_s", timeout_s), ("memory_limit_bytes", memory_limit_bytes)):
             if not isinstance(value, int | float) or not value > 0:
                 raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
         self.timeout_s: Final = timeout_s
         self.memory_limit_bytes: Final = memory_limit_bytes
+        self.branch_limit: Final = branch_limit
+        self.fork_by_replay: Final = fork_by_replay
         self._worker: Worker | None = None
         self._current: Compilation | None = None
         self._closed = False
@@ -63,38 +74,42 @@ class Compiler:
     def start(
         self,
         module: Module,
-        problem: Problem | None,
+        problems: Problem | Sequence[Problem] | None,
         options: CompileOptions | None = None,
         *,
         keep_object: bool = False,
-        form: Form = "object",
+        task: Task = COMPILE,
     ) -> Compilation:
         """Start compiling a module; an unfinished compilation is closed first.
 
         Args:
             module: what is compiled.
-            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
+            problems: what LLVM asks for, one problem or several; ``None`` leaves all to LLVM's
+                own heuristics.
             options: how it is compiled; ``None`` takes the module's command line, or where it
                 has none, the level that its functions' attributes stand for.
             keep_object: the result holds the object's bytes.
-            form: what is emitted: ``object``, ``assembly``, or ``bitcode`` as it is after
-                optimisation.
+            task: what is done with the module, and what comes out.
 
         Raises:
             ModuleError: the module's command line cannot be honoured.
+            OptionsError: the task emits what was optimised before, and the options have no level.
             EnvironmentSetupError: no worker can be started.
             UsageError: the compiler is closed.
         """
         chosen = options or options_of(module)
+        if not task.optimize and task.product == "machine code" and chosen.opt_level is None:
+            raise OptionsError("opt_level: expected that of the optimised module, found None")
         self._end_current()
         self._current = Compilation(
             self._ready_worker(chosen.llvm_options),
             module,
             chosen,
-            problem,
+            [problems] if isinstance(problems, Problem) else problems or (),
             timeout_s=self.timeout_s,
             keep_object=keep_object,
-            form=form,
+            branches=self._branches,
+            task=task,
         )
         return self._current
 
@@ -106,8 +121,8 @@ class Compiler:
         problem: Problem | None = None,
         policy: Policy | None = None,
         runner: RunnerFactory | None = None,
+        also: Mapping[Problem, Policy] = MappingProxyType({}),
         keep_object: bool = False,
-        form: Form = "object",
     ) -> CompilationResult:
         """Compile a module to its end.
 
@@ -118,8 +133,9 @@ class Compiler:
             policy: a function that answers; with a problem there is this or a runner.
             runner: makes the runner that answers, from the specs that LLVM announces, such as
                 ``functools.partial(ModelUnderTrainingRunner, "model")``; it is closed at the end.
+            also: further problems of the same compilation, each with what answers it; a
+                `RunnerPolicy` is closed at the end.
             keep_object: the result holds the object's bytes.
-            form: as in `start`.
 
         Raises:
             ModuleError: LLVM refused the module.
@@ -130,23 +146,52 @@ class Compiler:
             raise UsageError(
                 "compile_module: expected a problem with a policy or a runner, or none of them"
             )
-        if runner is not None:
-            with RunnerPolicy(runner) as answer:
-                return self.compile_module(
-                    module,
-                    options,
-                    problem=problem,
-                    policy=answer,
-                    keep_object=keep_object,
-                    form=form,
-                )
-        with self.start(
-            module, problem, options, keep_object=keep_object, form=form
-        ) as compilation:
+        answers: dict[Problem, Policy] = {}
+        if problem is not None:
+            answers[problem] = RunnerPolicy(runner) if runner else policy or _nobody
+        answers |= also
+        return self._run(module, options, answers, COMPILE, keep_object=keep_object).result
+
+    def produce(
+        self,
+        module: Module,
+        options: CompileOptions | None,
+        task: Task,
+        answers: Mapping[Problem, Policy] = MappingProxyType({}),
+    ) -> Product:
+        """Do a task other than making an object.
+
+        Args:
+            module: what the task takes.
+            options: as in `start`.
+            task: what is done.
+            answers: what answers each problem; none leaves all to LLVM's own heuristics.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        return self._run(module, options, answers, task, keep_object=False).product
+
+    def _run(
+        self,
+        module: Module,
+        options: CompileOptions | None,
+        answers: Mapping[Problem, Policy],
+        task: Task,
+        *,
+        keep_object: bool,
+    ) -> Compilation:
+        with ExitStack() as stack:
+            for policy in answers.values():
+                if isinstance(policy, RunnerPolicy):
+                    stack.enter_context(policy)
+            compilation = stack.enter_context(
+                self.start(module, tuple(answers), options, keep_object=keep_object, task=task)
+            )
             while (observation := compilation.next_observation()) is not None:
-                if policy is not None:
-                    compilation.answer(policy(observation))
-            return compilation.result
+                compilation.answer(answers[compilation.asked_by](observation))
+            return compilation
 
     def inquire(
         self, module: Module, request: dict[str, Any], llvm_options: tuple[str, ...] = ()
@@ -194,9 +239,10 @@ class Compiler:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int]]:
+    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int, int, bool]]:
         """A copy has the same limits and a worker of its own."""
-        return _make_compiler, (self.timeout_s, self.memory_limit_bytes)
+        limits = self.timeout_s, self.memory_limit_bytes
+        return _make_compiler, (*limits, self.branch_limit, self.fork_by_replay)
 
     def _end_current(self) -> None:
         if self._closed:
@@ -225,8 +271,19 @@ class Compiler:
         return small and worker.llvm_options == llvm_options
 
 
-def _make_compiler(timeout_s: float, memory_limit_bytes: int) -> Compiler:
-    return Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
+def _nobody(observation: Observation) -> Action:
+    raise InternalError(f"{observation}: nobody answers")
+
+
+def _make_compiler(
+    timeout_s: float, memory_limit_bytes: int, branch_limit: int, fork_by_replay: bool
+) -> Compiler:
+    return Compiler(
+        timeout_s=timeout_s,
+        memory_limit_bytes=memory_limit_bytes,
+        branch_limit=branch_limit,
+        fork_by_replay=fork_by_replay,
+    )
 
 
 def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:

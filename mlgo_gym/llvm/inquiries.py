@@ -31,7 +31,7 @@ def _describe(request: dict[str, Any], data: bytes) -> _Answer:
 def _split_functions(request: dict[str, Any], data: bytes) -> _Answer:
     """A module of its own for each function of the optimised module, one after the other."""
     with binding.parse(data, is_text=request["is_text"], verify=True) as module:
-        level = binding.optimize_module(module, binding.Target(**request["target"]))
+        level = binding.optimize(module, binding.Target(**request["target"]))
         text = ModuleText.read(str(module))
     counts = {
         name: function.instruction_count
@@ -41,16 +41,10 @@ def _split_functions(request: dict[str, Any], data: bytes) -> _Answer:
     }
     functions, payload = [], bytearray()
     for name, assembly in function_texts(text, counts):
-        bitcode = _assemble(assembly)
+        bitcode = binding.assemble(assembly)
         payload += bitcode
         functions.append([unquoted(name), counts[name], len(bitcode)])
     return {"opt_level": level, "functions": functions}, bytes(payload)
-
-
-def _assemble(assembly: str) -> bytes:
-    data = assembly.encode("utf-8", "surrogateescape")
-    with binding.parse(data, is_text=True, verify=True) as module:
-        return binding.to_bitcode(module)
 
 
 INQUIRIES: Final[Mapping[str, Callable[[dict[str, Any], bytes], _Answer]]] = {

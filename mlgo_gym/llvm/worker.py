@@ -12,18 +12,18 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 import weakref
+from collections.abc import Mapping
 from importlib import metadata
 from time import monotonic
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from packaging.version import Version
 
 from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError, InternalError
+from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError, UsageError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
-from mlgo_gym.llvm.launch import child_command, child_environment
+from mlgo_gym.llvm.link import Link, start_child
 
 __all__ = [
     "MINIMUM_LLVMLITE",
@@ -109,12 +109,16 @@ class Worker:
 
     Args:
         llvm_options: what the modules that it compiles set of LLVM's process-wide options.
+        link: a child that runs already; ``None`` starts one.
+        versions: those of that child.
 
     Attributes:
         pid: its process id.
+        link: what ties it to this process.
         versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
+        interest: what `wait` looks at: descriptors and the events of ``poll``.
         llvm_options: as given.
         is_disowned: it belongs to the process that this one was forked from.
 
@@ -122,29 +126,44 @@ class Worker:
         EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
     """
 
-    def __init__(self, llvm_options: tuple[str, ...] = ()) -> None:
-        check_llvmlite(installed_llvmlite())
-        remove_stale_folders()
-        self._socket, self._process = _spawn()
-        self._finalizer = weakref.finalize(self, _end_forgotten, self._process, self._socket)
+    def __init__(
+        self,
+        llvm_options: tuple[str, ...] = (),
+        link: Link | None = None,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        if link is None:
+            check_llvmlite(installed_llvmlite())
+            remove_stale_folders()
+        self.link: Final = link or start_child()
+        self.pid: Final = self.link.process.pid
+        self._process, self._socket = self.link.process, self.link.frames
+        self._finalizer = weakref.finalize(self, self.link.end)
         self.is_disowned = False
         _WORKERS.add(self)
-        self.pid: Final = self._process.pid
         self.llvm_options: Final = llvm_options
-        self.versions: dict[str, str] = {}
         self.rss_bytes = 0
         self.verified: set[str] = set()
         self._decoder = FrameDecoder()
         self._unsent = memoryview(b"")
         self._stderr = b""
-        self._stderr_fd = _stream(self._process.stderr).fileno()
+        self._kept: bytearray | None = None
+        self._stderr_fd = self.link.stderr_fd
         self._poll = select.poll()
+        self.interest: dict[int, int] = {}
         for descriptor in (self._socket.fileno(), self._stderr_fd):
             os.set_blocking(descriptor, False)
-            self._poll.register(descriptor, select.POLLIN)
-        self._greet()
+            self.watch(descriptor)
+        self.versions = dict(versions) if versions else self._greeting()
 
-    def _greet(self) -> None:
+    def branch(self, link: Link) -> Worker:
+        """The worker whose child, at this link, branched off this one's."""
+        branch = Worker(self.llvm_options, link, self.versions)
+        branch.rss_bytes = self.rss_bytes
+        branch.verified |= self.verified
+        return branch
+
+    def _greeting(self) -> dict[str, str]:
         deadline = monotonic() + _START_TIMEOUT_S
         try:
             while (frame := self.take_frame()) is None and monotonic() < deadline:
@@ -161,7 +180,7 @@ class Worker:
             raise EnvironmentSetupError(
                 f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s"
             )
-        self.versions = frame[0]["versions"]
+        return dict(frame[0]["versions"])
 
     def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
         """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""
@@ -175,25 +194,36 @@ class Worker:
             self.rss_bytes = frame[0]["rss_bytes"]
         return frame
 
-    def watch(self, descriptor: int) -> None:
-        """Let `wait` look at one more descriptor, the channel's."""
-        self._poll.register(descriptor, select.POLLIN)
+    def watch(self, descriptor: int, events: int = select.POLLIN) -> None:
+        """Let `wait` look at one more descriptor, a channel's."""
+        self._poll.register(descriptor, events)
+        self.interest[descriptor] = events
 
     def unwatch(self, descriptor: int) -> None:
         """Undo `watch`; what is not watched is left alone."""
-        with contextlib.suppress(KeyError):
+        if self.interest.pop(descriptor, None) is not None:
             self._poll.unregister(descriptor)
 
-    def wait(self, timeout_s: float) -> bool:
+    def keep_stderr(self, keep: bool) -> None:
+        """Whether what the child writes to its standard error from now on is kept whole."""
+        self._kept = bytearray() if keep else None
+
+    def kept_stderr(self) -> str:
+        """What has been kept, all that the child wrote before its last answer included."""
+        self._drain_stderr()
+        kept, self._kept = self._kept, None
+        return (kept or b"").decode("utf-8", "replace")
+
+    def wait(self, timeout_s: float) -> set[int]:
         """Wait until something happens, and deal with all but what is watched.
 
         Returns:
-            Whether the watched descriptor has something.
+            The watched descriptors that have something.
 
         Raises:
             WorkerDiedError: the child is gone.
         """
-        watched = False
+        watched = set[int]()
         for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
             if descriptor == self._stderr_fd:
                 self._drain_stderr()
@@ -201,12 +231,27 @@ class Worker:
                 self._flush()
                 self._receive()
             else:
-                watched = True
+                watched.add(descriptor)
         return watched
 
     def is_alive(self) -> bool:
         """Whether the child is there and has not been told to end."""
         return self._process.poll() is None
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether the child has ended and nothing is left of it."""
+        return self._process.returncode is not None
+
+    def has_hung_up(self) -> bool:
+        """Whether the child has closed its end of the control socket, as its death does."""
+        poll = select.poll()
+        poll.register(self.link.control, 0)
+        return bool(poll.poll(0))
+
+    def died(self) -> WorkerDiedError:
+        """The error for a child that has hung up; it is ended and reaped here."""
+        return WorkerDiedError(*self._end())
 
     def kill(self) -> tuple[int, tuple[str, ...]]:
         """End the child at once; safe to call twice.
@@ -234,20 +279,33 @@ class Worker:
         """Let go of a child that belongs to the process this one was forked from."""
         self.is_disowned = True
         if self._finalizer.detach():
-            _close_pipes(self._process, self._socket)
+            self.link.close()
             self._process.returncode = 0  # not ours to wait for
+
+    def check_owner(self, module: str) -> None:
+        """Raise where what it does with a module is another process's.
+
+        Raises:
+            UsageError: this process was forked from the one that the worker belongs to.
+        """
+        if self.is_disowned:
+            raise UsageError(
+                f"module {module!r}: the compilation belongs to the process that this one was "
+                "forked from"
+            )
 
     def stderr_tail(self) -> tuple[str, ...]:
         """The last lines that the child has written to its standard error."""
         lines = self._stderr.decode("utf-8", "replace").splitlines()
-        return tuple(line for line in lines if line.strip())[-_STDERR_LINES:]
+        if len(self._stderr) == _STDERR_BYTES:  # the first line may have lost its start
+            del lines[:1]
+        return tuple(line for line in lines if _is_message(line))[-_STDERR_LINES:]
 
     def _flush(self) -> None:
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent[:_CHUNK_BYTES]) :]
-        interest = select.POLLIN | (select.POLLOUT if self._unsent else 0)
-        self._poll.modify(self._socket.fileno(), interest)
+        self.watch(self._socket.fileno(), select.POLLIN | (select.POLLOUT if self._unsent else 0))
 
     def _receive(self) -> None:
         try:
@@ -257,7 +315,7 @@ class Worker:
             return
         except ConnectionResetError:
             pass
-        raise WorkerDiedError(*self._end())
+        raise self.died()
 
     def _end(self) -> tuple[int, tuple[str, ...]]:
         # The child hung up: give it a moment to exit by itself, so that its status is its own.
@@ -269,13 +327,15 @@ class Worker:
         status = self._process.wait()
         if self._finalizer.detach():
             self._drain_stderr()
-            _close_pipes(self._process, self._socket)
+            self.link.close()
         return status, self.stderr_tail()
 
     def _drain_stderr(self) -> None:
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._stderr_fd, _CHUNK_BYTES):
                 self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
+                if self._kept is not None:
+                    self._kept += data
             self.unwatch(self._stderr_fd)  # the child closed it
 
 
@@ -290,41 +350,6 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
-def _spawn() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """A child and the socket to it; it finds modules just as this process does."""
-    parents, childs = socket.socketpair()
-    try:
-        process = subprocess.Popen(
-            child_command("mlgo_gym.llvm.child", str(childs.fileno())),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=[childs.fileno()],
-            env=child_environment(),
-            start_new_session=True,
-        )
-    except OSError as error:
-        parents.close()
-        raise EnvironmentSetupError(f"worker: cannot start {sys.executable}: {error}") from error
-    finally:
-        childs.close()
-    return parents, process
-
-
-def _end_forgotten(process: subprocess.Popen[bytes], parents: socket.socket) -> None:
-    """What happens to the child of a worker that nobody closed and nobody can reach any more."""
-    process.kill()
-    process.wait()
-    _close_pipes(process, parents)
-
-
-def _close_pipes(process: subprocess.Popen[bytes], parents: socket.socket) -> None:
-    parents.close()
-    _stream(process.stdin).close()
-    _stream(process.stderr).close()
-
-
-def _stream(stream: IO[bytes] | None) -> IO[bytes]:
-    if stream is None:
-        raise InternalError("worker: a pipe to the child is missing")
-    return stream
+def _is_message(line: str) -> bool:
+    """Not an empty line, and no block frequency, which a worker may have been asked for."""
+    return bool(line.strip()) and not line.startswith((" - BB", "block-frequency-info: "))

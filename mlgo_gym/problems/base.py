@@ -15,7 +15,10 @@ from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Header, Observation
 
-__all__ = ["Feature", "Problem"]
+__all__ = ["Action", "Feature", "Problem"]
+
+Action = int | float
+"""What answers an observation: a number, whole where the advice is."""
 
 COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""
@@ -30,14 +33,16 @@ class Feature:
         meaning: what LLVM puts there.
         unit: what it is counted in.
         low: no value is below it.
-        high: no value is above it.
+        high: no value is above it, but infinity and NaN may be sent where `may_be_infinite`.
+        may_be_infinite: LLVM sends infinity or NaN for some.
     """
 
     spec: TensorSpec
     meaning: str
     unit: str
-    low: int
-    high: int
+    low: float
+    high: float
+    may_be_infinite: bool = False
 
 
 class Problem(ABC):
@@ -64,7 +69,7 @@ class Problem(ABC):
         """LLVM's options that leave the decisions to LLVM's own heuristic."""
 
     @abstractmethod
-    def encode_advice(self, action: int, observation: Observation) -> bytes:
+    def encode_advice(self, action: Action, observation: Observation) -> bytes:
         """The advice tensor's raw bytes for an action.
 
         Raises:
@@ -72,7 +77,7 @@ class Problem(ABC):
         """
 
     @abstractmethod
-    def fallback_action(self, observation: Observation) -> int:
+    def fallback_action(self, observation: Observation) -> Action:
         """An action that LLVM takes and that makes for little work, to get to the end."""
 
     @abstractmethod
@@ -83,6 +88,11 @@ class Problem(ABC):
     def sent(cls) -> tuple[TensorSpec, ...]:
         """The specs of everything in an observation, in order."""
         return tuple(feature.spec for feature in cls.features + cls.extras)
+
+    @classmethod
+    def infinite_features(cls) -> tuple[Feature, ...]:
+        """The features for which LLVM may send infinity or NaN."""
+        return tuple(feature for feature in cls.features if feature.may_be_infinite)
 
     @classmethod
     def check_header(cls, header: Header) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.problems.base import COUNT_LIMIT, Feature, Problem
+from mlgo_gym.problems.base import COUNT_LIMIT, Action, Feature, Problem
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training_log import Observation
 
@@ -193,14 +193,14 @@ class InliningForSize(Problem):
         """LLVM's options that leave inlining to LLVM's own heuristic."""
         return ("-enable-ml-inliner=default",)
 
-    def encode_advice(self, action: int, observation: Observation) -> bytes:  # noqa: ARG002
+    def encode_advice(self, action: Action, observation: Observation) -> bytes:  # noqa: ARG002
         """``inlining_decision``: 1 inlines the call, 0 leaves it.
 
         Raises:
             UsageError: the action is neither 0 nor 1.
         """
         try:
-            return _ENCODED[operator.index(action)]
+            return _ENCODED[operator.index(action)]  # type: ignore[arg-type]
         except (KeyError, TypeError) as error:
             raise UsageError(f"{self.advice.name}: expected 0 or 1, found {action!r}") from error
 

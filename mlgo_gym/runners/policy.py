@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from mlgo_gym.errors import UsageError
+from mlgo_gym.problems import Action
 from mlgo_gym.runners.base import MLModelRunner, RunnerFactory
 from mlgo_gym.training_log import Observation
 
@@ -23,7 +24,7 @@ class RunnerPolicy:
         self._runner: MLModelRunner | None = None
         self._context: str | None = None
 
-    def __call__(self, observation: Observation) -> int:
+    def __call__(self, observation: Observation) -> Action:
         """Fill the runner's buffers, evaluate, and read the decision.
 
         Raises:
@@ -36,7 +37,8 @@ class RunnerPolicy:
             self._context = observation.context
             runner.switch_context(observation.context)
         runner.fill(observation.payload)
-        return int(runner.evaluate().item())
+        action: Action = runner.evaluate().item()
+        return action
 
     def close(self) -> None:
         """Close the runner, if there is one; safe to call twice."""

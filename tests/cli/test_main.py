@@ -18,20 +18,6 @@ from mlgo_gym.corpus import Corpus
 from mlgo_gym.training_log import TrainingLogReader
 
 
-@pytest.fixture
-def small_folder(small: Corpus, tmp_path: Path) -> Path:
-    folder = tmp_path / "small corpus"
-    folder.mkdir()
-    for name in small:
-        for suffix in ("bc", "cmd"):
-            (folder / f"{name}.{suffix}").write_bytes(
-                (small.folder / f"{name}.{suffix}").read_bytes()
-            )
-    manifest = {"modules": list(small), "has_thinlto": False}
-    (folder / "corpus_description.json").write_text(json.dumps(manifest))
-    return folder
-
-
 def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "mlgo_gym.cli.main", *arguments],
@@ -78,6 +64,48 @@ def test_rollout_writes_a_log(small_folder: Path, tmp_path: Path) -> None:
     assert f"{len(records)} decisions in out.log" in done.stdout
     assert {record.observation.context for record in records} == set(Corpus.load(small_folder))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.log", "small corpus"]
+
+
+def test_demo_of_register_allocation(small_folder: Path, tmp_path: Path) -> None:
+    arguments = ("demo", "--problem", "regalloc-eviction", "--corpus", small_folder)
+    done = run(*arguments, "--plot", "plot.svg", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("LLVM, score", "random", "first", "lowest-density", "Plot: plot.svg"):
+        assert word in done.stdout
+    assert "Geometric mean over the functions that ask: random" in done.stdout
+    assert "byte for byte" not in done.stdout
+
+
+def test_rollout_of_register_allocation(small_folder: Path, tmp_path: Path) -> None:
+    arguments = ("--problem", "regalloc-eviction", "--policy", "lowest-use", "--json")
+    done = run("rollout", "--corpus", small_folder, *arguments, "--log", "x.log", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    assert set(result["total"]) == {"modules", "baseline_score", "score"}
+    assert result["geometric_mean"]["lowest-use"]["count"] > 0
+    scores = {each["module"]: each["policies"]["lowest-use"] for each in result["modules"]}
+    assert all(each["functions"] for each in scores.values())
+    with (tmp_path / "x.log").open("rb") as file:
+        records = list(TrainingLogReader(file))
+    assert len(records) == sum(each["decisions"] for each in scores.values()) > 0
+    functions = {name for each in scores.values() for name in each["functions"]}
+    assert {record.observation.context for record in records} <= functions
+    again = run("rollout", "--corpus", small_folder, *arguments, cwd=tmp_path)
+    assert again.stdout == done.stdout
+
+
+def test_rollout_of_two_problems(small_folder: Path, tmp_path: Path) -> None:
+    alone = run("rollout", "--corpus", small_folder, "--json", cwd=tmp_path)
+    both = run(
+        *("rollout", "--corpus", small_folder, "--json", "--also", "regalloc-eviction=first"),
+        cwd=tmp_path,
+    )
+    assert both.returncode == 0
+    decisions = [
+        [each["policies"]["default"]["decisions"] for each in json.loads(done.stdout)["modules"]]
+        for done in (alone, both)
+    ]
+    assert sum(decisions[0]) < sum(decisions[1])
 
 
 def test_rollout_reports_bad_modules(small_folder: Path, tmp_path: Path) -> None:
@@ -141,6 +169,30 @@ def test_version_and_help(tmp_path: Path) -> None:
         (
             ["demo", "--plot", "plot.txt"],
             "--plot: expected a file name ending in .png, .svg, .pdf, found 'plot.txt'",
+        ),
+        (
+            ["rollout", "--problem", "regalloc-eviction", "--policy", "always"],
+            "policy: expected one of random, first, keep, lowest-density, lowest-use, found "
+            "'always'",
+        ),
+        (
+            ["rollout", "--also", "regalloc=first"],
+            "--also: expected one of inlining-for-size, regalloc-eviction, regalloc-priority "
+            "before '=', found 'regalloc=first'",
+        ),
+        (
+            ["rollout", "--problem", "regalloc-priority", "--also", "regalloc-eviction=first"],
+            "RegallocPriority: expected no other problem beside it, found RegallocEviction; "
+            "compare by code size instead, with it beside InliningForSize",
+        ),
+        (
+            ["rollout", "--problem", "regalloc-eviction", "--traces", "x"],
+            "--traces: expected inlining-for-size alone, found regalloc-eviction",
+        ),
+        (
+            ["rollout", "--also", "regalloc-eviction=first", "--traces", "x"],
+            "--traces: expected inlining-for-size alone, found inlining-for-size, --also "
+            "regalloc-eviction=first",
         ),
         (["demo", "--plot", "no/plot.png"], "--plot: expected an existing folder, found 'no'"),
         (

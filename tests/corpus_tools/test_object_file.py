@@ -125,9 +125,9 @@ def test_unreadable_files(tmp_path: Path) -> None:
         stream.truncate(LARGEST_BYTES + 1)
     os.mkfifo(tmp_path / "fifo.o")
     rows = {
-        huge: f"expected at most {LARGEST_BYTES} bytes, found {LARGEST_BYTES + 1}",
-        tmp_path / "fifo.o": "expected a regular file, found something else",
-        tmp_path: "expected a regular file, found something else",
+        huge: f"cannot be read: expected at most {LARGEST_BYTES} bytes, found {LARGEST_BYTES + 1}",
+        tmp_path / "fifo.o": "cannot be read: expected a regular file, found something else",
+        tmp_path: "cannot be read: expected a regular file, found something else",
         tmp_path / "none.o": "cannot be read: No such file or directory",
     }
     for path, message in rows.items():

@@ -23,6 +23,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "commands.md"
 
 # Flags of clang's driver whose code must be clang's own, byte for byte.
 HONOURED = """
+-O2 -Xclang -disable-llvm-passes
 -O0 | -O1 | -O2 | -O3 | -Os | -Oz | -Og | -Ofast | -O2 -fPIC | -O2 -fno-pic | -Oz -fPIE
 -O2 -mcmodel=large | -O2 -mcmodel=kernel -fno-pic
 -O3 -march=haswell | -O2 -march=haswell -mtune=znver4 | -O2 -mtune=atom | -O2 -mavx2 | -O2 -mno-sse4
@@ -65,7 +66,6 @@ NOT_HONOURED = [
     ("-O2 -fprofile-generate", "-fprofile-instrument="),
     ("-O2 --coverage", "-coverage-data-file="),
     ("-O2 -fmemory-profile", "-fmemory-profile"),
-    ("-O2 -Xclang -disable-llvm-passes", "-disable-llvm-passes"),
     ("-O2 -mllvm -force-attribute=cold", "-mllvm -force-attribute=cold"),
 ]
 

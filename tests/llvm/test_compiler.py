@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.policies import always, default, never
 from mlgo_gym.problems import Feature, InliningForSize
 from mlgo_gym.training_log import Observation
+from tests.llvm.killed_parent import children_of_killed
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
@@ -464,7 +464,7 @@ def test_a_temporary_folder_that_cannot_be_used(
 
 def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
     """SIGKILL the process that owns a worker in the middle of a decision."""
-    script = textwrap.dedent("""
+    script = """
         import sys, time
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
         compiler = Compiler()
@@ -472,14 +472,8 @@ def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
         compilation.next_observation()
         print(compiler.worker_pid, flush=True)
         time.sleep(60)
-    """)
-    environment = os.environ | {"TMPDIR": str(own_temporary_folder)}
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment
-    ) as parent:
-        assert parent.stdout is not None
-        worker = psutil.Process(int(parent.stdout.readline()))
-        parent.kill()
+    """
+    (worker,) = children_of_killed(script, own_temporary_folder)
     worker.wait(10)  # SIGIO from the kernel; it is not our child, so its status is not known
     assert not list(own_temporary_folder.glob("mlgo-gym-*"))
 

@@ -61,7 +61,7 @@ def optimised(module: Module) -> bytes:
     binding.Session()
     target = binding.Target(**options_of(module).target())
     with binding.parse(module.data, is_text=module.is_text, verify=True) as whole:
-        binding.optimize_module(whole, target)
+        binding.optimize(whole, target)
         return binding.to_bitcode(whole)
 
 

@@ -24,7 +24,7 @@ def recorded(compiler: Compiler, sample: Corpus) -> list[bytes]:
         for name in sample:
             policy = random(seed, sample[name]) if seed else default
 
-            def answer(observation: Observation) -> int:
+            def answer(observation: Observation) -> float:
                 payloads.append(observation.payload)
                 return policy(observation)  # noqa: B023 - used before the next round
 

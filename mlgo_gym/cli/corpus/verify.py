@@ -67,6 +67,9 @@ def _run(options: argparse.Namespace, output: Output) -> int:
             "not_honoured": counts,
         }
     )
+    if options.objects and all(each.original.outcome is Outcome.NO_OBJECT for each in verdicts):
+        output.error(f"--objects: expected objects of the modules in {options.objects}, found none")
+        return 1
     return 1 if bad else 0
 
 

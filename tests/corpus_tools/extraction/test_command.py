@@ -84,7 +84,7 @@ def test_report(make_build: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert shown.out.splitlines()[0] == f"{output}: 1 modules"
     assert [line.split()[1:-1] for line in shown.out.splitlines()[4:7]] == [
         ["1", "│", "extracted", "│"],
-        ["1", "│", "failed", "│"],
+        ["1", "│", "failed", "│", "see", "below"],
         ["1", "│", "skipped", "│", "empty", "file"],
     ]
     reason = "expected an object file, found one that starts with b'no o'"
@@ -109,7 +109,8 @@ def test_nothing_extracted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     (tmp_path / "build").mkdir()
     arguments = ["--input", str(tmp_path / "build"), "--input_type", "directory"]
     assert main([*arguments, "--output_dir", str(tmp_path / "corpus")]) == 1
-    assert capsys.readouterr().err == "mlgo-extract-corpus: error: no module was extracted\n"
+    message = "no objects are named there; is --input_type right?"
+    assert capsys.readouterr().err == f"mlgo-extract-corpus: error: {message}\n"
 
 
 def test_neither_llvm_nor_mlgo_gym_is_needed(make_build: Path, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ def names(listed: list[Any]) -> list[str]:
         ("with space.o\n", ["with space.o"]),
         ("a.o\na.o\n", ["a.o"]),
         ("libx.so\nmain.c\n", []),
+        ("-o prog " + "-lm " * 2000 + "a.o\n", ["a.o"]),
     ],
 )
 def test_parameter_files(text: str, expected: list[str], tmp_path: Path) -> None:

@@ -58,12 +58,39 @@ def test_parameters_of_the_driver(clang: str, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_not_here() -> None:
-    with pytest.raises(ClangNotFoundError, match=r"looked for /no/clang"):
-        infer_override(["/no/clang", "a.o"], TRIPLE, Path())
+    with pytest.raises(ClangNotFoundError, match=r"looked for clang-99"):
+        infer_override(["/no/clang-99", "a.o"], TRIPLE, Path())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (["gcc", "a.o"], "expected parameters of lld or of clang, found those of 'gcc'"),
+        (
+            ["./clang.sh", "a.o"],
+            "expected parameters of lld or of clang, found those of './clang.sh'",
+        ),
+        (
+            ["clang-22", "-B/elsewhere", "a.o"],
+            "refused to ask clang: '-B/elsewhere' makes it run other programs",
+        ),
+    ],
+)
+def test_commands_that_are_not_asked(parameters: list[str], message: str) -> None:
+    with pytest.raises(ExtractionError) as caught:
+        infer_override(parameters, TRIPLE, Path())
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("before", [[], ["ccache"], ["env", "A=1"], [":", "&&", "/usr/bin/distcc"]])
+def test_what_starts_a_command(before: list[str], clang: str, tmp_path: Path) -> None:
+    (tmp_path / "a.o").touch()
+    command = [*before, clang, "-fuse-ld=lld", "-flto=thin", "-O3", "a.o", "&&", ":"]
+    assert infer_override(command, TRIPLE, tmp_path)[4] == "-O3"
 
 
 def test_a_driver_that_does_not_link(clang: str, tmp_path: Path) -> None:
     (tmp_path / "a.c").touch()
     with pytest.raises(ExtractionError) as caught:
         infer_override([clang, "-c", "a.c"], TRIPLE, tmp_path)
-    assert str(caught.value) == f"{clang}: expected a link, found none in what -### prints"
+    assert str(caught.value) == "clang-22: expected a link, found none in what -### prints"

@@ -6,12 +6,14 @@ import json
 import os
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from corpus_tools.bitcode import MAGIC
 from corpus_tools.extraction import (
     Extraction,
     ExtractionReport,
@@ -125,7 +127,7 @@ def test_huge_object(build: Build, tmp_path: Path) -> None:
         stream.truncate(LARGEST_BYTES + 1)
     assert only(extract_corpus(list_folder(folder), tmp_path / "corpus")) == (
         FAILED,
-        f"expected at most {LARGEST_BYTES} bytes, found {LARGEST_BYTES + 1}",
+        f"cannot be read: expected at most {LARGEST_BYTES} bytes, found {LARGEST_BYTES + 1}",
     )
 
 
@@ -291,7 +293,7 @@ def database(folder: Path, *entries: Any) -> Path:
         (
             {"arguments": ["clang", "-c", "a.c", "-o", "/elsewhere/a.o"]},
             FAILED,
-            "object /elsewhere/a.o lies outside {}; name a folder above it with --obj_base_dir",
+            "lies outside {}; name a folder above it with --obj_base_dir",
         ),
         (
             {"arguments": ["clang", "-c", "a.c", "-o", "a\\b.o"]},
@@ -367,9 +369,88 @@ def test_two_inputs_of_one_name(build: Build, tmp_path: Path) -> None:
     report = extract_corpus(list_compile_commands(path), tmp_path / "corpus")
     assert [(each.status.value, each.reason) for each in report.outcomes] == [
         ("extracted", ""),
-        ("failed", "module 'x.o': expected a name of its own, found that of x.o"),
+        (
+            "failed",
+            f"module 'x.o': expected a name of its own, found that of {folder}/one/x.o; "
+            "name a folder above both with --obj_base_dir",
+        ),
         ("skipped", "listed twice"),
     ]
+
+
+def test_two_inputs_of_one_name_below_one_folder(build: Build, tmp_path: Path) -> None:
+    folder = build(one__x_o="a.o", two__x_o="b.o", two__y_o="a.o")
+    given = [entry(folder / where, name) for where, name in (("one", "x.o"), ("two", "x.o"))]
+    path = database(folder, *given, entry(folder / "two", "y.o"))
+    report = extract_corpus(list_compile_commands(path, folder), tmp_path / "corpus")
+    assert report.modules == ("one/x.o", "two/x.o", "y.o")
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"arguments": ["clang", "-c", "a.c", "-o", "x" * 300]}, "File name too long"),
+        ({"directory": "x" * 300}, "File name too long"),
+        ({"directory": "a\0b"}, "the build's directory {}/a\0b is gone"),
+        ({"arguments": ["clang", "@fifo", "-o", "a.o"]}, "expected a regular file"),
+        ({"arguments": ["clang", "@bomb", "-o", "a.o"]}, "expected at most 262144 arguments"),
+    ],
+    ids=["object", "directory", "nul", "fifo", "bomb"],
+)
+def test_entries_that_the_system_has_no_file_for(
+    given: dict[str, Any], reason: str, build: Build, tmp_path: Path
+) -> None:
+    folder = build(good_o="b.o")
+    os.mkfifo(folder / "fifo")
+    (folder / "bomb").write_text("@deeper " * 1000)
+    (folder / "deeper").write_text("x " * 1000)
+    path = database(folder, entry(folder, "a.o", **given), entry(folder, "good.o"))
+    report = extract_corpus(list_compile_commands(path), tmp_path / "corpus")
+    assert report.modules == ("good.o",)
+    assert report.outcomes[0].status is FAILED
+    assert reason.format(folder) in report.outcomes[0].reason
+
+
+def test_pipes_are_not_waited_for(build: Build, tmp_path: Path) -> None:
+    folder = build(a_o="a.o")
+    for name in ("x.a", "x.o", "x.lo"):
+        os.mkfifo(folder / name)
+    report = extract_corpus(list_folder(folder), tmp_path / "corpus")
+    assert report.modules == ("a.o",)
+    regular = "expected a regular file, found something else"
+    assert [each.reason for each in report.outcomes if each.reason] == [
+        f"cannot be read: {regular}",
+        f"archive cannot be read: {regular}",
+    ]
+
+
+def test_one_broken_input_does_not_stop_the_others(build: Build, tmp_path: Path) -> None:
+    broken = MAGIC + struct.pack("<II", 0x0C21, 1) + b"\xff" * 4
+    path = build(a_o="a.o", z_o="b.o") / "a.o"
+    path.write_bytes(changed_section(path.read_bytes(), ".llvmbc", broken))
+    report = extract_corpus(list_folder(path.parent), tmp_path / "corpus")
+    assert report.modules[-1] == "z.o"
+
+
+def test_nothing_extracted_changes_nothing(build: Build, tmp_path: Path) -> None:
+    listed = list_folder(build(a_o="a.o"))
+    extract_corpus(listed, tmp_path / "corpus")
+    before = tree(tmp_path / "corpus")
+    extraction = Extraction(cmd_filter=re.compile("^-O9$"))
+    assert extract_corpus(listed, tmp_path / "corpus", extraction).modules == ()
+    assert tree(tmp_path / "corpus") == before
+
+
+def test_links_to_build_folders(build: Build, tmp_path: Path) -> None:
+    folder = build(deep__down__a_o="a.o", deep__b_o="b.o")
+    (folder / "link").symlink_to(folder / "deep" / "down")
+    absolute = str(folder / "deep" / "down" / "a.o")
+    given = [entry(folder / "link", absolute), entry(folder / "link", "../b.o")]
+    report = extract_corpus(
+        list_compile_commands(database(folder, *given), folder), tmp_path / "corpus"
+    )
+    # The first lies below the link's target, the second beside it.
+    assert report.modules == ("a.o", "deep/b.o")
 
 
 def test_a_module_in_the_way_of_another(build: Build, tmp_path: Path) -> None:

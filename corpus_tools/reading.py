@@ -1,0 +1,48 @@
+"""Reading files that may be anything: of bounded size, and never waiting for a pipe."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO, Final
+
+__all__ = ["LARGEST_TEXT_BYTES", "open_regular", "read_regular"]
+
+LARGEST_TEXT_BYTES: Final = 1 << 28
+"""The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading.
+
+    Args:
+        path: the file.
+
+    Raises:
+        OSError: it cannot be opened, or is no regular file (``EINVAL``).
+    """
+    # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "expected a regular file, found something else")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
+    """Read a regular file.
+
+    Args:
+        path: the file.
+        limit_bytes: the largest size that is read.
+
+    Raises:
+        OSError: it cannot be read, is no regular file (``EINVAL``), or is larger (``EFBIG``).
+    """
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > limit_bytes:
+            raise OSError(errno.EFBIG, f"expected at most {limit_bytes} bytes, found {size}")
+        return stream.read(limit_bytes)

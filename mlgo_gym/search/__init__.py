@@ -1,0 +1,1 @@
+"""What forks are for: exact advantages, beam search, and a search oracle."""

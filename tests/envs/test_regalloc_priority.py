@@ -1,0 +1,75 @@
+"""The priority environment: what differs from eviction's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.envs.regalloc_priority import RegallocPriorityEnv
+from mlgo_gym.errors import UsageError
+
+ID = "mlgo_gym/RegallocPriority-v0"
+
+
+@pytest.fixture
+def env(sample: Corpus) -> Iterator[RegallocPriorityEnv]:
+    env = RegallocPriorityEnv(Corpus(sample.folder, ("expr_vm.c",)), render_mode="ansi")
+    yield env
+    env.close()
+
+
+def test_gymnasium_finds_and_approves_it() -> None:
+    env = gymnasium.make(ID, render_mode="ansi", illegal_action="fallback")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*symmetric and normalized")  # LLVM's own range
+        check_env(env.unwrapped, skip_close_check=False)
+    env.close()
+
+
+def test_an_episode_is_a_function(env: RegallocPriorityEnv) -> None:
+    observation, info = env.reset(options={"function": "expr_run", "module": "expr_vm.c"})
+    assert (list(observation), info["function"]) == (["li_size", "stage", "weight"], "expr_run")
+    ended, infinite = False, 0
+    while not ended:
+        assert observation in env.observation_space
+        assert env._pending is not None
+        infinite += int(np.isinf(env._pending["weight"][0]))
+        action = np.array([observation["li_size"][0]], np.float32)
+        observation, reward, terminated, truncated, info = env.step(action)
+        ended = terminated or truncated
+    assert infinite > 0
+    assert reward == pytest.approx(1 - info["score"] / info["baseline_score"])
+    assert "  no decision is pending" in str(env.render())
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (np.array([-1.0]), "priority: expected 0 to 4294967040, found -1.0"),
+        (np.array([np.nan]), "priority: expected 0 to 4294967040, found nan"),
+        (np.array([1.0, 2.0]), "priority: expected one number, found array([1., 2.])"),
+        ("1", "priority: expected one number, found '1'"),
+    ],
+)
+def test_actions_that_are_none(env: RegallocPriorityEnv, action: Any, message: str) -> None:
+    env.reset(seed=0)
+    with pytest.raises(UsageError) as caught:
+        env.step(action)
+    assert str(caught.value) == message
+    env.step(np.array([1.0], np.float32))
+
+
+def test_illegal_actions_fall_back(sample: Corpus) -> None:
+    env = RegallocPriorityEnv(Corpus(sample.folder, ("expr_vm.c",)), illegal_action="fallback")
+    env.reset(seed=0)
+    *_, info = env.step(-3.0)
+    assert info["illegal_action"] == -3.0
+    env.close()

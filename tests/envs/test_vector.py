@@ -1,0 +1,196 @@
+"""The vector environment: the same as Gymnasium's own loop over single ones, whatever happens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import data_equivalence
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs.vector import InliningForSizeVectorEnv
+from mlgo_gym.errors import CorpusError, OptionsError, UsageError
+
+ID = "mlgo_gym/InliningForSize-v0"
+
+
+@pytest.fixture
+def envs(small: Corpus) -> Iterator[InliningForSizeVectorEnv]:
+    envs = InliningForSizeVectorEnv(3, corpus=small, autoreset_mode="Disabled")
+    yield envs
+    envs.close()
+
+
+def test_make_vec_makes_it(small: Corpus) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        envs = gymnasium.make_vec(
+            ID, num_envs=2, vectorization_mode="vector_entry_point", corpus=str(small.folder)
+        )
+    assert isinstance(envs.unwrapped, InliningForSizeVectorEnv)
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
+    observations, _ = envs.reset(seed=1)
+    assert observations in envs.observation_space
+    assert envs.action_space.sample() in envs.action_space
+    wrapped = gymnasium.wrappers.vector.RecordEpisodeStatistics(envs)
+    wrapped.reset(seed=1)
+    wrapped.close()
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: AutoresetMode) -> None:
+    ours = InliningForSizeVectorEnv(2, autoreset_mode=mode, corpus=small)
+    theirs = SyncVectorEnv([lambda: InliningForSizeEnv(small)] * 2, autoreset_mode=mode)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    generator = np.random.default_rng(5)
+    assert data_equivalence(ours.reset(seed=3), theirs.reset(seed=3), exact=True)
+    ended = np.zeros(2, bool)
+    episodes = 0
+    while episodes < 4:
+        if mode is AutoresetMode.DISABLED and ended.any():
+            mine = ours.reset(options={"reset_mask": ended})
+            assert data_equivalence(mine, theirs.reset(options={"reset_mask": ended}), exact=True)
+        actions = generator.integers(2, size=2)
+        step = ours.step(actions)
+        assert data_equivalence(step, theirs.step(actions), exact=True)
+        ended = step[2] | step[3]
+        episodes += int(ended.sum())
+    ours.close()
+    theirs.close()
+
+
+@pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Signals) -> None:
+    envs = InliningForSizeVectorEnv(3, corpus=small, timeout_s=2, autoreset_mode="Disabled")
+    alone = InliningForSizeEnv(small)
+    envs.reset(options={"module": "digest.c"})
+    expected, _ = alone.reset(options={"module": "digest.c"})
+    worker = envs.envs[1].compiler.worker_pid
+    assert worker is not None
+    os.kill(worker, kill)
+    observations, rewards, terminations, truncations, infos = envs.step(np.zeros(3, np.int64))
+    expected, *_ = alone.step(0)
+    for row in (0, 2):
+        assert {name: array[row] for name, array in observations.items()} == expected
+    assert (rewards.tolist(), terminations.tolist()) == ([0.0] * 3, [False] * 3)
+    assert truncations.tolist() == [False, True, False]
+    assert infos["_error"].tolist() == [False, True, False]
+    assert "module 'digest.c': LLVM " in infos["error"][1]
+    mask = np.array([False, True, False])
+    _, infos = envs.reset(options={"reset_mask": mask, "module": "digest.c"})
+    assert infos["_module"].tolist() == mask.tolist()
+    assert not envs.step(np.zeros(3, np.int64))[3].any()
+    envs.close()
+    alone.close()
+
+
+def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
+    envs = InliningForSizeVectorEnv(3, corpus=sample)
+    modules = envs.reset(seed=8)[1]["module"].tolist()
+    assert envs.reset(seed=[8, 9, 10])[1]["module"].tolist() == modules
+    assert envs.reset(seed=[10, 9, 8])[1]["module"].tolist() == modules[::-1]
+    assert envs.render() == (None, None, None)
+    envs.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_envs": 0}, "num_envs: expected a number above 0, found 0"),
+        (
+            {"autoreset_mode": "Never"},
+            "autoreset_mode: expected one of NextStep, SameStep, Disabled, found 'Never'",
+        ),
+        ({"opt_level": "O0"}, "opt_level: expected one of O1, O2, O3, Os, Oz, found 'O0'"),
+    ],
+)
+def test_bad_settings(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        InliningForSizeVectorEnv(**settings)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"seed": [1, 2]}, "seed: expected one or 3 seeds, found 2"),
+        ({"options": {"speed": 1}}, "reset options: expected only 'module', found ['speed']"),
+        (
+            {"options": {"reset_mask": np.zeros(3, bool)}},
+            "reset_mask: expected bool (3,) with some true, all at first; "
+            "found array([False, False, False])",
+        ),
+        (
+            {"options": {"reset_mask": np.array([True, False, False])}},
+            "reset_mask: expected bool (3,) with some true, all at first; "
+            "found array([ True, False, False])",
+        ),
+        (
+            {"options": {"reset_mask": [True]}},
+            "reset_mask: expected bool (3,) with some true, all at first; found [True]",
+        ),
+    ],
+)
+def test_bad_resets(
+    envs: InliningForSizeVectorEnv, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        envs.reset(**arguments)
+    assert str(caught.value) == message
+    envs.reset(seed=1)
+
+
+def test_bad_steps(envs: InliningForSizeVectorEnv) -> None:
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none; call re"):
+        envs.step(np.zeros(3, np.int64))
+    envs.reset(seed=1)
+    with pytest.raises(UsageError, match="^step: expected 3 actions, found 2$"):
+        envs.step(np.zeros(2, np.int64))
+    with pytest.raises(UsageError, match="^inlining_decision: expected 0 or 1, found 2$"):
+        envs.step(np.array([0, 2, 0]))
+    with pytest.raises(CorpusError, match="has no|expected one of its"):
+        envs.reset(options={"module": "no such module"})
+    assert not envs.reset(seed=2)[1]["decision"].any()
+
+
+def test_an_environment_can_be_forked(small: Corpus) -> None:
+    env = gymnasium.make(ID, corpus=small)
+    with pytest.raises(UsageError, match="^fork: expected a pending decision, found none; call re"):
+        env.unwrapped.fork()  # type: ignore[attr-defined]
+    env.reset(seed=4)
+    env.step(0)
+    twin = env.unwrapped.fork()  # type: ignore[attr-defined]
+    ends = []
+    for each, action in ((env, 0), (twin, 1), (twin.fork(), 0)):
+        ended = False
+        while not ended:
+            observation, reward, ended, _, info = each.step(action)
+        ends.append((reward, info["object_sha256"], info["decision"]))
+        assert not any(array.any() for array in observation.values())
+    assert ends[0] == ends[2] != ends[1]
+    # Both go on to the same next episode, each with a worker of its own.
+    assert env.reset()[1] == twin.reset()[1]
+    assert env.unwrapped.compiler.worker_pid != twin.compiler.worker_pid  # type: ignore[attr-defined]
+    twin.close()
+    env.close()
+
+
+def test_a_fork_of_an_environment_is_closed_by_itself(small: Corpus) -> None:
+    env = InliningForSizeEnv(small)
+    env.reset(seed=1)
+    twin, other = env.fork(), env.fork()
+    twin.close()
+    other.reset()  # abandons the branch
+    assert env.step(0)[0]
+    env.close()
+    assert other.step(0)[0]
+    other.close()

@@ -1,0 +1,196 @@
+"""The oracle: what it finds is real, it gets no worse, and it goes on where it was."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.policies import always, default, never
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.replay import replay
+from mlgo_gym.search.choices import LEVELS, USER_CLASSES, Choice, group_of
+from mlgo_gym.search.corpus_search import ModuleSearch, search_corpus
+from mlgo_gym.search.oracle import Oracle, small
+from mlgo_gym.trace import Trace, trace_path
+from mlgo_gym.training_log import Observation
+
+PROBLEM = InliningForSize()
+BASES = {"default": default, "never": never, "small": small}
+
+
+def steps() -> Callable[[], float]:
+    """A clock that goes on by one each time it is looked at: budgets that do not depend on time."""
+    return itertools.count().__next__
+
+
+def all_observations(compiler: Compiler, module: Module) -> Iterator[Observation]:
+    with compiler.start(module, PROBLEM) as compilation:
+        while (observation := compilation.next_observation()) is not None:
+            yield observation
+            compilation.answer(default(observation))
+
+
+def test_it_finds_what_replays(compiler: Compiler, sample: Corpus) -> None:
+    module = sample["hash_map.c"]
+    oracle = Oracle(compiler, module, PROBLEM, budget_s=4_000, clock=steps())
+    found = list(oracle.improvements())
+    sizes = [each.size_bytes for each in found]
+    assert sizes == sorted(set(sizes), reverse=True)
+    assert sizes[-1] < found[0].default_size_bytes
+    assert oracle.compilations > 20
+    for each in (found[0], found[-1]):
+        result = replay(compiler, Trace.from_bytes(each.trace.to_bytes()), module)
+        assert result.text_size_bytes == each.size_bytes
+    # The choice is a policy: it makes the same object by itself.
+    policy = found[-1].choice.policy(BASES)
+    again = compiler.compile_module(module, problem=PROBLEM, policy=policy)
+    assert again.object_sha256 == found[-1].trace.object_sha256
+
+
+def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -> None:
+    for name in ("digest.c", "json_write.c"):
+        module = sample[name]
+        *_, last = Oracle(
+            compiler, module, PROBLEM, policy=always, budget_s=800, clock=steps()
+        ).improvements()
+        for start in (default, never, small, always):
+            result = compiler.compile_module(module, problem=PROBLEM, policy=start)
+            assert last.size_bytes <= result.text_size_bytes
+
+
+def test_groups_are_searched_and_combined(compiler: Compiler, sample: Corpus) -> None:
+    """From LLVM's default as it is, without limits, only groups are left to search."""
+    module = sample["hash_map.c"]
+    oracle = Oracle(
+        compiler, module, PROBLEM, start=Choice("default"), budget_s=4_000, clock=steps()
+    )
+    *_, last = oracle.improvements()
+    assert last.choice.flips
+    assert last.size_bytes < last.default_size_bytes
+
+
+def test_a_module_without_decisions(compiler: Compiler) -> None:
+    module = Module.from_ir('target triple = "x86_64-pc-linux-gnu"\n')
+    (found,) = Oracle(compiler, module, PROBLEM, budget_s=10).improvements()
+    assert (found.size_bytes, found.trace.decisions) == (0, 0)
+
+
+def test_choices_there_and_back(compiler: Compiler, sample: Corpus) -> None:
+    observations = list(all_observations(compiler, sample["hash_map.c"]))
+    call = group_of("call", observations[3])
+    choice = Choice("never").with_limit(2, 40).with_flips({call: 1})
+    again = Choice.from_json(json.loads(json.dumps(choice.to_json())))
+    assert again == choice
+    policy = again.policy(BASES)
+    for each in observations:
+        users, cost = int(each["callee_users"][0]), int(each["cost_estimate"][0])
+        by_limit = USER_CLASSES[1] < users <= USER_CLASSES[2] and cost < 40
+        assert policy(each) == int(group_of("call", each) == call or by_limit)
+    for level in LEVELS:
+        assert len({group_of(level, each) for each in observations}) > 1
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "choice: expected base, limits and flips: KeyError('flips')"),
+        (
+            {"base": "default", "limits": [], "flips": [["call", "xx", 1]]},
+            "choice: expected base, limits and flips: ValueError('non-hexadecimal number found in "
+            "fromhex() arg at position 0')",
+        ),
+        ({"base": "default", "limits": [1], "flips": []}, "limits: expected 6, found 1"),
+        (
+            {"base": "default", "limits": [None] * 6, "flips": [["galaxy", "00", 1]]},
+            "level: expected one of single, call, callee, caller, found 'galaxy'",
+        ),
+    ],
+)
+def test_choices_that_are_none(value: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Choice.from_json(value)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget_s": 0}, "budget: expected a number above 0, found 0"),
+        (
+            {"budget_s": 1, "start": Choice("given")},
+            "start: expected one of default, never, small as base, found 'given'",
+        ),
+    ],
+)
+def test_bad_settings(
+    compiler: Compiler, sample: Corpus, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Oracle(compiler, sample["digest.c"], PROBLEM, **settings)
+    assert str(caught.value) == message
+
+
+def searched(corpus: Corpus, folder: Path, **settings: Any) -> dict[str, ModuleSearch]:
+    settings.setdefault("budget_s", 600)
+    searches = search_corpus(corpus, folder, PROBLEM, clock=steps(), **settings)
+    return {each.module: each for each in searches}
+
+
+def test_a_corpus_is_searched_and_gone_on_with(small: Corpus, tmp_path: Path) -> None:
+    first = searched(small, tmp_path, jobs=2)
+    assert set(first) == set(small)
+    for name, each in first.items():
+        trace = Trace.load(trace_path(tmp_path, name))
+        assert each.error is None
+        assert trace.text_size_bytes == each.size_bytes <= each.default_size_bytes
+        assert trace.observation(0)
+        with Compiler() as compiler:
+            replay(compiler, trace, small[name])
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert searched(small, tmp_path) == first  # the budget is spent
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    longer = searched(small, tmp_path, budget_s=900)
+    for name, each in longer.items():
+        assert each.size_bytes <= first[name].size_bytes
+        assert each.spent_s > first[name].spent_s
+        assert Trace.load(trace_path(tmp_path, name)).text_size_bytes == each.size_bytes
+    # Little time to go on with does not lose what was found before.
+    for name, each in searched(small, tmp_path, budget_s=905).items():
+        assert each.size_bytes <= longer[name].size_bytes
+
+
+def test_other_settings_start_anew(small: Corpus, tmp_path: Path) -> None:
+    searched(small, tmp_path, names=["digest.c"])
+    (other,) = searched(small, tmp_path, names=["digest.c"], opt_level="O2").values()
+    assert Trace.load(trace_path(tmp_path, "digest.c")).settings["opt_level"] == "O2"
+    assert other.error is None
+
+
+def test_failures_are_reported(small: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "digest.c.search.json").write_text("{}")
+    (tmp_path / "hash_map.c.search.json").mkdir()
+    found = searched(small, tmp_path)
+    assert "expected a search's record: KeyError('module_sha256')" in str(found["digest.c"].error)
+    assert "expected a search's record: IsADirectoryError" in str(found["hash_map.c"].error)
+    assert found["json_write.c"].error is None
+    with pytest.raises(OptionsError, match="^jobs: expected a number above 0, found 0$"):
+        searched(small, tmp_path, jobs=0)
+    with pytest.raises(OptionsError, match="^budget: expected a number above 0, found 0$"):
+        searched(small, tmp_path, budget_s=0)
+    unknown = searched(small, tmp_path, names=["x"])["x"]
+    assert str(unknown.error).startswith("corpus ")
+    assert issubclass(CorpusError, ValueError)
+
+
+def test_closing_early_ends_the_workers(small: Corpus, tmp_path: Path) -> None:
+    searches = search_corpus(small, tmp_path, PROBLEM, budget_s=300, clock=steps(), jobs=2)
+    assert next(searches).error is None
+    searches.close()
