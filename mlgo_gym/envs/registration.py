@@ -17,8 +17,10 @@ def register_envs() -> None:
     gymnasium.register(
         id="mlgo_gym/RegallocEviction-v0",
         entry_point="mlgo_gym.envs.regalloc_eviction:RegallocEvictionEnv",
+        vector_entry_point="mlgo_gym.envs.vector:RegallocEvictionVectorEnv",
     )
     gymnasium.register(
         id="mlgo_gym/RegallocPriority-v0",
         entry_point="mlgo_gym.envs.regalloc_priority:RegallocPriorityEnv",
+        vector_entry_point="mlgo_gym.envs.vector:RegallocPriorityVectorEnv",
     )

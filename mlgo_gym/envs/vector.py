@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
 
+from mlgo_gym.envs.compilation_env import CompilationEnv
 from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
 from mlgo_gym.envs.observation_space import ObservationDict
+from mlgo_gym.envs.regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.envs.regalloc_priority import RegallocPriorityEnv
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.llvm.waiting import Steps, run_together
 
-__all__ = ["InliningForSizeVectorEnv"]
+__all__ = [
+    "CompilationVectorEnv",
+    "InliningForSizeVectorEnv",
+    "RegallocEvictionVectorEnv",
+    "RegallocPriorityVectorEnv",
+]
 
-Actions = np.ndarray[Any, np.dtype[np.int64]]
 Array = np.ndarray[Any, Any]
 Step = tuple[ObservationDict, float, bool, bool, dict[str, Any]]
 
 
-class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
-    """N of `InliningForSizeEnv`, each with a worker of its own, in one loop and one thread.
+class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
+    """N environments of one kind, each with a worker of its own, in one loop and one thread.
 
-    ``gymnasium.make_vec("mlgo_gym/InliningForSize-v0", num_envs=N, corpus=...)`` makes it. A step
+    ``gymnasium.make_vec("mlgo_gym/InliningForSize-v0", num_envs=N, corpus=...)`` makes one. A step
     answers all pending decisions and then takes what comes, in whatever order it comes; results
     are those of Gymnasium's ``SyncVectorEnv`` over the same environments. What happens in one row
     does not depend on the others, nor on timing: each has its own random generator, and a worker
     that crashes or outruns its deadline truncates the episode of its own row.
 
-    Observations: a ``Dict`` of LLVM's features, each ``int64 [N, 1]``. Rewards ``float64 [N]``,
-    terminations and truncations ``bool [N]``. Infos: as of the single environment, batched as
-    Gymnasium does.
+    Observations: a ``Dict`` of LLVM's features, each of its shape with N in front. Rewards
+    ``float64 [N]``, terminations and truncations ``bool [N]``. Infos, masks among them: as of the
+    single environment, batched as Gymnasium does.
+
+    Register allocation optimises a module, and takes its baselines, when it comes up for the first
+    time in a row; the other rows wait meanwhile.
 
     Args:
         num_envs: how many.
@@ -41,12 +51,15 @@ class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
             it at once and puts the last observation and information into ``infos["final_obs"]``
             and ``infos["final_info"]``; with ``Disabled`` call ``reset`` with
             ``options={"reset_mask": MASK}``, ``bool [N]``.
-        settings: of each environment, by name, as in `InliningForSizeEnv`.
+        settings: of each environment, by name, as the single environment takes them.
 
     Raises:
         OptionsError: a setting has a value that it cannot have.
         CorpusError: the corpus cannot be used.
     """
+
+    kind: ClassVar[type[CompilationEnv[Any, Any]]]
+    """The single environment."""
 
     def __init__(
         self,
@@ -64,11 +77,9 @@ class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
             raise OptionsError(
                 f"autoreset_mode: expected one of {expected}, found {autoreset_mode!r}"
             ) from error
-        first = InliningForSizeEnv(**settings)
+        first = self.kind(**settings)
         settings["corpus"] = first.corpus
-        self.envs: Final = [
-            first, *(InliningForSizeEnv(**settings) for _ in range(num_envs - 1))
-        ]  # fmt: skip
+        self.envs: Final = [first, *(self.kind(**settings) for _ in range(num_envs - 1))]
         self.num_envs = num_envs
         self.metadata = first.metadata | {"autoreset_mode": mode}
         self.render_mode = first.render_mode
@@ -90,11 +101,12 @@ class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
 
         Args:
             seed: one for each row, or one for the first, from which the others count up.
-            options: ``reset_mask``, and what `InliningForSizeEnv.reset` takes, for all rows.
+            options: ``reset_mask``, and what the single environment's ``reset`` takes, for all
+                rows.
 
         Raises:
             OptionsError: the seeds or the mask do not fit the number of environments.
-            MlgoGymError: what `InliningForSizeEnv.reset` raises, once all rows are done.
+            MlgoGymError: what the single environment's ``reset`` raises, once all rows are done.
         """
         options = dict(options or {})
         seeds = self._seeds(seed)
@@ -109,23 +121,21 @@ class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
             infos = self._add_info(infos, info, row)
         return self._batched(), infos
 
-    def step(self, actions: Actions) -> tuple[ObservationDict, Array, Array, Array, dict[str, Any]]:
+    def step(self, actions: Array) -> tuple[ObservationDict, Array, Array, Array, dict[str, Any]]:
         """Answer the pending decision of every row.
 
         Args:
-            actions: ``int64 [N]``, 0 or 1 each.
+            actions: one for each row, as the action space has them.
 
         Raises:
-            UsageError: there is not one action for each row, an action is neither 0 nor 1, or a
+            UsageError: there is not one action for each row, LLVM does not take an action, or a
                 row has to be reset first.
         """
         if len(actions) != self.num_envs:
             raise UsageError(f"step: expected {self.num_envs} actions, found {len(actions)}")
         if not self._observations:
             raise UsageError("step: expected a pending decision, found none; call reset first")
-        rows = run_together(
-            [self._row(row, int(action)) for row, action in enumerate(actions)]
-        )  # fmt: skip
+        rows = run_together([self._row(row, action) for row, action in enumerate(actions)])
         infos: dict[str, Any] = {}
         for row, ((*_, info), final) in enumerate(rows):
             if final is not None:
@@ -148,7 +158,7 @@ class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
         for env in self.envs:
             env.close()
 
-    def _row(self, row: int, action: int) -> Steps[tuple[Step, dict[str, Any] | None]]:
+    def _row(self, row: int, action: Any) -> Steps[tuple[Step, dict[str, Any] | None]]:
         """One row's step, and with ``SameStep`` the end of its last episode."""
         env = self.envs[row]
         if self._has_ended[row] and self._mode is AutoresetMode.NEXT_STEP:
@@ -191,3 +201,21 @@ class InliningForSizeVectorEnv(VectorEnv[ObservationDict, Actions, Array]):
                 f"found {mask!r}"
             )
         return mask
+
+
+class InliningForSizeVectorEnv(CompilationVectorEnv):
+    """N of `InliningForSizeEnv`: actions ``int64 [N]``, features ``int64 [N, 1]``."""
+
+    kind = InliningForSizeEnv
+
+
+class RegallocEvictionVectorEnv(CompilationVectorEnv):
+    """N of `RegallocEvictionEnv`: actions ``int64 [N]``, masks ``int8 [N, 33]`` in the infos."""
+
+    kind = RegallocEvictionEnv
+
+
+class RegallocPriorityVectorEnv(CompilationVectorEnv):
+    """N of `RegallocPriorityEnv`: actions ``float32 [N, 1]``."""
+
+    kind = RegallocPriorityEnv

@@ -194,3 +194,34 @@ def test_a_fork_of_an_environment_is_closed_by_itself(small: Corpus) -> None:
     env.close()
     assert other.step(0)[0]
     other.close()
+
+
+@pytest.mark.parametrize("name", ["RegallocEviction", "RegallocPriority"])
+def test_register_allocation_equals_a_loop_over_single_environments(
+    sample: Corpus, name: str
+) -> None:
+    identity = f"mlgo_gym/{name}-v0"
+    settings: dict[str, Any] = {"corpus": sample, "illegal_action": "fallback"}
+    ours = gymnasium.make_vec(
+        identity, num_envs=2, vectorization_mode="vector_entry_point", **settings
+    )
+    entry = gymnasium.spec(identity)
+    single = [lambda: gymnasium.make(entry, disable_env_checker=True, **settings).unwrapped] * 2
+    theirs = SyncVectorEnv(single, autoreset_mode=AutoresetMode.NEXT_STEP)
+    assert ours.observation_space == theirs.observation_space
+    assert ours.action_space == theirs.action_space
+    generator = np.random.default_rng(5)
+    options = {"module": "hash_map.c"}
+    first = ours.reset(seed=3, options=options)
+    assert data_equivalence(first, theirs.reset(seed=3, options=options), exact=True)
+    episodes = 0
+    while episodes < 3:
+        if name == "RegallocEviction":
+            actions = generator.integers(33, size=2)
+        else:
+            actions = generator.uniform(0, 1e6, (2, 1)).astype(np.float32)
+        step = ours.step(actions)
+        assert data_equivalence(step, theirs.step(actions), exact=True)
+        episodes += int((step[2] | step[3]).sum())
+    ours.close()
+    theirs.close()
