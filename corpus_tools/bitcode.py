@@ -116,8 +116,11 @@ class _Bits:
             if shift > _WIDEST_VALUE:
                 raise BitcodeError(f"value of more than 64 bits at byte {self.position // 8}")
 
-    def align(self) -> None:
+    def block_header(self) -> tuple[int, int, int]:
+        """What follows the id that enters a block: its id, width of ids, and length in bytes."""
+        block_id, width = self.vbr(8), self.vbr(4)
         self.position = -(-self.position // 32) * 32
+        return block_id, width, self.fixed(32) * _WORD
 
 
 def _end_of_stream(data: bytes, start: int) -> int:
@@ -159,9 +162,7 @@ def _block(data: bytes, position: int) -> _Block:
     bits = _Bits(data, position * 8)
     if bits.fixed(2) != _ENTER_BLOCK:
         raise BitcodeError(f"expected a block at byte {position}, found something else")
-    block_id, width = bits.vbr(8), bits.vbr(4)
-    bits.align()
-    length = bits.fixed(32) * _WORD
+    block_id, width, length = bits.block_header()
     start = bits.position // 8
     if start + length > len(data):
         raise BitcodeError(f"block at byte {position} ends at byte {start + length} of {len(data)}")
@@ -177,7 +178,8 @@ def _triple_in(bits: _Bits, block: _Block) -> str | None:
     while bits.position < block.end * 8:
         abbreviation = bits.fixed(block.width)
         if abbreviation == _ENTER_BLOCK:
-            _skip_block(bits)
+            *_, length = bits.block_header()
+            bits.position += length * 8
         elif abbreviation == _DEFINE_ABBREVIATION:
             _skip_abbreviation(bits)
         elif abbreviation == _UNABBREVIATED:
@@ -187,14 +189,6 @@ def _triple_in(bits: _Bits, block: _Block) -> str | None:
         else:  # the end, or an abbreviated record: those come behind the triple
             return None
     return None
-
-
-def _skip_block(bits: _Bits) -> None:
-    bits.vbr(8)
-    bits.vbr(4)
-    bits.align()
-    length = bits.fixed(32)
-    bits.position += length * 32
 
 
 def _skip_abbreviation(bits: _Bits) -> None:

@@ -49,9 +49,7 @@ def parse_driver_output(text: str) -> list[tuple[str, ...]]:
     >>> parse_driver_output('version 22\n "/bin/clang" "-cc1" "-D" "A=\\$1"\n "/bin/ld" "-o"')
     [('-cc1', '-D', 'A=$1')]
     """
-    lines = (line for line in text.split("\n") if line.startswith(' "'))
-    commands = (tuple(_unquoted(line))[1:] for line in lines)
-    return [command for command in commands if command[:1] == ("-cc1",)]
+    return [command[1:] for command in _commands(text) if command[1:2] == ("-cc1",)]
 
 
 def linker_arguments(text: str) -> tuple[str, ...]:
@@ -63,9 +61,7 @@ def linker_arguments(text: str) -> tuple[str, ...]:
     Returns:
         The arguments, or none where nothing is linked.
     """
-    lines = [line for line in text.split("\n") if line.startswith(' "')]
-    commands = [tuple(_unquoted(line)) for line in lines]
-    links = [command[1:] for command in commands if _LINKER.search(command[0])]
+    links = [command[1:] for command in _commands(text) if _LINKER.search(command[0])]
     return links[-1] if links else ()
 
 
@@ -111,5 +107,8 @@ def _without(
             yield argument
 
 
-def _unquoted(line: str) -> Iterator[str]:
-    return (_ESCAPED.sub(r"\1", match) for match in _QUOTED.findall(line))
+def _commands(text: str) -> Iterator[tuple[str, ...]]:
+    """The commands in what ``clang -###`` prints, the program first."""
+    for line in text.split("\n"):
+        if line.startswith(' "'):
+            yield tuple(_ESCAPED.sub(r"\1", match) for match in _QUOTED.findall(line))

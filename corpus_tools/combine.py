@@ -47,7 +47,7 @@ def combine_corpus(root_dir: Path) -> Manifest:
     try:
         combined.write(root_dir)
     except OSError as error:
-        raise OutputError(root_dir, f"cannot be written: {error.strerror}") from error
+        raise OutputError.refused(root_dir, error) from error
     return combined
 
 

@@ -1,4 +1,4 @@
-"""What the corpus tools' commands share: options in both spellings, and errors in one line."""
+"""What commands share: options in both spellings, their types, and errors in one line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 
 from corpus_tools.errors import CorpusToolsError
 
-__all__ = ["add_option", "run_command"]
+__all__ = ["add_option", "run_command", "whole"]
 
 _INTERRUPTED = 130
 
@@ -26,6 +26,19 @@ def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> N
     """
     usual = "--" + name.removeprefix("--").replace("_", "-")
     parser.add_argument(*dict.fromkeys([name, usual]), **settings)
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """An argparse type: whole numbers of at least this much."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number of at least {least}, found {text!r}"
+            )
+        return int(text)
+
+    return parse
 
 
 def run_command(program: str, run: Callable[[], int]) -> int:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 
 class CorpusToolsError(Exception):
@@ -380,6 +381,11 @@ class OutputError(_FileError):
     """The output may not be written: something else is there, or the system refuses."""
 
     _prefix = "output "
+
+    @classmethod
+    def refused(cls, path: Path, error: OSError) -> Self:
+        """The system refuses to write there."""
+        return cls(path, f"cannot be written: {error.strerror}")
 
 
 @dataclass(frozen=True, slots=True)

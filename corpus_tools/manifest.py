@@ -25,6 +25,9 @@ from corpus_tools.reading import read_regular
 
 MANIFEST_NAME = "corpus_description.json"
 
+UNSPECIFIED = ("<UNSPECIFIED>",)
+"""What mlgo-utils puts where the command of all modules has to be filled in by hand."""
+
 
 def name_problem(name: str) -> str | None:
     """Say why a module may not be called ``name``, or None if it may.

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["LARGEST_TEXT_BYTES", "open_regular", "read_regular"]
+__all__ = ["LARGEST_TEXT_BYTES", "open_regular", "read_regular", "reason_of"]
 
 LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
@@ -46,3 +46,12 @@ def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
         if size > limit_bytes:
             raise OSError(errno.EFBIG, f"expected at most {limit_bytes} bytes, found {size}")
         return stream.read(limit_bytes)
+
+
+def reason_of(error: Exception) -> str:
+    """Why something failed, without the number and the name that the system's errors begin with.
+
+    >>> reason_of(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.o"))
+    'No such file or directory'
+    """
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

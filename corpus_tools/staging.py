@@ -62,7 +62,7 @@ def _sibling(output: Path) -> tempfile.TemporaryDirectory[str]:
         output.parent.mkdir(parents=True, exist_ok=True)
         return tempfile.TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.")
     except OSError as error:
-        raise OutputError(output, f"cannot be written: {error.strerror}") from error
+        raise OutputError.refused(output, error) from error
 
 
 def _swap(staged: Path, output: Path, old: Path) -> None:

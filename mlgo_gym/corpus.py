@@ -18,16 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from corpus_tools.errors import CorpusToolsError
-from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_command
+from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
 from mlgo_gym.errors import CorpusError, ModuleError
 
 __all__ = ["SAMPLE_CORPUS", "Corpus", "Module"]
 
 SAMPLE_CORPUS = Path(__file__).parent / "sample_corpus" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
-
-_UNSPECIFIED = ("<UNSPECIFIED>",)
-"""What mlgo-utils' ``extract_ir --thinlto_build=local`` leaves for the user to fill in."""
 
 
 @dataclass(frozen=True)
@@ -158,10 +155,10 @@ class Corpus:
             )
         if not manifest.modules:
             raise CorpusError(f"corpus {str(folder)!r}: expected at least one module, found none")
-        if manifest.global_command_override == _UNSPECIFIED:
+        if manifest.global_command_override == UNSPECIFIED:
             raise CorpusError(
                 f"corpus {str(folder)!r}: key 'global_command_override': expected the clang -cc1 "
-                f"command line of its modules, found the placeholder {_UNSPECIFIED[0]!r}: put the "
+                f"command line of its modules, found the placeholder {UNSPECIFIED[0]!r}: put the "
                 "command line there"
             )
         return cls(folder, manifest.modules, manifest.global_command_override, manifest.has_thinlto)

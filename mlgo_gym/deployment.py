@@ -14,17 +14,16 @@ from typing import Final, Literal
 
 from mlgo_gym.corpus import Module
 from mlgo_gym.errors import InternalError, ModelError
-from mlgo_gym.llvm.compilation import CompilationResult, Policy, Product
+from mlgo_gym.llvm.compilation import CompilationResult, Product
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.measures import measure_class
 from mlgo_gym.model_card import read_card
-from mlgo_gym.problems import Action, InliningForSize, Problem
-from mlgo_gym.rollout import Attempt, Decision, ModuleReport
+from mlgo_gym.problems import InliningForSize, Problem
+from mlgo_gym.rollout import Attempt, Decision, ModuleReport, recorded
 from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
-from mlgo_gym.training_log import Observation
 
 __all__ = ["Deployed", "Form", "Model", "deploy"]
 
@@ -137,27 +136,19 @@ class _ModelAtWork:
     model: Model
 
     def compile(self, decisions: list[Decision] | None) -> CompilationResult:
+        problem = self.model.problem
         with RunnerPolicy(self.model.runner) as policy:
             return self.compiler.compile_module(
                 self.module,
                 self.options,
-                problem=self.model.problem,
-                policy=policy if decisions is None else self._recorded(policy, decisions),
+                problem=problem,
+                policy=policy if decisions is None else recorded(policy, problem, decisions),
                 keep_object=True,
             )
 
     def produce(self, task: Task) -> Product:
         answers = {self.model.problem: RunnerPolicy(self.model.runner)}
         return self.compiler.produce(self.module, self.options, task, answers)
-
-    def _recorded(self, policy: RunnerPolicy, decisions: list[Decision]) -> Policy:
-        def answer(observation: Observation) -> Action:
-            action = policy(observation)
-            advice = self.model.problem.encode_advice(action, observation)
-            decisions.append(Decision(observation.payload, advice, observation.context))
-            return action
-
-        return answer
 
 
 def _bytes(made: CompilationResult | Product) -> bytes:

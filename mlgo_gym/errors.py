@@ -10,7 +10,9 @@
         ModuleError            a module: parsing, target, verification, its command line
         ModelError             a model directory, its graph or its specs
         TraceError             a recorded compilation, or what it is replayed against
+        DatasetError           a dataset of decisions, or what is put into one
         OptionsError           a setting of a problem, compilation or environment
+        TrainingError          the folder of a training run
       CompilationError         LLVM did not finish a compilation
         CompilerCrashError     the worker process died
         CompilationTimeoutError  LLVM outran its deadline
@@ -30,6 +32,7 @@ __all__ = [
     "CompilationTimeoutError",
     "CompilerCrashError",
     "CorpusError",
+    "DatasetError",
     "DecisionLimitError",
     "EnvironmentSetupError",
     "InputError",
@@ -41,6 +44,7 @@ __all__ = [
     "RunnerError",
     "SpecError",
     "TraceError",
+    "TrainingError",
     "TrainingLogError",
     "UsageError",
 ]
@@ -68,6 +72,10 @@ class CorpusError(InputError):
 
 class OptionsError(InputError):
     """A setting has a value that it cannot have."""
+
+
+class TrainingError(InputError):
+    """The folder of a training run cannot be used."""
 
 
 class ModelError(InputError):
@@ -104,6 +112,18 @@ class TraceError(InputError):
     def __init__(self, trace: str, message: str) -> None:
         super().__init__(f"trace {trace!r}: {message}")
         self.trace = trace
+
+
+class DatasetError(InputError):
+    """A dataset cannot be used: its files, what they hold, or what is put into it.
+
+    Attributes:
+        dataset: the folder or file.
+    """
+
+    def __init__(self, dataset: str, message: str) -> None:
+        super().__init__(f"dataset {dataset!r}: {message}")
+        self.dataset = dataset
 
 
 class CompilationError(MlgoGymError):

@@ -32,7 +32,7 @@ from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.trace import Trace
 from mlgo_gym.training_log import Header, Observation, TrainingLogWriter
 
-__all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "rollout"]
+__all__ = ["Attempt", "Decision", "ModuleReport", "RolloutLog", "recorded", "rollout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,24 @@ class Decision:
     payload: bytes
     advice: bytes
     context: str = ""
+
+
+def recorded(policy: Policy, problem: Problem, decisions: list[Decision]) -> Policy:
+    """The same policy, which puts every decision into a list.
+
+    Args:
+        policy: what answers.
+        problem: what it answers.
+        decisions: each is appended here.
+    """
+
+    def answer(observation: Observation) -> Action:
+        action = policy(observation)
+        advice = problem.encode_advice(action, observation)
+        decisions.append(Decision(observation.payload, advice, observation.context))
+        return action
+
+    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,20 +240,12 @@ class _Task:
         decisions: list[Decision] = []
         try:
             with opened(self._policies[name](module)) as policy:
-                answer = self._recorded(policy, decisions) if self._keep_decisions else policy
+                keep = self._keep_decisions
+                answer = recorded(policy, self._problem, decisions) if keep else policy
                 result = measure.attempt(answer)
         except (CompilationError, InputError) as error:
             return Attempt(name, None, str(error), tuple(decisions))
         return Attempt(name, result, None, tuple(decisions))
-
-    def _recorded(self, policy: Policy, decisions: list[Decision]) -> Policy:
-        def answer(observation: Observation) -> Action:
-            action = policy(observation)
-            advice = self._problem.encode_advice(action, observation)
-            decisions.append(Decision(observation.payload, advice, observation.context))
-            return action
-
-        return answer
 
 
 class RolloutLog:

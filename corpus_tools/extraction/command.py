@@ -7,6 +7,7 @@ Exit status: 0 if all inputs were extracted or skipped and there is a module, 1 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import re
 import sys
@@ -19,7 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from corpus_tools.clang import Clang, find_clang
-from corpus_tools.command_line import add_option, run_command
+from corpus_tools.command_line import add_option, run_command, whole
 from corpus_tools.errors import ToolchainError
 from corpus_tools.extraction.compile_commands import list_compile_commands
 from corpus_tools.extraction.embedded import BITCODE_SECTION, COMMAND_SECTION, Extraction
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add_option(
         parser,
         "--num_workers",
-        type=_whole,
+        type=whole(1),
         nargs="?",
         metavar="N",
         help="read N objects at a time (default: one for each core)",
@@ -157,7 +158,7 @@ def _run(options: argparse.Namespace) -> int:
         cmd_section_name=options.cmd_section_name,
         bitcode_section_name=options.bitcode_section_name,
         default_args=tuple(options.default_args.split()),
-        clang=_clang_if_any(options),
+        clang=functools.cache(_clang_if_any),
     )
     has_link = extraction.thinlto_build == "local" and options.input is not None
     parameters = read_parameters(options.input, base) if has_link else None
@@ -191,10 +192,8 @@ def _list(
     return list_aquery(options.input, base)
 
 
-def _clang_if_any(options: argparse.Namespace) -> Clang | None:
-    """The clang that can tell the commands of LTO objects; only a database has what it takes."""
-    if options.input_type != "json":
-        return None
+def _clang_if_any() -> Clang | None:
+    """The clang that can tell the commands of LTO objects."""
     try:
         return find_clang()
     except ToolchainError:
@@ -267,12 +266,6 @@ def _as_json(report: ExtractionReport) -> dict[str, object]:
             for each in report.outcomes
         ],
     }
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
-    return int(text)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

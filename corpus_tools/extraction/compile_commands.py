@@ -23,7 +23,7 @@ from corpus_tools.extraction.inputs import (
     expand_response_files,
     listed_object,
 )
-from corpus_tools.reading import read_regular
+from corpus_tools.reading import read_regular, reason_of
 
 __all__ = ["list_compile_commands", "read_json"]
 
@@ -95,8 +95,7 @@ def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> L
         reason = error.problem if error.path == path else str(error)
         return Outcome(label, Status.FAILED, reason=reason)
     except (OSError, ValueError) as error:  # a name that the system has no file for
-        why = error.strerror if isinstance(error, OSError) else None
-        return Outcome(label, Status.FAILED, reason=f"cannot be read: {why or error}")
+        return Outcome(label, Status.FAILED, reason=f"cannot be read: {reason_of(error)}")
 
 
 class _Command(NamedTuple):

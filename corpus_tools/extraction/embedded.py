@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from corpus_tools.extraction.inputs import ObjectInput, Outcome, Status
 from corpus_tools.extraction.lto_command import command_of_driver
 from corpus_tools.manifest import encode_command
 from corpus_tools.object_file import ObjectFile, read_bounded
-from corpus_tools.reading import open_regular
+from corpus_tools.reading import open_regular, reason_of
 
 __all__ = [
     "BITCODE_SECTION",
@@ -46,8 +47,8 @@ class Extraction:
         cmd_section_name: the section that holds the command.
         bitcode_section_name: the section that holds the bitcode.
         default_args: the command of objects that are bitcode themselves.
-        clang: asked for that command where it is not given and the build tells the driver's;
-            None if there is none.
+        clang: finds the clang that is asked for that command, where it is not given and the build
+            tells the driver's; None if there is none. Called once for each such object.
     """
 
     cmd_filter: re.Pattern[str] | None = None
@@ -55,7 +56,7 @@ class Extraction:
     cmd_section_name: str = COMMAND_SECTION
     bitcode_section_name: str = BITCODE_SECTION
     default_args: tuple[str, ...] = ()
-    clang: Clang | None = None
+    clang: Callable[[], Clang | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ def extract(
     except CorpusToolsError as error:
         return Outcome(each.label, Status.FAILED, reason=str(error)), ()
     except (OSError, ValueError) as error:  # a name that the system has no file or program for
-        reason = error.strerror if isinstance(error, OSError) else None
-        return Outcome(each.label, Status.FAILED, reason=f"cannot be read: {reason or error}"), ()
+        reason = f"cannot be read: {reason_of(error)}"
+        return Outcome(each.label, Status.FAILED, reason=reason), ()
     names = tuple(module.name for module in modules)
     return Outcome(each.label, Status.EXTRACTED, names), modules
 
@@ -230,7 +231,7 @@ def _bitcode_module(each: ObjectInput, data: bytes, extraction: Extraction) -> E
 def _command_of_bitcode(each: ObjectInput, extraction: Extraction) -> tuple[str, ...]:
     if extraction.default_args:
         return extraction.default_args
-    if each.driver_command and extraction.clang:
-        return command_of_driver(extraction.clang, each.driver_command, each.base_dir)
+    if each.driver_command and (clang := extraction.clang()):
+        return command_of_driver(clang, each.driver_command, each.base_dir)
     needed = "a clang" if each.driver_command else "--input_type json"
     raise _Skip(f"bitcode (built with -flto?): its command takes {needed}, or --default_args")

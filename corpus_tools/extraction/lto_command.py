@@ -16,10 +16,7 @@ from corpus_tools.cc1 import (
 from corpus_tools.clang import Clang, dry_run, find_clang
 from corpus_tools.errors import CompileError, ExtractionError
 
-__all__ = ["UNSPECIFIED", "command_of_driver", "infer_override"]
-
-UNSPECIFIED = ("<UNSPECIFIED>",)
-"""What mlgo-utils puts where the command of all modules has to be filled in by hand."""
+__all__ = ["command_of_driver", "infer_override"]
 
 # Options that make bitcode of what would be an object.
 _BITCODE_OPTIONS = ("-flto", "-emit-llvm", "-fno-lto", "-ffat-lto-objects", "-fsplit-lto-unit")

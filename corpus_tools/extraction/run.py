@@ -14,9 +14,9 @@ from corpus_tools.bitcode import target_triple
 from corpus_tools.errors import BuildOptionError, CorpusToolsError, ExtractionError
 from corpus_tools.extraction.embedded import ExtractedModule, Extraction, extract
 from corpus_tools.extraction.inputs import Listed, ObjectInput, Outcome, Status
-from corpus_tools.extraction.lto_command import UNSPECIFIED, infer_override
+from corpus_tools.extraction.lto_command import infer_override
 from corpus_tools.extraction.store import CorpusStore, open_store
-from corpus_tools.manifest import Manifest
+from corpus_tools.manifest import UNSPECIFIED, Manifest
 
 __all__ = ["ExtractionReport", "Progress", "extract_corpus"]
 

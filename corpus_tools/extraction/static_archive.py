@@ -13,7 +13,7 @@ from corpus_tools.errors import ObjectFileError
 from corpus_tools.extraction.inputs import Listed, ObjectInput, Outcome, Status, listed_object
 from corpus_tools.manifest import name_problem
 from corpus_tools.object_file import LARGEST_BYTES
-from corpus_tools.reading import open_regular
+from corpus_tools.reading import open_regular, reason_of
 
 __all__ = ["list_archive"]
 
@@ -51,7 +51,7 @@ def list_archive(given: str, directory: Path) -> list[Listed]:
     try:
         is_thin, members = _read(archive.path)
     except (ObjectFileError, arpy.ArchiveFormatError, OSError, ValueError) as error:
-        reason = f"archive cannot be read: {_reason(error)}"
+        reason = f"archive cannot be read: {reason_of(error)}"
         return [Outcome(given, Status.FAILED, reason=reason)]
     if is_thin:
         folder = archive.path.parent
@@ -112,7 +112,3 @@ def _members(archive: arpy.Archive, file_size: int, *, is_thin: bool) -> Iterato
         name = header.name.rstrip(b"\0").decode("utf-8", "surrogateescape")
         if not name.startswith(_SYMBOL_TABLE):
             yield _Member(name, header.file_offset, header.size)
-
-
-def _reason(error: Exception) -> str:
-    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)

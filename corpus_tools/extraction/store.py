@@ -46,7 +46,7 @@ def open_store(folder: Path) -> Iterator[CorpusStore]:
                 (Path(staging) / _MARKER).touch()
                 yield CorpusStore(folder, Path(staging))
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise OutputError.refused(folder, error) from error
 
 
 class CorpusStore:
@@ -173,7 +173,3 @@ def _locked(folder: Path) -> Iterator[None]:
         raise OutputError(folder, "another process is writing a corpus there") from error
     finally:
         os.close(descriptor)
-
-
-def _unwritable(folder: Path, error: OSError) -> OutputError:
-    return OutputError(folder, f"cannot be written: {error.strerror}")

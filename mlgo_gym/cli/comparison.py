@@ -15,7 +15,7 @@ from mlgo_gym.allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.measures import Result
 from mlgo_gym.rollout import ModuleReport
 
-__all__ = ["as_json", "as_table", "check_plot_path", "mean_note", "save_plot"]
+__all__ = ["as_json", "as_table", "check_plot_path", "cut", "mean_note", "save_plot"]
 
 _SHORTEST_NAME: Final = 12
 _ZERO_BAND: Final = 0.0005
@@ -43,7 +43,7 @@ def as_table(reports: Sequence[ModuleReport], policies: Sequence[str], width: in
         left -= max(len(each) for each in (heading, total, *cells)) + len("  │")
     names = short_names([report.module for report in reports])
     for report, row in zip(reports, rows, strict=True):
-        table.add_row(_cut(names[report.module], max(left, _SHORTEST_NAME)), *row)
+        table.add_row(cut(names[report.module], max(left, _SHORTEST_NAME)), *row)
     return table
 
 
@@ -121,7 +121,8 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
     figure.savefig(path)
 
 
-def _cut(name: str, width: int) -> str:
+def cut(name: str, width: int) -> str:
+    """A name without its beginning, where it would be longer than so many characters."""
     return name if len(name) <= width else "…" + name[len(name) - width + 1 :]
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mlgo_gym.cli import comparison
-from mlgo_gym.cli.options import above_zero, add_worker_options
+from mlgo_gym.cli.options import add_size_threshold_option, add_worker_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.cli.rollout import replacing, warn_of_failures
 from mlgo_gym.corpus import Corpus, Module
@@ -20,9 +20,9 @@ from mlgo_gym.llvm.compiler import Compiler, options_of
 from mlgo_gym.llvm.options import OPT_LEVELS
 from mlgo_gym.llvm.pool import map_names
 from mlgo_gym.problems import InliningForSize, Problem
-from mlgo_gym.problems.inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD
 from mlgo_gym.rollout import ModuleReport, RolloutLog
 from mlgo_gym.runners.load import MODES, runner_factory
+from mlgo_gym.shipped_models import find_model
 
 __all__ = ["add_parser", "run"]
 
@@ -76,14 +76,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             const=level,
             help="the optimisation level (default: each module's own)",
         )
-    parser.add_argument(
-        "--size-increase-threshold",
-        type=above_zero,
-        metavar="FACTOR",
-        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
-        help="growth at which LLVM's inline advisor stops asking; inf lifts it "
-        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
-    )
+    add_size_threshold_option(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write LLVM's training log")
     add_worker_options(parser)
     add_json_option(parser)
@@ -167,7 +160,7 @@ def _assignment(text: str) -> tuple[str, Path]:
         raise argparse.ArgumentTypeError(
             f"expected PROBLEM=DIR with one of {', '.join(_PROBLEMS)}, found {text!r}"
         )
-    return problem, Path(path)
+    return problem, Path(find_model(path))
 
 
 def _write(target: Path, data: bytes) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.native.freeze import freeze
+from mlgo_gym.shipped_models import find_model
 
 __all__ = ["add_parser", "run"]
 
@@ -20,7 +21,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "C header, a description for 'rollout --model', and, where the machine has a linker, a "
         "shared library. Neither TensorFlow nor TFLite is needed, here or to run the result.",
     )
-    parser.add_argument("model", type=Path, metavar="MODEL_DIR", help="has model.tflite in it")
+    parser.add_argument(
+        "model",
+        type=find_model,
+        metavar="MODEL_DIR",
+        help="has model.tflite in it, or the name of a model that ships with mlgo_gym",
+    )
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where it goes")
     parser.add_argument(
         "--name", default="model", help="the files' name and the C prefix (default: model)"
@@ -32,7 +38,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
-    files = freeze(options.model, options.output, name=options.name, cpu=options.cpu)
+    files = freeze(Path(options.model), options.output, name=options.name, cpu=options.cpu)
     written = [files.description, files.object, files.header]
     if files.shared_library is not None:
         written.append(files.shared_library)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from corpus_tools.command_line import whole
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.llvm.compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.options import OPT_LEVELS
@@ -23,10 +24,10 @@ __all__ = [
     "add_opt_level_option",
     "add_problem_option",
     "add_seed_option",
+    "add_size_threshold_option",
     "add_timeout_option",
     "add_worker_options",
     "make_problem",
-    "whole",
 ]
 
 PROBLEMS_BY_NAME: Final[Mapping[str, type[Problem]]] = MappingProxyType(
@@ -43,14 +44,7 @@ def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is compiled, and how."""
     add_corpus_option(parser)
     add_opt_level_option(parser)
-    parser.add_argument(
-        "--size-increase-threshold",
-        type=above_zero,
-        metavar="FACTOR",
-        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
-        help="growth at which LLVM's advisor stops asking; inf lifts it "
-        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
-    )
+    add_size_threshold_option(parser)
     add_worker_options(parser)
 
 
@@ -98,6 +92,18 @@ def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_size_threshold_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--size-increase-threshold``."""
+    parser.add_argument(
+        "--size-increase-threshold",
+        type=above_zero,
+        metavar="FACTOR",
+        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
+        help="growth at which LLVM's inline advisor stops asking; inf lifts it "
+        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
+    )
+
+
 def add_problem_option(parser: argparse.ArgumentParser) -> None:
     """Add ``--problem``."""
     parser.add_argument(
@@ -120,19 +126,6 @@ def add_seed_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=whole(0), default=0, help="for the random policy (default: 0)"
     )
-
-
-def whole(least: int) -> Callable[[str], int]:
-    """An argparse type: whole numbers of at least this much."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number of at least {least}, found {text!r}"
-            )
-        return int(text)
-
-    return parse
 
 
 def above_zero(text: str) -> float:

@@ -26,6 +26,7 @@ from mlgo_gym.policies import POLICIES_OF, PolicyFactory, from_runner, make_poli
 from mlgo_gym.problems import InliningForSize, Problem
 from mlgo_gym.rollout import ModuleReport, RolloutLog, rollout
 from mlgo_gym.runners.load import MODES, runner_factory
+from mlgo_gym.shipped_models import find_model
 from mlgo_gym.trace import trace_path
 
 __all__ = ["add_parser", "run", "run_policies", "warn_of_failures"]
@@ -60,6 +61,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--model",
+        type=find_model,
         metavar="DIR",
         help="a model that answers instead: a model directory, a frozen model, or a host's address",
     )
@@ -153,12 +155,14 @@ def run_policies(
     *,
     keep_decisions: bool = False,
     in_order: bool = True,
+    corpus: Corpus | None = None,
 ) -> Iterator[ModuleReport]:
     """Roll policies out as the options of `add_compilation_options` say, behind a progress bar.
 
-    What is wrong with the options is raised here, not when the first report is asked for.
+    What is wrong with the options is raised here, not when the first report is asked for. Another
+    corpus than the options' may be given.
     """
-    corpus = Corpus.load(options.corpus)
+    corpus = corpus or Corpus.load(options.corpus)
     also = dict(_further(each, options) for each in getattr(options, "also", ()))
     reports = rollout(
         corpus,

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from rich.table import Table
 
+from corpus_tools.command_line import whole
 from mlgo_gym.baseline import relative_reduction
-from mlgo_gym.cli.options import above_zero, add_compilation_options, whole
+from mlgo_gym.cli.options import above_zero, add_compilation_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.policies import from_runner
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners.load import MODES, runner_factory
 from mlgo_gym.search.corpus_search import ModuleSearch, search_corpus
+from mlgo_gym.shipped_models import find_model
 
 __all__ = ["add_parser", "run"]
 
@@ -40,7 +42,9 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--output", type=Path, metavar="DIR", required=True, help="where traces are written"
     )
-    parser.add_argument("--model", metavar="DIR", help="a model to start from, as in 'rollout'")
+    parser.add_argument(
+        "--model", type=find_model, metavar="DIR", help="a model to start from, as in 'rollout'"
+    )
     parser.add_argument(
         "--mode", choices=MODES, default="release", help="how the model runs (default: release)"
     )

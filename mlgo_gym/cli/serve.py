@@ -9,6 +9,7 @@ import threading
 
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.runners.load import MODES, runner_factory
+from mlgo_gym.shipped_models import find_model
 
 __all__ = ["add_parser", "run"]
 
@@ -24,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "clients of protos/mlgo_gym/v1, until interrupted. To serve other machines, which takes "
         "TLS and a token, use mlgo_gym.runners.interactive_grpc.serve_grpc.",
     )
-    parser.add_argument("--model", required=True, metavar="DIR", help="the model")
+    parser.add_argument("--model", type=find_model, required=True, metavar="DIR", help="the model")
     parser.add_argument("--mode", choices=_LOCAL_MODES, default="release")
     parser.add_argument(
         "--address",

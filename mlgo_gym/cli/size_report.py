@@ -10,29 +10,17 @@ from typing import Final
 
 from rich.table import Table
 
+from corpus_tools.command_line import whole
 from mlgo_gym.build_sizes import BuildComparison, Change, compare_builds, total
-from mlgo_gym.cli.options import whole
 from mlgo_gym.cli.output import Output, add_json_option
+from mlgo_gym.cli.page import Cell, as_page
+from mlgo_gym.cli.page import as_table as html_table
 from mlgo_gym.cli.rollout import replacing
 
 __all__ = ["add_parser", "as_html", "run"]
 
 _SHOWN: Final = 20
-_PAGE: Final = """\
-<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Code of {before} and {after}</title>
-<style>
-body {{ font: 15px sans-serif; margin: 2em; }}
-table {{ border-collapse: collapse; margin-bottom: 2em; }}
-td, th {{ padding: 2px 10px; text-align: right; }}
-td:first-child, th:first-child {{ text-align: left; font-family: monospace; }}
-tr:nth-child(even) {{ background: #f4f4f4; }}
-</style></head><body>
-<h1>Code of {before} and {after}</h1>
-<p>Bytes of code; negative is smaller in {after}.</p>
-{sections}
-</body></html>
-"""
+_TOTAL: Final = "total"
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -63,7 +51,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if options.html:
         page = as_html(result, str(options.before), str(options.after), options.functions)
         with replacing(options.html) as file:
-            file.write(page.encode("utf-8", "backslashreplace"))
+            file.write(page)
     for title, changes in _parts(result, options.functions):
         if changes:
             output.print(_table(title, changes))
@@ -71,14 +59,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-def as_html(result: BuildComparison, before: str, after: str, functions: int = _SHOWN) -> str:
+def as_html(result: BuildComparison, before: str, after: str, functions: int = _SHOWN) -> bytes:
     """The comparison as a page that needs nothing else: tables, and a bar for each change."""
-    sections = "".join(
-        f"<h2>{html.escape(title)}</h2>{_chart(changes)}{_html_table(changes)}"
+    sections = (
+        (title, f"{_chart(changes)}{_html_table(changes)}")
         for title, changes in _parts(result, functions)
         if changes
     )
-    return _PAGE.format(before=html.escape(before), after=html.escape(after), sections=sections)
+    return as_page(
+        f"Code of {before} and {after}", f"Bytes of code; negative is smaller in {after}.", sections
+    )
 
 
 def _parts(result: BuildComparison, functions: int) -> list[tuple[str, Sequence[Change]]]:
@@ -117,17 +107,22 @@ def _table(title: str, changes: Sequence[Change]) -> Table:
 
 
 def _html_table(changes: Sequence[Change]) -> str:
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(change)) + "</tr>"
-        for change in changes
-    )
-    head = "<tr><th>name</th><th>before</th><th>after</th><th>change</th></tr>"
-    return f"<table>{head}{rows}</table>"
+    headings = ("name", "before", "after", "change")
+    rows = [_html_cells(each) for each in changes if each.name != _TOTAL]
+    sums = [_html_cells(each) for each in changes if each.name == _TOTAL]
+    return html_table(headings, rows, *sums)
+
+
+def _html_cells(change: Change) -> list[Cell]:
+    numbers = (change.before, change.after, change.difference / (change.before or 1))
+    name, *texts = _cells(change)
+    pairs = zip(texts, numbers, strict=True)
+    return [Cell(name), *(Cell(text, -1.0 if each is None else each) for text, each in pairs)]
 
 
 def _chart(changes: Sequence[Change]) -> str:
     """Bars of the differences in bytes, left and right of a middle line, as inline SVG."""
-    shown = [each for each in changes if each.difference and each.name != "total"]
+    shown = [each for each in changes if each.difference and each.name != _TOTAL]
     shown = sorted(shown, key=lambda each: each.difference)
     widest = max((abs(each.difference) for each in shown), default=1)
     height = 18 * len(shown)

@@ -8,13 +8,15 @@ models (`mlgo_gym.native`) are loaded in the process that asks them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
 
+from mlgo_gym.llvm.comdat import comdat_groups
 from mlgo_gym.llvm.function_split import function_texts
 from mlgo_gym.llvm.module_text import ModuleText, unquoted
 
@@ -27,8 +29,8 @@ __all__ = [
     "assemble",
     "compile_native",
     "default_triple",
-    "emit_machine_code",
     "emit_object",
+    "emit_text",
     "extract_functions",
     "host_cpu",
     "llvm_version",
@@ -53,6 +55,15 @@ _LEVELS: Final = {
 
 class BitcodeError(Exception):
     """LLVM refused a module; the message is LLVM's."""
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What llvmlite raises, as `BitcodeError`."""
+    try:
+        yield
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise BitcodeError(str(error).strip()) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +124,13 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
         BitcodeError: LLVM cannot read it, or its verifier rejects it.
     """
     context = llvm.create_context()
-    try:
+    with _refusals():
         if is_text:
             module = llvm.parse_assembly(data.decode("utf-8"), context)
         else:
             module = llvm.parse_bitcode(data, context)
         if verify:
             module.verify()
-    except (RuntimeError, UnicodeDecodeError) as error:
-        raise BitcodeError(str(error).strip()) from error
     if not module.triple:
         module.triple = llvm.get_default_triple()
     return module
@@ -134,11 +143,8 @@ def optimize(module: Any, target: Target) -> str:
         BitcodeError: this LLVM has no such target.
     """
     level = target.opt_level or _attribute_level(module)
-    try:
-        with _target_machine(module, level, target) as machine:
-            _optimize(module, machine, level, target)
-    except RuntimeError as error:
-        raise BitcodeError(str(error).strip()) from error
+    with _refusals(), _target_machine(module, level, target) as machine:
+        _optimize(module, machine, level, target)
     return level
 
 
@@ -148,24 +154,21 @@ def emit_object(module: Any, target: Target, level: str) -> bytes:
     Raises:
         BitcodeError: this LLVM has no such target, or cannot emit the module.
     """
-    try:
-        with _target_machine(module, level, target) as machine:
-            return bytes(machine.emit_object(module))
-    except RuntimeError as error:
-        raise BitcodeError(str(error).strip()) from error
+    with _refusals(), _target_machine(module, level, target) as machine:
+        return bytes(machine.emit_object(module))
 
 
-def emit_machine_code(module: Any, target: Target, level: str) -> bytes:
-    """Generate code as far as `STOP_AFTER_ALLOCATION` lets it; the rest is text, LLVM's MIR.
+def emit_text(module: Any, target: Target, level: str) -> bytes:
+    """Generate the code of an optimised module as text.
+
+    Returns:
+        Assembly; where LLVM's options end code generation early, the machine code so far as MIR.
 
     Raises:
         BitcodeError: this LLVM has no such target, or cannot emit the module.
     """
-    try:
-        with _target_machine(module, level, target) as machine:
-            return str(machine.emit_assembly(module)).encode()
-    except RuntimeError as error:
-        raise BitcodeError(str(error).strip()) from error
+    with _refusals(), _target_machine(module, level, target) as machine:
+        return str(machine.emit_assembly(module)).encode()
 
 
 def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
@@ -197,15 +200,17 @@ def to_bitcode(module: Any) -> bytes:
     return bytes(module.as_bitcode())
 
 
-def section_sizes(data: bytes) -> list[tuple[str, int]]:
-    """Name and size in bytes of each named section of an object, in its order.
+def section_sizes(data: bytes) -> list[tuple[str, int, str]]:
+    """Name, size in bytes and COMDAT group of each named section of an object, in its order.
 
-    LLVM's own reader: ELF, Mach-O and COFF.
+    LLVM's own reader: ELF, Mach-O and COFF. The group's name is empty where there is none, and
+    in formats other than ELF.
     """
+    groups = comdat_groups(data)
     with llvm.ObjectFileRef.from_data(data) as file:
         return [
-            (name.decode("utf-8", "replace"), section.size())
-            for section in file.sections()
+            (name.decode("utf-8", "replace"), section.size(), groups.get(index, ""))
+            for index, section in enumerate(file.sections())
             if (name := section.name())
         ]
 
@@ -298,11 +303,9 @@ def compile_native(text: str, cpu: str | None) -> NativeCode:
     )
     with machine, parse(text.encode(), is_text=True, verify=True) as module:
         module.data_layout = str(machine.target_data)
-        try:
+        with _refusals():
             _optimize(module, machine, "O3", target)
             data = machine.emit_object(module)
-        except RuntimeError as error:
-            raise BitcodeError(str(error).strip()) from error
         return NativeCode(data, name, features, module.triple)
 
 
@@ -328,14 +331,12 @@ class LoadedCode:
         machine = llvm.Target.from_default_triple().create_target_machine(
             opt=1, codemodel="jitdefault", jit=True
         )
-        try:
+        with _refusals():
             module = llvm.parse_assembly(text, llvm.create_context())
             module.triple = machine.triple
             self._engine: Any = llvm.create_mcjit_compiler(module, machine)
             self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
             self._engine.finalize_object()
-        except RuntimeError as error:
-            raise BitcodeError(str(error).strip()) from error
 
     def address(self, name: str) -> int:
         """Where a function is; 0 where there is none of that name."""

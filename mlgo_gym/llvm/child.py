@@ -102,13 +102,13 @@ def _object(
 
 
 def _bitcode(module: Any, *_: Any) -> tuple[dict[str, Any], bytes]:
-    return {}, bytes(module.as_bitcode())
+    return {}, binding.to_bitcode(module)
 
 
-def _machine_code(
+def _text(
     module: Any, target: binding.Target, level: str, _: dict[str, Any]
 ) -> tuple[dict[str, Any], bytes]:
-    return {}, binding.emit_machine_code(module, target, level)
+    return {}, binding.emit_text(module, target, level)
 
 
 def _functions(
@@ -121,8 +121,8 @@ def _functions(
 _PRODUCTS: Final = {
     "object": _object,
     "bitcode": _bitcode,
-    "assembly": _machine_code,
-    "machine code": _machine_code,
+    "assembly": _text,
+    "machine code": _text,
     "functions": _functions,
 }
 """What makes each product of `mlgo_gym.llvm.task.Task`."""

@@ -27,12 +27,12 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm.channels import Channels
-from mlgo_gym.llvm.failures import timeout_error
+from mlgo_gym.llvm.failures import crash_of, timeout_error
 from mlgo_gym.llvm.fork import Branches, ForkRefusedError, fork_worker
 from mlgo_gym.llvm.options import CompileOptions
 from mlgo_gym.llvm.result import CompilationResult, Product, settings_of
 from mlgo_gym.llvm.task import COMPILE, Task
-from mlgo_gym.llvm.worker import Worker, WorkerDiedError, crash_of
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError
 from mlgo_gym.problems import PROBLEMS, Action, Problem
 from mlgo_gym.training_log import Observation
 
@@ -68,6 +68,7 @@ class Compilation:
         keep_object: bool,
         branches: Branches,
         task: Task = COMPILE,
+        keep_stderr: bool = False,
     ) -> None:
         self.module: Final = module
         self.problems: Final = tuple(problems)
@@ -89,7 +90,7 @@ class Compilation:
         try:
             for problem in self.problems:
                 self._channels.open(problem)
-            worker.keep_stderr(task.print_frequencies)
+            worker.keep_stderr(keep_stderr or task.print_frequencies)
             worker.send(self._request(), module.data)
         except BaseException:
             self._abort()
@@ -180,6 +181,14 @@ class Compilation:
             UsageError: nothing is pending.
         """
         return self._question()[0]
+
+    def take_stderr(self) -> str:
+        """What LLVM has printed to its standard error since the last call.
+
+        All that it printed before the pending observation is there, if it was started with
+        ``keep_stderr``; otherwise it is empty.
+        """
+        return self._worker.take_stderr()
 
     def next_observation(self) -> Observation | None:
         """Wait for the next question; ``None`` when the compilation has ended.
@@ -326,7 +335,7 @@ class Compilation:
     def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
         if isinstance(error, WorkerDiedError):
             return crash_of(self.module.name, error)
-        return timeout_error(self.module.name, self._timeout_s, self.decisions, self._worker)
+        return timeout_error(self.module.name, self._timeout_s, self._worker, self.decisions)
 
     def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
         self._channels.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -20,7 +21,13 @@ from mlgo_gym.runners.base import RunnerFactory
 from mlgo_gym.runners.policy import RunnerPolicy
 from mlgo_gym.training_log import Observation
 
-__all__ = ["DEFAULT_MEMORY_LIMIT_BYTES", "DEFAULT_TIMEOUT_S", "Compiler", "options_of"]
+__all__ = [
+    "DEFAULT_MEMORY_LIMIT_BYTES",
+    "DEFAULT_TIMEOUT_S",
+    "Compiler",
+    "llvm_version",
+    "options_of",
+]
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
@@ -79,6 +86,7 @@ class Compiler:
         *,
         keep_object: bool = False,
         task: Task = COMPILE,
+        keep_stderr: bool = False,
     ) -> Compilation:
         """Start compiling a module; an unfinished compilation is closed first.
 
@@ -90,6 +98,7 @@ class Compiler:
                 has none, the level that its functions' attributes stand for.
             keep_object: the result holds the object's bytes.
             task: what is done with the module, and what comes out.
+            keep_stderr: `Compilation.take_stderr` has what LLVM prints.
 
         Raises:
             ModuleError: the module's command line cannot be honoured.
@@ -110,6 +119,7 @@ class Compiler:
             keep_object=keep_object,
             branches=self._branches,
             task=task,
+            keep_stderr=keep_stderr,
         )
         return self._current
 
@@ -284,6 +294,20 @@ def _make_compiler(
         branch_limit=branch_limit,
         fork_by_replay=fork_by_replay,
     )
+
+
+@functools.cache
+def llvm_version() -> str:
+    """The version of the embedded LLVM, which a worker is started for once.
+
+    Raises:
+        EnvironmentSetupError: no worker can be started.
+    """
+    worker = Worker()
+    try:
+        return worker.versions["llvm"]
+    finally:
+        worker.close()
 
 
 def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:

@@ -1,20 +1,38 @@
-"""The error of compilations that LLVM did not finish in time."""
+"""The errors of workers that did not answer."""
 
 from __future__ import annotations
 
-from mlgo_gym.errors import CompilationTimeoutError
-from mlgo_gym.llvm.worker import Worker
+from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError, describe_exit
 
-__all__ = ["timeout_error"]
+__all__ = ["crash_of", "timeout_error"]
+
+
+def crash_of(module: str, error: WorkerDiedError) -> CompilerCrashError:
+    """The public error for a worker that died over a module."""
+    return CompilerCrashError(
+        module,
+        f"LLVM ended with {describe_exit(error.exit_status)}",
+        exit_status=error.exit_status,
+        stderr_tail=error.stderr_tail,
+    )
 
 
 def timeout_error(
-    module: str, timeout_s: float, decisions: int, worker: Worker
+    module: str, timeout_s: float, worker: Worker, decisions: int | None = None
 ) -> CompilationTimeoutError:
-    """A worker that outran its deadline of so many seconds after so many decisions."""
+    """The public error for a worker that outran its deadline over a module.
+
+    Args:
+        module: its name.
+        timeout_s: how long LLVM had, in seconds.
+        worker: the worker.
+        decisions: how many LLVM had asked for; ``None`` where it was to ask for none.
+    """
+    asked = "" if decisions is None else f" after {decisions} decisions"
     return CompilationTimeoutError(
         module,
-        f"LLVM took more than its {timeout_s:g} s after {decisions} decisions",
+        f"LLVM took more than its {timeout_s:g} s{asked}",
         exit_status=None,
         stderr_tail=worker.stderr_tail(),
     )

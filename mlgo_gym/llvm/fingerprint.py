@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlgo_gym.llvm.module_text import Function, ModuleText, linkage_of, unquoted
+from mlgo_gym.llvm.module_text import NAME, Function, ModuleText, linkage_of, unquoted
 
 __all__ = ["MERGED_LINKAGES", "Body", "bodies_of"]
 
@@ -27,17 +27,16 @@ MERGED_LINKAGES: Final = frozenset(
 # (clang/lib/CodeGen/CGDeclCXX.cpp).
 _INITIALISERS: Final = ("__cxx_global_var_init", "__cxx_global_array_dtor", "_GLOBAL__")
 
-_NAME: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
 _TOKEN: Final = re.compile(
-    rf"(?P<label>^{_NAME}(?=:))"
-    rf"|%(?P<value>{_NAME})"
-    rf"|(?P<global>@{_NAME})"
+    rf"(?P<label>^{NAME}(?=:))"
+    rf"|%(?P<value>{NAME})"
+    rf"|(?P<global>@{NAME})"
     r'|(?P<string>"[^"]*")'
     # Attachments and metadata as a value, attribute groups, comments.
-    rf"|(?P<dropped>,? !{_NAME}(?: !\d+)?| #\d+| *;[^\n]*)",
+    rf"|(?P<dropped>,? !{NAME}(?: !\d+)?| #\d+| *;[^\n]*)",
     re.MULTILINE,
 )
-_GLOBAL: Final = re.compile(rf"@{_NAME}")
+_GLOBAL: Final = re.compile(rf"@{NAME}")
 _SUFFIX: Final = re.compile(r"\.\d+$")
 _FINGERPRINT_BYTES: Final = 16
 

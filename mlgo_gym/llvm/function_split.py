@@ -15,17 +15,23 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mlgo_gym.llvm.module_text import Function, ModuleText, linkage_of, references
+from mlgo_gym.llvm.module_text import (
+    NAME,
+    STRING,
+    Function,
+    ModuleText,
+    linkage_of,
+    references,
+)
 
 __all__ = ["declaration", "function_texts", "variable_declaration"]
 
 _LOCAL: Final = frozenset({"private", "internal"})
-_STRING: Final = re.compile(r'"[^"]*"')
 _NODE: Final = re.compile(r"!(\d+)")
-_VALUE: Final = re.compile(r'ptr @("[^"]*"|[-a-zA-Z$._0-9]+)')
-_BLOCK_OF: Final = re.compile(r'blockaddress\(@("[^"]*"|[-a-zA-Z$._0-9]+),')
+_VALUE: Final = re.compile(rf"ptr @({NAME})")
+_BLOCK_OF: Final = re.compile(rf"blockaddress\(@({NAME}),")
 # A name that is not the callee of a call.
-_ADDRESS: Final = re.compile(r'@("[^"]*"|[-a-zA-Z$._0-9]+)(?![-a-zA-Z$._0-9(])')
+_ADDRESS: Final = re.compile(rf"@({NAME})(?![-a-zA-Z$._0-9(])")
 _USED: Final = '@llvm.compiler.used = appending global [1 x ptr] [ptr @{}], section "llvm.metadata"'
 _ALIGNMENT: Final = re.compile(r", align \d+")
 _HEAD: Final = re.compile(
@@ -35,7 +41,7 @@ _VARIABLE: Final = re.compile(
     r"(?P<words>(?:thread_local(?:\(\w+\))? |(?:local_)?unnamed_addr |addrspace\(\d+\) )*)"
     r"(?:externally_initialized )?(?P<kind>global|constant|alias|ifunc) "
 )
-_COMDAT: Final = re.compile(r' comdat(?:\(\$(?:"[^"]*"|[-a-zA-Z$._0-9]+)\))?')
+_COMDAT: Final = re.compile(rf" comdat(?:\(\${NAME}\))?")
 # What a definition may have after its attributes and a declaration may not.
 _ONLY_DEFINED: Final = re.compile(r" (?:gc |prefix |prologue |personality |!|\{$)")
 _OPENING: Final = {"[": "]", "{": "}", "<": ">", "(": ")"}
@@ -137,7 +143,7 @@ def declaration(function: Function) -> str:
     rest = function.header.removeprefix("define ").removeprefix(f"{linkage} ")
     end = _closing(rest, rest.index(f"@{function.name}(") + len(function.name) + 1)
     tail = _COMDAT.sub("", rest[end:])
-    if match := _ONLY_DEFINED.search(_STRING.sub(_blank, tail)):
+    if match := _ONLY_DEFINED.search(STRING.sub(_blank, tail)):
         tail = tail[: match.start()]
     return f"declare {_exported(linkage)}{rest[:end]}{tail}"
 
@@ -158,7 +164,7 @@ def variable_declaration(name: str, line: str) -> str:
         result, _, arguments = type_text.partition(" (")
         return f"declare {words}{result} @{name}({arguments}"
     kind = "global" if kind == "alias" else kind
-    align = _ALIGNMENT.findall(_STRING.sub(_blank, rest))
+    align = _ALIGNMENT.findall(STRING.sub(_blank, rest))
     return f"@{name} = {weak} {words}{variable['words']}{kind} {type_text}{''.join(align[-1:])}"
 
 
@@ -167,7 +173,7 @@ def _is_kept(line: str, function: Function) -> bool:
     definition = line.partition(" = ")[2]
     if blocks := set(_BLOCK_OF.findall(definition)):
         return blocks == {function.name}
-    shape = _STRING.sub(_blank, line)
+    shape = STRING.sub(_blank, line)
     is_declaration = linkage_of(line) == "extern_weak" or " = external " in shape
     return is_declaration or (" constant " in shape and not any(references(definition)))
 
@@ -195,7 +201,7 @@ def _word_end(text: str, start: int) -> int:
 
 def _closing(text: str, start: int) -> int:
     """Just behind the bracket that closes the one there; strings hold none."""
-    blanked = _STRING.sub(_blank, text[start:])
+    blanked = STRING.sub(_blank, text[start:])
     depth = 0
     for index, character in enumerate(blanked):
         depth += (character in "[{<(") - (character in "]})>")

@@ -6,8 +6,9 @@ from time import monotonic
 from typing import Any
 
 from mlgo_gym.corpus import Module
-from mlgo_gym.errors import CompilationTimeoutError, ModuleError
-from mlgo_gym.llvm.worker import Worker, WorkerDiedError, crash_of
+from mlgo_gym.errors import ModuleError
+from mlgo_gym.llvm.failures import crash_of, timeout_error
+from mlgo_gym.llvm.worker import Worker, WorkerDiedError
 
 __all__ = ["inquire"]
 
@@ -45,11 +46,6 @@ def _answer(worker: Worker, module: str, timeout_s: float) -> tuple[dict[str, An
     deadline = monotonic() + timeout_s
     while (frame := worker.take_frame()) is None:
         if monotonic() >= deadline:
-            raise CompilationTimeoutError(
-                module,
-                f"LLVM took more than its {timeout_s:g} s",
-                exit_status=None,
-                stderr_tail=worker.stderr_tail(),
-            )
+            raise timeout_error(module, timeout_s, worker)
         worker.wait(deadline - monotonic())
     return frame

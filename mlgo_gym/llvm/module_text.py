@@ -15,13 +15,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-__all__ = ["Function", "ModuleText", "linkage_of", "references", "unquoted"]
+__all__ = ["NAME", "STRING", "Function", "ModuleText", "linkage_of", "references", "unquoted"]
 
-_NAME: Final = r'"[^"]*"|[-a-zA-Z$._0-9]+'
-_REFERENCE: Final = re.compile(rf'@({_NAME})|"[^"]*"')
-_STRING: Final = re.compile(r'"[^"]*"')
-_DEFINED: Final = re.compile(rf"@({_NAME})\(")
-_GLOBAL: Final = re.compile(rf"@({_NAME}) = ")
+NAME: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
+"""The regular expression of a name, quoted or not, without what marks its kind."""
+
+STRING: Final = re.compile(r'"[^"]*"')
+"""A string, or a quoted name."""
+
+_REFERENCE: Final = re.compile(rf"@({NAME})|{STRING.pattern}")
+_DEFINED: Final = re.compile(rf"@({NAME})\(")
+_GLOBAL: Final = re.compile(rf"@({NAME}) = ")
 _METADATA: Final = re.compile(r"!(\d+) = ")
 _LINKAGE: Final = re.compile(
     r"(?:external|private|internal|linkonce_odr|linkonce|weak_odr|weak|available_externally"

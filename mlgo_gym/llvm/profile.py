@@ -8,7 +8,7 @@ first passes of the pipeline: bitcode from before it has none, and only the comm
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from mlgo_gym.llvm.module_text import ModuleText
@@ -53,12 +53,7 @@ class Profile:
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name."""
-        return {
-            "kind": self.kind,
-            "functions_with_counts": self.functions_with_counts,
-            "hot_functions": self.hot_functions,
-            "cold_functions": self.cold_functions,
-        }
+        return asdict(self)
 
 
 def profile_of(module: ModuleText) -> Profile:

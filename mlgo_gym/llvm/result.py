@@ -27,6 +27,8 @@ class CompilationResult:
         sections: name and size in bytes of each section of the object, in its order.
         object_sha256: the hash of the object's bytes.
         object_bytes: the object, where it was asked for.
+        comdat_groups: the COMDAT group of each section, in the same order; empty for a section
+            that is in none, and in object formats other than ELF.
     """
 
     module: str
@@ -37,6 +39,7 @@ class CompilationResult:
     sections: tuple[tuple[str, int], ...] = field(repr=False)
     object_sha256: str
     object_bytes: bytes | None = field(default=None, repr=False)
+    comdat_groups: tuple[str, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -52,7 +55,8 @@ class CompilationResult:
         """
         return cls(
             module=module,
-            sections=tuple((name, size) for name, size in answer["sections"]),
+            sections=tuple((name, size) for name, size, _ in answer["sections"]),
+            comdat_groups=tuple(group for *_, group in answer["sections"]),
             object_sha256=answer["object_sha256"],
             object_bytes=data or None,
             **record,
@@ -65,6 +69,17 @@ class CompilationResult:
         Their names in the large code model (``.ltext``) and in Mach-O (``__text``) count too.
         """
         return sum(size for name, size in self.sections if name.startswith(_TEXT))
+
+    def comdat_text_bytes(self) -> dict[str, int]:
+        """The size of the code in each COMDAT group; a linker keeps one group of each name.
+
+        The rest of `text_size_bytes` is the module's own. See `mlgo_gym.evaluation.linked_text`.
+        """
+        sizes: dict[str, int] = {}
+        for (name, size), group in zip(self.sections, self.comdat_groups, strict=True):
+            if group and name.startswith(_TEXT):
+                sizes[group] = sizes.get(group, 0) + size
+        return sizes
 
     @property
     def score(self) -> float:

@@ -21,7 +21,7 @@ from typing import Any, Final
 from packaging.version import Version
 
 from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError, UsageError
+from mlgo_gym.errors import EnvironmentSetupError, UsageError
 from mlgo_gym.llvm.frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.link import Link, start_child
 
@@ -30,7 +30,6 @@ __all__ = [
     "Worker",
     "WorkerDiedError",
     "check_llvmlite",
-    "crash_of",
     "describe_exit",
 ]
 
@@ -92,16 +91,6 @@ def describe_exit(status: int) -> str:
         return f"signal {-status} ({signal.Signals(-status).name})"
     except ValueError:
         return f"signal {-status}"
-
-
-def crash_of(module: str, error: WorkerDiedError) -> CompilerCrashError:
-    """The public error for a worker that died over a module."""
-    return CompilerCrashError(
-        module,
-        f"LLVM ended with {describe_exit(error.exit_status)}",
-        exit_status=error.exit_status,
-        stderr_tail=error.stderr_tail,
-    )
 
 
 class Worker:
@@ -207,6 +196,14 @@ class Worker:
     def keep_stderr(self, keep: bool) -> None:
         """Whether what the child writes to its standard error from now on is kept whole."""
         self._kept = bytearray() if keep else None
+
+    def take_stderr(self) -> str:
+        """What has been kept since the last call, all that the child wrote so far included."""
+        self._drain_stderr()
+        taken = (self._kept or b"").decode("utf-8", "replace")
+        if self._kept is not None:
+            self._kept.clear()
+        return taken
 
     def kept_stderr(self) -> str:
         """What has been kept, all that the child wrote before its last answer included."""

@@ -14,10 +14,10 @@ from rich.progress import Progress as RichProgress
 from corpus_tools.build import build_corpus
 from corpus_tools.build_all import build_all
 from corpus_tools.clang import OPT_LEVELS, find_clang
+from corpus_tools.command_line import whole
 from corpus_tools.compilation import Progress
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
 from mlgo_gym.cli.corpus.outcomes import described, outcome_table
-from mlgo_gym.cli.options import whole
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.errors import OptionsError
 

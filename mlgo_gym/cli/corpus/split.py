@@ -8,7 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
-from mlgo_gym.cli.options import add_worker_options, whole
+from corpus_tools.command_line import whole
+from mlgo_gym.cli.options import add_worker_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpora.sources import JoinedCorpora, join_corpora
 from mlgo_gym.corpora.split import UNITS, Group, Split, SplitOptions, split_corpora

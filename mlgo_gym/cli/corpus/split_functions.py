@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlgo_gym.cli.options import add_opt_level_option, add_worker_options, whole
+from corpus_tools.command_line import whole
+from mlgo_gym.cli.options import add_opt_level_option, add_worker_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.corpora.functions import split_functions
 from mlgo_gym.corpus import Corpus

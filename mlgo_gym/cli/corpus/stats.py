@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Any, Final
 
 from rich.table import Table
@@ -14,14 +13,13 @@ from mlgo_gym.cli.options import add_compilation_options
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.cli.rollout import run_policies, warn_of_failures
 from mlgo_gym.corpora.facts import ModuleFacts, describe_modules
+from mlgo_gym.corpora.language import language_of
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.policies import make_policy
 from mlgo_gym.rollout import ModuleReport
 
 __all__ = ["add_parser"]
 
-_LANGUAGES: Final = {".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++"}
-_SOURCE_OPTION: Final = "-main-file-name"
 _NO_PROFILE: Final = "none"
 _NAMED_PROFILE: Final = "named in the command, not in the bitcode"
 
@@ -91,23 +89,13 @@ def _facts(corpus: Corpus, options: argparse.Namespace, output: Output) -> dict[
     return {each.name: each for each in tracked if isinstance(each, ModuleFacts)}
 
 
-def _language(corpus: Corpus, name: str) -> str:
-    """By the name of the module, else by that of the source, which an extracted command has."""
-    command = corpus[name].command or ()
-    at = command.index(_SOURCE_OPTION) + 1 if _SOURCE_OPTION in command else len(command)
-    for source in (name, *command[at : at + 1]):
-        if language := _LANGUAGES.get(PurePosixPath(source).suffix):
-            return language
-    return "other"
-
-
 def _module(corpus: Corpus, report: ModuleReport, facts: ModuleFacts | None) -> dict[str, Any]:
     """The figures of one module; what could not be had is 0."""
     result = report.attempts[0].result if report.attempts and report.is_complete else None
     text_size = int(report.baseline.score) if report.baseline and result else 0
     return {
         "module": report.module,
-        "language": _language(corpus, report.module),
+        "language": language_of(corpus[report.module]),
         "modules": 1,
         "bitcode_bytes": (corpus.folder / f"{report.module}.bc").stat().st_size,
         "text_size_bytes": text_size,
