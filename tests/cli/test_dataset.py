@@ -1,0 +1,192 @@
+"""``mlgo-gym dataset`` as users run it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.datasets.dataset import Dataset
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.trace import Trace
+from mlgo_gym.training_log import TrainingLogReader
+from tests.cli.test_main import run
+
+WITHOUT_PYARROW = """
+import sys
+sys.modules["pyarrow"] = None
+from mlgo_gym.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory, small: Corpus) -> Path:
+    """A dataset of three modules, and the training log that a rollout of the same writes."""
+    folder = tmp_path_factory.mktemp("recorded")
+    corpus = folder / "small"
+    corpus.mkdir()
+    for name in small:
+        for suffix in (".bc", ".cmd"):
+            (corpus / f"{name}{suffix}").write_bytes(
+                (small.folder / f"{name}{suffix}").read_bytes()
+            )
+    # As recording takes them: the largest first.
+    manifest = {"modules": small.largest_first(), "has_thinlto": False}
+    (corpus / "corpus_description.json").write_text(json.dumps(manifest))
+    done = run("dataset", "record", "--corpus", "small", "--output", "set", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "133 decisions of 3 modules in set\n"
+    done = run("rollout", "--corpus", "small", "--log", "rollout.log", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    return folder
+
+
+def test_it_is_recorded_once(recorded: Path) -> None:
+    before = sorted((recorded / "set").iterdir())
+    done = run("dataset", "record", "--corpus", "small", "--output", "set", cwd=recorded)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "0 decisions of 0 modules in set; 3 modules were there already\n"
+    assert sorted((recorded / "set").iterdir()) == before
+
+
+def test_other_options_are_refused(recorded: Path) -> None:
+    arguments = ("dataset", "record", "--corpus", "small", "--output", "set", "--opt-level", "O2")
+    done = run(*arguments, cwd=recorded)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "mlgo-gym: error: dataset 'set/part-00000.parquet': opt_level: expected O2, "
+        "found each module's own\n"
+    )
+
+
+def test_info(recorded: Path) -> None:
+    done = run("dataset", "info", "set", "--json", cwd=recorded)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = json.loads(done.stdout)
+    assert found["problem"] == "InliningForSize"
+    assert found["settings"] == InliningForSize().settings()
+    assert (found["levels"], found["forced_level"]) == (["Oz"], "none")
+    assert (found["modules"], found["decisions"], found["parts"]) == (3, 133, 1)
+    assert found["packages"] == {"small": {"modules": 3, "decisions": 133}}
+    assert found["policies"] == ["default"]
+    assert set(found["labelled"].values()) == {0}
+    done = run("dataset", "info", "set", cwd=recorded)
+    assert (done.returncode, done.stderr) == (0, "")
+    for word in ("InliningForSize", "llvm version", "small", "133"):
+        assert word in done.stdout
+
+
+def test_the_log_is_that_of_a_rollout(recorded: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out.log"
+    done = run("dataset", "export", "set", "--log", path, cwd=recorded)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"133 decisions in {path}\n"
+    assert path.read_bytes() == (recorded / "rollout.log").read_bytes()
+
+
+def test_logs_in_and_out(recorded: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.log").write_text("no log")
+    arguments = ("import", recorded / "rollout.log", "bad.log", "--llvm-version", "22.1.0")
+    done = run("dataset", *arguments, "--output", "set", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("mlgo-gym: bad.log: left out: training log, byte 0: ")
+    found = json.loads(done.stdout)
+    assert found["imported"] == {str(recorded / "rollout.log"): 133}
+    assert list(found["skipped"]) == ["bad.log"]
+    done = run("dataset", "import", recorded / "rollout.log", "--output", "set", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "dataset 'set/part-00000.parquet': llvm_version: expected unknown" in done.stderr
+    done = run("dataset", "export", "set", "--log", "out.log", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out.log").read_bytes() == (recorded / "rollout.log").read_bytes()
+
+
+def test_traces(recorded: Path, tmp_path: Path) -> None:
+    corpus = recorded / "small"
+    arguments = ("rollout", "--corpus", corpus, "--policy", "never", "--traces", "traces")
+    assert run(*arguments, "--observations", cwd=tmp_path).returncode == 0
+    traces = sorted((tmp_path / "traces").iterdir())
+    done = run("dataset", "import", *traces, "--output", "set", "--package", "small", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    dataset = Dataset.open(tmp_path / "set", recorded / "set", problem=InliningForSize())
+    assert {each.source.package for each in dataset.episodes()} == {"small"}
+    done = run(
+        "dataset", "import", traces[0], "--output", "set", "--package", "small", cwd=tmp_path
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"mlgo-gym: {traces[0]}: left out: it is there already\n"
+    dataclasses.replace(Trace.load(traces[0]), llvm_version="9.0.1").save(traces[0])
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "left out: dataset 'set/part-00000.parquet': llvm_version: expected 9.0.1" in done.stderr
+    done = run("dataset", "import", *traces, "--output", "other", cwd=tmp_path)
+    assert done.returncode == 1
+    assert f"{traces[1]}: left out: llvm_version: expected 9.0.1, found 22." in done.stderr
+    done = run("dataset", "export", "set", "--tfrecord", "out.tfrecord", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "expected a reward, found none; missing_reward stands in for it" in done.stderr
+
+
+def test_tfrecord(recorded: Path, tmp_path: Path) -> None:
+    done = run("dataset", "export", recorded / "set", "--tfrecord", "out.tfrecord", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "3 trajectories in out.tfrecord\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["out.tfrecord"]
+
+
+def test_mixed_datasets(recorded: Path, tmp_path: Path) -> None:
+    done = run("dataset", "import", recorded / "rollout.log", "--output", "set", cwd=tmp_path)
+    assert done.returncode == 0
+    both = (recorded / "set", "set")
+    done = run("dataset", "info", *both, cwd=tmp_path)
+    assert done.returncode == 1
+    assert "mixed: set/part-00000.parquet: llvm_version: expected 22.1." in done.stderr
+    done = run("dataset", "export", *both, "--log", "out.log", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "llvm_version" in done.stderr
+    assert not (tmp_path / "out.log").exists()
+    done = run("dataset", "export", *both, "--log", "out.log", "--allow-mixed", cwd=tmp_path)
+    assert done.returncode == 0
+    with (tmp_path / "out.log").open("rb") as file:
+        assert len(list(TrainingLogReader(file))) == 2 * 133
+
+
+def test_one_bad_module_among_good_ones(small_folder: Path, tmp_path: Path) -> None:
+    (small_folder / "digest.c.bc").write_bytes(b"no bitcode")
+    arguments = ("dataset", "record", "--corpus", small_folder, "--policy", "random")
+    done = run(*arguments, "--seed", "7", "--output", "set", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "digest.c" in done.stderr
+    found = json.loads(done.stdout)
+    assert (found["modules"], found["failed"], found["policy"]) == (2, ["digest.c"], "random 7")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info"], "the following arguments are required: DIR"),
+        (["record"], "the following arguments are required: --output"),
+        (["export", "set"], "one of the arguments --log --tfrecord is required"),
+        (["export", "set", "--tfrecord", "x", "--missing-reward", "nan"],
+         "argument --missing-reward: expected a number, found 'nan'"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = run("dataset", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_without_pyarrow(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_PYARROW, "dataset", "info", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "mlgo-gym: error: datasets: need pyarrow; run: pip install 'mlgo-gym[train]'\n"
+    )

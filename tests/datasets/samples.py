@@ -1,0 +1,84 @@
+"""Episodes for tests: of any bytes, so that nothing is true of them but their form."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+from mlgo_gym.datasets.episodes import LABELS, Episode, Source
+from mlgo_gym.observations import observation_dtype
+from mlgo_gym.problems import InliningForSize, Problem
+
+SETTINGS = {"opt_level": "Oz", "llvm_options": ["-x"], "size_increase_threshold": 2.0}
+NAMES = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+def source(number: int = 0, policy: str = "default", **settings: object) -> Source:
+    """A module, told apart by its number."""
+    return Source("pack", f"m{number}.c", f"{number:064x}", policy, SETTINGS | settings)
+
+
+def episode(
+    origin: Source,
+    size: int = 3,
+    *,
+    seed: int = 0,
+    context: str = "",
+    problem: type[Problem] = InliningForSize,
+) -> Episode:
+    """An episode of random bytes, with all that an episode can have."""
+    random = np.random.default_rng(seed)
+    dtype = observation_dtype(problem)
+    return Episode(
+        origin,
+        problem,
+        np.frombuffer(random.bytes(size * dtype.itemsize), dtype),
+        np.frombuffer(random.bytes(size * problem.advice.size_bytes), problem.advice.dtype),
+        context,
+        random.normal(size=size).astype(np.float32),
+        reward=0.25,
+        score=100.0,
+        baseline_score=133.0,
+        labels={"saved_bytes": random.normal(size=size)},
+    )
+
+
+@st.composite
+def episodes(draw: st.DrawFn, origin: Source, problem: type[Problem]) -> Episode:
+    """Any episode of a source."""
+    size = draw(st.integers(1, 5))
+    dtype, advice = observation_dtype(problem), problem.advice
+    numbers = st.floats(allow_nan=True)
+
+    def raw(item_bytes: int) -> bytes:
+        pattern = draw(st.binary(min_size=1, max_size=33))
+        return (pattern * (size * item_bytes))[: size * item_bytes]
+
+    labels = draw(st.sets(st.sampled_from(LABELS)))
+    values = st.lists(st.floats(allow_nan=False), min_size=size, max_size=size)
+    return Episode(
+        origin,
+        problem,
+        np.frombuffer(raw(dtype.itemsize), dtype),
+        np.frombuffer(raw(advice.size_bytes), advice.dtype),
+        draw(NAMES),
+        np.frombuffer(raw(4), np.float32) if draw(st.booleans()) else None,
+        draw(numbers),
+        draw(numbers),
+        draw(numbers),
+        {name: np.array(draw(values)) for name in sorted(labels)},
+    )
+
+
+def same(one: Episode, other: Episode) -> bool:
+    """Whether two episodes are equal to the byte; a NaN is a NaN."""
+
+    def parts(each: Episode) -> list[object]:
+        outcomes = None if each.outcomes is None else each.outcomes.tobytes()
+        scores = np.array([each.reward, each.score, each.baseline_score])
+        arrays = each.observations.tobytes(), each.actions.tobytes(), outcomes
+        labels = {name: values.tobytes() for name, values in each.labels.items()}
+        facts = each.source, each.problem, each.context, labels, *arrays
+        return [*facts, np.where(np.isnan(scores), np.nan, scores).tobytes()]
+
+    return parts(one) == parts(other)

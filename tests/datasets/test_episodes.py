@@ -1,0 +1,166 @@
+"""Episodes: what fits together, and what traces and reports of rollouts become."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.datasets.episodes import (
+    Episode,
+    Source,
+    episodes_of_report,
+    episodes_of_trace,
+    settings_text,
+)
+from mlgo_gym.errors import SpecError, TraceError
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.policies import make_policy
+from mlgo_gym.problems import InliningForSize, RegallocEviction
+from mlgo_gym.replay import record
+from mlgo_gym.rollout import rollout
+from mlgo_gym.search.advantages import advantages
+from mlgo_gym.trace import Trace
+from tests.datasets.samples import episode, source
+
+GOOD = episode(source(), context="main")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"observations": GOOD.observations[:0]}, "decisions: expected at least 1, found 0"),
+        ({"observations": GOOD.actions}, "observations: expected [('sroa_savings', '<i8'), "),
+        ({"actions": GOOD.actions[:2]}, "actions: expected int64 (3,), found int64 (2,)"),
+        ({"actions": np.ones(3, np.int32)}, "actions: expected int64 (3,), found int32 (3,)"),
+        ({"outcomes": np.ones(3)}, "outcomes: expected float32 (3,), found float64 (3,)"),
+        ({"labels": {"gain": np.ones(3)}}, "labels: expected one of saved_bytes, "
+         "saved_linked_bytes, sample_weight, found 'gain'"),
+        ({"labels": {"saved_bytes": np.ones(3, int)}}, "saved_bytes: expected float64 (3,), "
+         "found int64 (3,)"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        dataclasses.replace(GOOD, **change)
+    assert str(caught.value).startswith(f"episode 'main': {message}")
+
+
+def test_texts_must_be_writable() -> None:
+    with pytest.raises(SpecError) as caught:
+        Source(module="\ud800")
+    assert str(caught.value) == "episode: module: expected text, found '\\ud800'"
+    with pytest.raises(SpecError, match="episode: context: expected text, found"):
+        dataclasses.replace(GOOD, context="\udfff")
+
+
+def test_labels_that_are_not_there() -> None:
+    assert np.isnan(GOOD.label("sample_weight")).all()
+    assert GOOD.label("saved_bytes") is GOOD.labels["saved_bytes"]
+
+
+def test_equal_settings_have_equal_text() -> None:
+    assert settings_text({"b": (1, 2), "a": None}) == settings_text({"a": None, "b": [1, 2]})
+
+
+def trace(compiler: Compiler, small: Corpus, *, keep_observations: bool = True) -> Trace:
+    policy = make_policy("random", 1)(small["json_write.c"])
+    return record(
+        compiler,
+        small["json_write.c"],
+        InliningForSize(),
+        policy,
+        keep_observations=keep_observations,
+    )
+
+
+def test_a_trace_with_observations(compiler: Compiler, small: Corpus) -> None:
+    recorded = trace(compiler, small)
+    origin, (found,) = episodes_of_trace(recorded, package="sample", policy="random 1")
+    assert origin.key == found.source.key
+    assert (origin.package, origin.module, origin.policy) == ("sample", "json_write.c", "random 1")
+    assert origin.module_sha256 == small["json_write.c"].sha256
+    assert origin.opt_level == "Oz"
+    assert b"".join(found.payloads()) == recorded.observations
+    assert found.actions.tobytes() == recorded.advice
+    assert (found.score, math.isnan(found.reward)) == (recorded.text_size_bytes, True)
+
+
+def test_advantages_are_labels(compiler: Compiler, small: Corpus) -> None:
+    found = advantages(
+        compiler,
+        small["digest.c"],
+        make_policy("default")(small["digest.c"]),
+        is_wanted=lambda observation: 0 <= observation["cost_estimate"][0] < 30,
+    )
+    labels = {"saved_bytes": found.saved_bytes}
+    _, (labelled,) = episodes_of_trace(found.trace, labels=labels)
+    known = np.isfinite(labelled.label("saved_bytes"))
+    assert 0 < known.sum() < len(labelled)
+    costs = labelled.observations["cost_estimate"]
+    assert known.tolist() == ((costs >= 0) & (costs < 30)).tolist()
+
+
+def test_traces_that_are_no_data(compiler: Compiler, small: Corpus) -> None:
+    bare = trace(compiler, small, keep_observations=False)
+    with pytest.raises(TraceError) as caught:
+        episodes_of_trace(bare)
+    assert str(caught.value) == (
+        "trace 'json_write.c': observations: expected the 39 features of InliningForSize, "
+        "found none: record them with --observations"
+    )
+    other = dataclasses.replace(trace(compiler, small), settings=RegallocEviction().settings())
+    with pytest.raises(TraceError, match=r"expected the 21 features .*, found \['sroa_savings'"):
+        episodes_of_trace(other)
+    with pytest.raises(TraceError, match="problem: expected one of InliningForSize"):
+        episodes_of_trace(dataclasses.replace(bare, settings={"problem": "Chess"}))
+
+
+def test_a_trace_without_decisions(compiler: Compiler, small: Corpus) -> None:
+    bare = trace(compiler, small, keep_observations=False)
+    origin, found = episodes_of_trace(dataclasses.replace(bare, advice=b""))
+    assert (origin.module, found) == ("json_write.c", ())
+
+
+def test_a_report_of_the_inliner(small: Corpus) -> None:
+    policies = {"random": make_policy("random", 1)}
+    (report,) = rollout(small, policies, InliningForSize(), names=["digest.c"], keep_decisions=True)
+    (attempt,) = report.attempts
+    (found,) = episodes_of_report(report, attempt, InliningForSize(), source())
+    assert attempt.result is not None
+    assert report.baseline is not None
+    assert len(found) == attempt.result.decisions
+    assert found.reward == report.reward(attempt)
+    assert (found.score, found.baseline_score) == (attempt.result.score, report.baseline.score)
+    assert found.outcomes is not None
+    assert found.outcomes.tolist() == [*[0] * (len(found) - 1), np.float32(found.reward)]
+
+
+def test_a_report_of_register_allocation(sample: Corpus) -> None:
+    problem = RegallocEviction()
+    policies = {"keep": make_policy("keep", 0, RegallocEviction)}
+    reports = list(
+        rollout(sample, policies, problem, names=["digest.c", "codec_text.c"], keep_decisions=True)
+    )
+    for report in reports:
+        (attempt,) = report.attempts
+        found = list(episodes_of_report(report, attempt, problem, source()))
+        assert sum(map(len, found)) == len(attempt.decisions)
+        for each in found:
+            assert each.reward == report.rewards(attempt)[each.context]
+            assert each.reward == pytest.approx(1 - each.score / each.baseline_score)
+    assert len({each.context for each in found}) == len(found) > 1
+
+
+def test_a_report_of_a_failure(small: Corpus) -> None:
+    (report,) = rollout(
+        small, {"default": make_policy("default")}, InliningForSize(), names=["no such module"]
+    )
+    assert report.error
+    assert report.attempts == ()
+    good = Episode(source(), InliningForSize, GOOD.observations, GOOD.actions)
+    assert math.isnan(good.reward)

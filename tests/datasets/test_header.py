@@ -1,0 +1,84 @@
+"""What datasets have in common: to JSON and back, and every field broken once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from mlgo_gym.datasets.header import DatasetHeader
+from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.problems import PROBLEMS, InliningForSize, Problem, RegallocPriority
+from mlgo_gym.tensor_spec import TensorSpec
+
+HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite_version="0.50.0")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_there_and_back(problem: type[Problem]) -> None:
+    for header in (DatasetHeader.of(problem(), "22.1.0"), DatasetHeader(problem, score=None)):
+        assert DatasetHeader.from_json(header.to_json(), "x") == header
+
+
+def test_the_json() -> None:
+    value = json.loads(HEADER.to_json())
+    assert value["format"] == 1
+    assert value["problem_settings"] == {"problem": "RegallocPriority"}
+    assert (value["llvm_version"], value["opt_level"]) == ("22.1.0", "Os")
+    assert [each["name"] for each in value["features"]] == ["li_size", "stage", "weight"]
+    assert DatasetHeader.from_json(HEADER.to_json(), "x").llvmlite_version == "0.50.0"
+
+
+def test_the_header_of_its_training_log() -> None:
+    header = DatasetHeader.of(InliningForSize(), None).log_header()
+    assert [spec.name for spec in header.features][-2:] == ["inlining_default", "inlining_decision"]
+    assert header.score == TensorSpec("reward", "float", (1,))
+
+
+SPEC = {"name": "weight", "type": "float", "port": 0, "shape": [1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"problem": "Chess"}, "problem: expected one of InliningForSize, RegallocEviction, "
+         "RegallocPriority, found 'Chess'"),
+        ({"problem": None}, "problem: expected one of"),
+        ({"features": []}, "features: expected those of this version of mlgo_gym, found others: "
+         "lacking ['li_size', 'stage', 'weight'], unknown []"),
+        ({"features": [SPEC | {"name": "age"}]}, "features: expected those of this version of "
+         "mlgo_gym, found others: lacking ['li_size', 'stage', 'weight'], unknown ['age']"),
+        ({"features": [7]}, "features: tensor spec: expected a JSON object, found 7"),
+        ({"extras": [SPEC]}, "extras: expected those of this version"),
+        ({"advice": None}, "advice: tensor spec: expected a JSON object, found None"),
+        ({"advice": SPEC}, "advice: expected those of this version"),
+        ({"problem_settings": []}, "problem_settings: expected dict or null, found []"),
+        ({"llvm_version": 22}, "llvm_version: expected str or null, found 22"),
+        ({"llvmlite_version": 1}, "llvmlite_version: expected str or null, found 1"),
+        ({"opt_level": 2}, "opt_level: expected str or null, found 2"),
+        ({"score": SPEC | {"type": "int64_t"}}, "header: score 'weight': expected one float, "
+         "found int64_t (1,)"),
+        ({"score": SPEC | {"shape": [2]}}, "header: score 'weight': expected one float, "
+         "found float (2,)"),
+        ({"score": []}, "header: tensor spec: expected a JSON object, found []"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(change: dict[str, Any], message: str) -> None:
+    value = json.loads(HEADER.to_json()) | change
+    with pytest.raises(DatasetError) as caught:
+        DatasetHeader.from_json(json.dumps(value).encode(), "part")
+    assert str(caught.value).startswith(f"dataset 'part': {message}")
+
+
+def test_features_in_another_order() -> None:
+    value = json.loads(HEADER.to_json())
+    value["features"] = value["features"][::-1]
+    with pytest.raises(DatasetError, match=r"lacking \[\], unknown \[\], in another order$"):
+        DatasetHeader.from_json(json.dumps(value).encode(), "part")
+
+
+def test_a_score_that_outcomes_cannot_hold() -> None:
+    with pytest.raises(SpecError) as caught:
+        DatasetHeader(InliningForSize, score=TensorSpec("delta_size", "int64_t", (1,)))
+    assert str(caught.value) == "score 'delta_size': expected one float, found int64_t (1,)"

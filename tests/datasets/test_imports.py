@@ -1,0 +1,89 @@
+"""Traces and training logs as files: whole in a dataset, once, or not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.datasets.dataset import Dataset
+from mlgo_gym.datasets.imports import LogFile, TraceFile, open_recording
+from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.errors import DatasetError, TraceError, TrainingLogError
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.policies import always, never
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.replay import record
+from tests.datasets.test_logs import REWARD, log_of
+
+
+def test_traces(compiler: Compiler, small: Corpus, tmp_path: Path) -> None:
+    for name, policy in (("never", never), ("always", always)):
+        trace = record(
+            compiler, small["digest.c"], InliningForSize(), policy, keep_observations=True
+        )
+        trace.save(tmp_path / f"{name}.trace")
+    recordings = [open_recording(tmp_path / f"{name}.trace", "p") for name in ("never", "always")]
+    with DatasetWriter(tmp_path / "set", recordings[0].header) as writer:
+        for each in recordings:
+            assert isinstance(each, TraceFile)
+            assert not each.is_in(writer)
+            assert each.write(writer) > 10
+            assert each.is_in(writer)
+    dataset = Dataset.open(tmp_path / "set", problem=InliningForSize())
+    assert dataset.header.llvm_version == trace.llvm_version
+    actions = [set(each.actions.tolist()) for each in dataset.episodes()]
+    assert actions == [{0}, {1}]
+    assert len({entry.policy for entry in dataset.modules}) == 2
+
+
+def test_a_log_is_imported_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(log_of(("f", 2), ("g", 1), score=REWARD))
+    recording = LogFile.open(path, "p", "22.1.0")
+    with DatasetWriter(tmp_path / "set", recording.header) as writer:
+        assert not recording.is_in(writer)
+        assert recording.write(writer) == 3
+    with DatasetWriter(tmp_path / "set", recording.header) as writer:
+        assert recording.is_in(writer)
+    dataset = Dataset.open(tmp_path / "set", llvm_version="22.1.0")
+    assert [(each.context, len(each)) for each in dataset.episodes()] == [("f", 2), ("g", 1)]
+    assert {each.source.package for each in dataset.episodes()} == {"p"}
+
+
+def test_an_import_that_was_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(log_of(("f", 2), ("g", 1)))
+    recording = LogFile.open(path)
+    with DatasetWriter(tmp_path / "set", recording.header, max_part_bytes=1) as writer:
+        recording.write(writer)
+    parts = sorted((tmp_path / "set").iterdir())
+    assert len(parts) == 3
+    parts[2].unlink()
+    with DatasetWriter(tmp_path / "set", recording.header) as writer:
+        with pytest.raises(DatasetError) as caught:
+            recording.is_in(writer)
+        assert str(caught.value) == (
+            f"dataset {str(tmp_path / 'set')!r}: has some of {str(path)!r}, and not all: an import "
+            "was interrupted; start in another folder"
+        )
+
+
+def test_nothing_of_a_broken_log_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_bytes(log_of(("f", 2), ("g", 1))[:-3])
+    with pytest.raises(TrainingLogError):
+        open_recording(path)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "none"
+    with pytest.raises(DatasetError) as caught:
+        open_recording(path)
+    assert str(caught.value) == (
+        f"dataset {str(path)!r}: cannot be read: No such file or directory"
+    )
+    path.write_bytes(b'{"trace": 1, "cut')
+    with pytest.raises(TraceError, match="expected a trace's header"):
+        open_recording(path)
