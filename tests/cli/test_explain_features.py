@@ -1,0 +1,95 @@
+"""``mlgo-gym explain-features``: output, files, bad input."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.cli.main import main
+from tests.cli.test_main import run
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def test_table_and_plots(small_folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "explain-features", "--model", MODELS / "inliner", "--corpus", small_folder,
+        "--decisions", "50", "--repeats", "1", "--plots", "plots", cwd=tmp_path,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    table = [line for line in done.stdout.splitlines() if re.match("[┏┃┡│├└]", line)]
+    assert max(len(line) for line in table) <= 80
+    assert "cost_estimate" in done.stdout
+    assert "among 50 of " in done.stdout
+    assert "No decision changes with: " in done.stdout
+    plots = tmp_path / "plots"
+    assert {each.name for each in plots.iterdir()} == {"importance.png", "boundary.png"}
+    assert all(each.read_bytes().startswith(b"\x89PNG") for each in plots.iterdir())
+
+
+def test_record(small_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "explain-features", "--model", str(MODELS / "default"), "--corpus", str(small_folder),
+        "--bytes", "1", "--json",
+    ]  # fmt: skip
+    assert main(command) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["decisions"] == found["recorded_decisions"]
+    first, *others = found["features"]
+    assert first["feature"] == "inlining_default"
+    assert 0 < found["inlined"] < 1
+    assert not any(each["changed"] for each in others)
+    assert set(found["text"]["text_bytes"]) == {"", "inlining_default"}
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_model_that_looks_at_nothing(
+    small_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(small_folder)
+    model = str(MODELS / "never")
+    assert main(["explain-features", "--model", model, "--corpus", folder, "--bytes", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "No decision changes with: sroa_savings, " in out
+
+
+def test_a_bad_module_among_good_ones(
+    small_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (small_folder / "digest.c.bc").write_bytes(b"no bitcode")
+    model = str(MODELS / "default")
+    assert main(["explain-features", "--model", model, "--corpus", str(small_folder)]) == 1
+    printed = capsys.readouterr()
+    assert printed.err == (
+        "mlgo-gym: module 'digest.c': LLVM bitcode parsing error\nInvalid bitcode signature\n"
+    )
+    assert "inlining_default" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ("none", "model 'none': expected a model directory or a frozen model, found none"),
+        (
+            "lowest_density",
+            "model 'lowest_density': expected a model for InliningForSize, found one for "
+            "RegallocEviction",
+        ),
+    ],
+)
+def test_errors(
+    model: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(MODELS / "lowest_density", tmp_path / "lowest_density")
+    monkeypatch.chdir(tmp_path)
+    assert main(["explain-features", "--model", model]) == 1
+    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"

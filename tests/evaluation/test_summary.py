@@ -1,0 +1,131 @@
+"""Summaries of scores that are easy to add up by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mlgo_gym.evaluation.linked_text import Code
+from mlgo_gym.evaluation.scores import BASELINE, FunctionRatios, ModuleScores
+from mlgo_gym.evaluation.summary import STATISTICS, Scored, Statistic
+
+BY_KEY = {each.key: each for each in STATISTICS}
+
+
+def module(
+    package: str, name: str, before: Code, after: Code, language: str = "C++"
+) -> ModuleScores:
+    return ModuleScores(
+        package, name, language, decisions={"mine": 3}, code={BASELINE: before, "mine": after}
+    )
+
+
+@pytest.fixture
+def scored() -> Scored:
+    return Scored(
+        [
+            module("p", "a", Code(1000, {"f": 100}), Code(900, {})),
+            module("p", "b", Code(600, {"f": 100}), Code(600, {"f": 100})),
+            module("q", "c", Code(400, {}), Code(500, {}), "C"),
+            ModuleScores("q", "d", "C", errors=("module 'd': no",)),
+        ],
+        ["mine"],
+    )
+
+
+def change(scored: Scored, key: str) -> float:
+    return scored.change(BY_KEY[key], "mine").value
+
+
+def test_totals(scored: Scored) -> None:
+    assert [each.module for each in scored.modules] == ["a", "b", "c"]
+    assert scored.baseline(BY_KEY["text"]) == 2000
+    assert scored.total(BY_KEY["text"], "mine") == 2000
+    assert change(scored, "text") == 0
+    assert scored.baseline(BY_KEY["linked_text"]) == 900 + 500 + 100 + 400
+    assert math.isclose(change(scored, "linked_text"), 100 / 1900)
+    ratios = (900 / 1000, 600 / 600, 500 / 400)
+    assert math.isclose(change(scored, "text_mean"), math.prod(ratios) ** (1 / 3) - 1)
+
+
+def test_parts_add_up(scored: Scored) -> None:
+    linked = BY_KEY["linked_text"]
+    for groups in (
+        [scored.of_package(name) for name in scored.packages],
+        [scored.of_language(name) for name in scored.languages],
+    ):
+        assert math.isclose(
+            sum(each.total(linked, "mine") for each in groups), scored.total(linked, "mine")
+        )
+    assert change(scored.of_package("q"), "text") == 0.25
+
+
+def test_intervals_hold_the_change_and_repeat() -> None:
+    scores = [
+        module("pqr"[number % 3], str(number), Code(1000, {}), Code(900 + number**2, {}))
+        for number in range(20)
+    ]
+    scored = Scored(scores, ["mine"])
+    found = scored.change(BY_KEY["text"], "mine")
+    assert found.interval is not None
+    low, high = found.interval
+    assert low < found.value < high
+    assert Scored(scores, ["mine"]).change(BY_KEY["text"], "mine") == found
+    other = Scored(scores, ["mine"], seed=1).change(BY_KEY["text"], "mine")
+    assert other.value == found.value
+    assert other.interval != found.interval
+
+
+def test_worse_takes_both_limits() -> None:
+    sizes = {
+        "much": (1000, 1065), "few bytes": (1000, 1064), "small share": (7000, 7070),
+        "better": (1000, 900), "most": (1000, 2000), "new": (0, 65),
+    }  # fmt: skip
+    scored = Scored(
+        [module("p", name, Code(old, {}), Code(new, {})) for name, (old, new) in sizes.items()],
+        ["mine"],
+    )
+    worse = scored.worse("mine")
+    assert [(each.scores.module, each.baseline, each.value) for each in worse] == [
+        ("most", 1000, 2000), ("much", 1000, 1065), ("new", 0, 65),
+    ]  # fmt: skip
+
+
+def test_scores_of_allocation() -> None:
+    scores = [
+        ModuleScores(
+            "p",
+            name,
+            "C",
+            decisions={"mine": 1},
+            costs={BASELINE: before, "mine": after},
+            functions={"mine": FunctionRatios(log_sum, count)},
+        )
+        for name, before, after, log_sum, count in (
+            ("a", 100.0, 50.0, 4 * math.log(0.5), 4),
+            ("b", 900.0, 1800.0, math.log(2), 1),
+            ("empty", 0.0, 0.0, 0.0, 0),
+        )
+    ]
+    scored = Scored(scores, ["mine"])
+    assert [each.key for each in scored.statistics()] == [
+        "score_mean",
+        "score",
+        "score_module_mean",
+    ]
+    assert scored.main_statistic.key == "score_mean"
+    assert math.isclose(change(scored, "score"), 0.85)
+    assert math.isclose(change(scored, "score_mean"), 0.5 ** (3 / 5) - 1)
+    assert abs(change(scored, "score_module_mean")) < 1e-12
+    assert scored.baseline(BY_KEY["score_mean"]) == 5
+    assert scored.baseline(BY_KEY["score_module_mean"]) == 2
+    assert [each.scores.module for each in scored.worse("mine")] == ["b"]
+
+
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda each: each.key)
+def test_nothing_at_all(statistic: Statistic) -> None:
+    scored = Scored([], ["mine"])
+    assert scored.statistics() == []
+    assert scored.change(statistic, "mine").interval is None
+    assert scored.worse("mine") == []
