@@ -14,14 +14,18 @@ from mlgo_gym import __version__
 from mlgo_gym.cli import compile as compile_command
 from mlgo_gym.cli import (
     corpus,
+    dataset,
     demo,
     doctor,
+    evaluate,
+    explain_features,
     freeze,
     replay,
     rollout,
     search,
     serve,
     size_report,
+    train,
 )
 from mlgo_gym.cli.output import Output
 from mlgo_gym.errors import MlgoGymError
@@ -56,8 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mlgo-gym {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in (
-        *(demo, doctor, corpus, rollout, search, replay),
-        *(freeze, compile_command, size_report, serve),
+        *(demo, doctor, corpus, dataset, rollout, search, replay, train, evaluate),
+        *(explain_features, freeze, compile_command, size_report, serve),
     ):
         command.add_parser(commands)
     return parser

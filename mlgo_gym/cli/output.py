@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 __all__ = ["Output", "add_json_option"]
 
@@ -76,6 +84,20 @@ class Output:
             disable=self.as_json or not self._err.is_terminal,
             transient=True,
         )
+
+    @contextmanager
+    def scalars(self) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
+        """A line that shows the newest numbers of a training run; off a terminal, a line each."""
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        is_shown = self._err.is_terminal and not self.as_json
+        with Progress(*columns, console=self._err, disable=not is_shown, transient=True) as line:
+            task = line.add_task("training", total=None)
+
+            def report(step: int, values: Mapping[str, float]) -> None:
+                text = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
+                line.update(task, description=f"{step}: {text}")
+
+            yield report
 
     def track(self, items: Iterable[_T], description: str, total: int) -> Iterator[_T]:
         """Pass items through while a progress bar counts them."""

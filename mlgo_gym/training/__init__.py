@@ -1,0 +1,1 @@
+"""Training: corpora become model directories. Needs the extra ``train``."""

@@ -1,0 +1,293 @@
+"""``advantage``: learn which single answers of the inliner save bytes, around the policy so far.
+
+Rounds in the manner of DAgger (Ross, Gordon, Bagnell 2011): label decisions of the training
+packages under the policy so far (`mlgo_gym.training.labels`), fit gradient boosting to all labels
+so far, the sign as class and the bytes as cost, distil it into a network, and choose the round
+that does best on the validation packages. The first policy is LLVM's own default.
+
+::
+
+    survey.json     which functions several objects of a package have
+    labels/         a dataset of decisions with labels, policies round-0, round-1, ...
+    rounds/N/       the model after N rounds
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.datasets.dataset import Dataset
+from mlgo_gym.datasets.header import DatasetHeader
+from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.llvm.compiler import llvm_version
+from mlgo_gym.policies import PolicyFactory, default, from_runner
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.runners.release import ReleaseModeModelRunner
+from mlgo_gym.training.data import Data
+from mlgo_gym.training.export import save_model
+from mlgo_gym.training.files import write_json
+from mlgo_gym.training.fitting import FitConfig, Rows, fit_advantages
+from mlgo_gym.training.labels import LabelSetting, ModuleName, label_modules, shares_of, survey
+from mlgo_gym.training.networks import InliningNetwork, network_features
+from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.training.teacher import Labels, TeacherConfig, fit_teacher
+from mlgo_gym.training.validation import Validation, validate
+
+__all__ = ["Config", "train"]
+
+_Array = np.ndarray[Any, Any]
+
+_LABELLING: Final = 0.75
+"""The part of a round's time for labels; the rest is for fitting and validating."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What decides the result.
+
+    Attributes:
+        seed: of everything random.
+        rounds: how often decisions are labelled around the newest policy.
+        batches: compilations of a module that flip single decisions, and as many that flip all
+            calls of callees.
+        linked_weight: how much linked bytes count against the object's, from 0 to 1.
+        hidden: the widths of the network's hidden layers.
+        band: the costs between which the network may answer otherwise than LLVM's default: beyond
+            them it has little to win and much to lose.
+        distillation_rows: on how many decisions at most the network learns to answer as the
+            teacher; labelled ones first.
+        logit_limit: the teacher's certainty is clipped here.
+        teacher: gradient boosting.
+        fit: how the network is fitted.
+    """
+
+    seed: int = 0
+    rounds: int = 3
+    batches: int = 2
+    linked_weight: float = 0.6
+    hidden: tuple[int, ...] = (64, 64)
+    band: tuple[int, int] = (-25, 120)
+    distillation_rows: int = 200_000
+    logit_limit: float = 3.0
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+    fit: FitConfig = field(default_factory=FitConfig)
+
+
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+    """Train for as long as the run's budget lasts, or until all rounds are done.
+
+    Args:
+        run: a run for `InliningForSize`.
+        config: what decides the result.
+        data: what is trained on.
+
+    Returns:
+        What the best model is worth on the validation packages.
+
+    Raises:
+        TrainingError: there is nothing to train on, or the folder cannot be used.
+    """
+    return _Trainer(run, config, data).train()
+
+
+class _Trainer:
+    def __init__(self, run: TrainingRun, config: Config, data: Data) -> None:
+        if not isinstance(run.problem, InliningForSize):
+            raise TrainingError(f"advantage: expected InliningForSize, found {run.problem.name}")
+        self._run = run
+        self._config = config
+        self._data = data
+        self._problem: InliningForSize = run.problem
+        checkpoint = run.restore()
+        self._round = checkpoint.step if checkpoint else 0
+        self._validations: list[dict[str, Any]] = (
+            list(checkpoint.state["validations"]) if checkpoint else []
+        )
+        self._best: Validation | None = None
+
+    def train(self) -> Validation:
+        shares = self._survey()
+        while self._round < self._config.rounds:
+            self._label(shares)
+            self._learn()
+            self._round += 1
+            self._run.save(self._round, {}, {"validations": self._validations})
+            if self._run.is_over:
+                break
+        if self._best is None:  # all was done before
+            self._best = self._validated(self._run.model)
+        return self._best
+
+    def _survey(self) -> dict[str, dict[str, int]]:
+        path = self._run.directory / "survey.json"
+        if path.exists():
+            return dict(json.loads(path.read_bytes()))
+        found: dict[ModuleName, tuple[str, ...]] = {}
+        for name, functions in survey(
+            self._data.packages, jobs=self._data.jobs, timeout_s=self._data.timeout_s
+        ):
+            if isinstance(functions, str):
+                self._data.warn(functions)
+            else:
+                found[name] = functions
+        if not found:
+            raise TrainingError("advantage: expected modules to train on, found none that compiles")
+        shares = shares_of(found)
+        write_json(path, shares)
+        return shares
+
+    def _label(self, shares: Mapping[str, Mapping[str, int]]) -> None:
+        """Label modules under the policy so far, until this part of the budget is spent."""
+        name = f"round-{self._round}"
+        setting = LabelSetting(
+            self._problem,
+            self._config.batches,
+            self._data.jobs,
+            self._data.timeout_s,
+            self._config.seed + self._round,
+        )
+        until_s = self._labelling_ends_s()
+        labelled = 0
+        header = DatasetHeader.of(self._problem, llvm_version())
+        with DatasetWriter(self._labels, header, max_part_age_s=60.0) as writer:
+            done = {(key.package, key.module) for key in writer.keys if key.policy == name}
+            names = [each for each in self._order() if each not in done]
+            found = label_modules(
+                self._data.packages,
+                names,
+                policy=self._policy(),
+                policy_name=name,
+                shares=shares,
+                setting=setting,
+            )
+            for each in found:
+                if isinstance(each, str):
+                    self._data.warn(each)
+                else:
+                    source, episode = each
+                    writer.add(source, [episode] if episode else [])
+                    if episode:
+                        labelled += int(np.isfinite(episode.label("saved_bytes")).sum())
+                    step = len(writer.keys)
+                    self._run.scalars(step, {f"labels/{name}": float(labelled)})
+                if until_s is not None and self._run.spent_s >= until_s:
+                    found.close()
+                    break
+
+    def _labelling_ends_s(self) -> float | None:
+        if self._run.budget_s is None:
+            return None
+        left_s = max(0.0, self._run.budget_s - self._run.spent_s)
+        rounds = self._config.rounds - self._round
+        return self._run.spent_s + _LABELLING * left_s / rounds
+
+    def _order(self) -> list[ModuleName]:
+        """All modules in a random order in which larger ones tend to come first."""
+        names, sizes = [], []
+        for package, corpus in self._data.packages.items():
+            for name in corpus:
+                path = corpus.folder / f"{name}.bc"
+                names.append((package, name))
+                sizes.append(path.stat().st_size if path.exists() else 1)
+        random = np.random.default_rng([self._config.seed, self._round])
+        keys = random.exponential(size=len(names)) / np.sqrt(np.maximum(sizes, 1))
+        return [names[index] for index in np.argsort(keys)]
+
+    def _policy(self) -> PolicyFactory:
+        if self._round == 0:
+            return lambda _module: default
+        return from_runner(partial(ReleaseModeModelRunner, self._model(self._round)))
+
+    def _learn(self) -> None:
+        """Fit to all labels so far, and keep the model if it is the best."""
+        observations, advantages, weights = self._labelled()
+        features = network_features(self._problem)
+        columns = {name: np.ascontiguousarray(observations[name]) for name in features}
+        is_known = np.isfinite(advantages)
+        labels = Labels(
+            np.stack([columns[name] for name in features], axis=-1),
+            advantages,
+            weights,
+            np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
+        )
+        teacher = fit_teacher(labels, self._config.teacher, self._config.seed)
+        chosen = self._distillation_rows(columns["cost_estimate"], is_known)
+        columns = {name: values[chosen] for name, values in columns.items()}
+        table = np.stack([columns[name] for name in features], axis=-1)
+        limit = self._config.logit_limit
+        targets = np.clip(teacher(table), -limit, limit)
+        network = InliningNetwork(
+            Normalization.fit(columns, features),
+            self._config.hidden,
+            self._config.seed,
+            self._config.band,
+        )
+        rows = Rows(columns, targets, np.ones(len(targets)))
+        fitting = fit_advantages(network, rows, self._config.fit, self._config.seed)
+        for epoch, numbers in enumerate(fitting):
+            step = self._round * self._config.fit.epochs + epoch
+            self._run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
+        model = self._model(self._round + 1)
+        save_model(network, self._problem, model, {"trainer": self._run.trainer})
+        found = self._validated(model)
+        self._validations.append(found.to_json())
+        self._run.scalars(self._round + 1, found.scalars())
+        best = min((each["linked_text"] for each in self._validations[:-1]), default=np.inf)
+        if found.changes["linked_text"] < best:
+            self._best = found
+            learned = {"labelled_decisions": int(is_known.sum()), "rounds": self._round + 1}
+            self._run.export(network, {**learned, "validation": found.to_json()})
+
+    def _labelled(self) -> tuple[_Array, _Array, _Array]:
+        """All decisions so far; what inlining saves, NaN where that is not known; the weight."""
+        dataset = Dataset.open(self._labels, problem=self._problem)
+        observations, advantages, weights = [], [], []
+        share = self._config.linked_weight
+        for episode in dataset.episodes():
+            saved = (1 - share) * episode.label("saved_bytes")
+            saved = saved + share * episode.label("saved_linked_bytes")
+            observations.append(episode.observations)
+            advantages.append(np.where(episode.actions == 0, saved, -saved))
+            weights.append(episode.label("sample_weight"))
+        if not observations:
+            raise TrainingError("advantage: expected labelled decisions, found none")
+        return np.concatenate(observations), np.concatenate(advantages), np.concatenate(weights)
+
+    def _distillation_rows(self, costs: _Array, is_known: _Array) -> _Array:
+        """Rows inside the band: labelled decisions first, then others at random."""
+        low, high = self._config.band
+        inside = np.flatnonzero((low <= costs) & (costs < high))
+        if not inside.size:
+            raise TrainingError(
+                f"advantage: expected decisions that cost from {low} to below {high}, found none"
+            )
+        random = np.random.default_rng(self._config.seed)
+        order = np.argsort(random.random(inside.size) - is_known[inside])
+        return np.sort(inside[order[: self._config.distillation_rows]])
+
+    def _validated(self, model: Path) -> Validation:
+        return validate(
+            model,
+            self._data.validation,
+            self._problem,
+            jobs=self._data.jobs,
+            timeout_s=self._data.timeout_s,
+            warn=self._data.warn,
+        )
+
+    def _model(self, rounds: int) -> Path:
+        return self._run.directory / "rounds" / str(rounds)
+
+    @property
+    def _labels(self) -> Path:
+        return self._run.directory / "labels"

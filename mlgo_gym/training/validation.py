@@ -1,0 +1,86 @@
+"""What a model is worth on packages that it was not trained on, to choose among models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.evaluation.evaluate import Setting, evaluate, in_order
+from mlgo_gym.evaluation.summary import Scored
+from mlgo_gym.policies import from_runner
+from mlgo_gym.problems import Problem
+from mlgo_gym.runners.release import ReleaseModeModelRunner
+
+__all__ = ["Validation", "validate"]
+
+_MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Changes against LLVM's own heuristic, negative is better.
+
+    Attributes:
+        changes: by the statistic's key: ``text`` and ``linked_text``, or ``score_module_mean``,
+            the geometric mean over modules of register allocation's score, and others.
+        worse: how many modules are worse by more than 1 % (and 64 bytes).
+        modules: how many modules were compiled.
+        failed: how many were not.
+    """
+
+    changes: Mapping[str, float]
+    worse: int
+    modules: int
+    failed: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers as JSON values."""
+        return {
+            **{key: round(value, 6) for key, value in self.changes.items()},
+            "worse_modules": self.worse,
+            "modules": self.modules,
+            "failed_modules": self.failed,
+        }
+
+    def scalars(self, prefix: str = "validation/") -> dict[str, float]:
+        """The numbers under names for curves."""
+        numbers = {**self.changes, "worse_modules": self.worse}
+        return {f"{prefix}{key}": float(value) for key, value in numbers.items()}
+
+
+def validate(
+    model: Path,
+    packages: Mapping[str, Corpus],
+    problem: Problem,
+    *,
+    jobs: int = 1,
+    timeout_s: float = 300.0,
+    warn: Callable[[str], None] = lambda _: None,
+) -> Validation:
+    """Compile packages with a model, in release mode, beside LLVM's own heuristic.
+
+    Args:
+        model: a model directory.
+        packages: corpora by the names of their packages.
+        problem: what it answers.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        warn: called with what failed; the other modules go on.
+    """
+    policy = from_runner(partial(ReleaseModeModelRunner, model))
+    setting = Setting(problem, jobs=jobs, timeout_s=timeout_s)
+    scores = in_order(list(evaluate(packages, {_MODEL: policy}, setting)), packages)
+    for each in scores:
+        for error in each.errors:
+            warn(f"{each.package}: {error}")
+    scored = Scored(scores, [_MODEL], resamples=1)
+    changes = {
+        statistic.key: scored.change(statistic, _MODEL).value for statistic in scored.statistics()
+    }
+    return Validation(
+        changes, len(scored.worse(_MODEL)), len(scored.modules), len(scores) - len(scored.modules)
+    )

@@ -1,0 +1,126 @@
+"""Many flips at once: names, disjoint flips, and bytes that add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.errors import ModuleError
+from mlgo_gym.function_sizes import function_sizes
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.policies import default
+from mlgo_gym.search.advantages import advantages
+from mlgo_gym.search.attribution import Flip, disjoint_flips, effects_of
+from mlgo_gym.search.call_sites import NamingCompiler
+
+_TWO_CALLERS = """
+target triple = "x86_64-unknown-linux-gnu"
+define internal i32 @leaf(i32 %x) minsize optsize {
+  %y = mul i32 %x, %x
+  ret i32 %y
+}
+define i32 @first(i32 %x) minsize optsize {
+  %y = call i32 @leaf(i32 %x)
+  ret i32 %y
+}
+define i32 @second(i32 %x) minsize optsize {
+  %y = call i32 @leaf(i32 %x)
+  %z = call i32 @first(i32 %y)
+  ret i32 %z
+}
+"""
+
+
+def test_calls_have_their_names(compiler: Compiler) -> None:
+    base = NamingCompiler(compiler, Module.from_ir(_TWO_CALLERS), lambda _: 0).compile()
+    assert [(each.callers, each.callee) for each in base.decisions] == [
+        (["first"], "leaf"),
+        (["second"], "leaf"),
+        (["second"], "first"),
+    ]
+    assert [each.site for each in base.decisions] == [("first", 0), ("second", 0), ("second", 1)]
+    assert set(base.functions) == {"leaf", "first", "second"}
+    assert sum(each.size_bytes for each in base.functions.values()) <= base.text_size_bytes
+
+
+def test_naming_changes_nothing(compiler: Compiler, sample: Corpus) -> None:
+    module = sample["scene.cpp"]
+    base = NamingCompiler(compiler, module, default).compile()
+    with Compiler() as other:
+        assert base.text_size_bytes == other.compile_module(module).text_size_bytes
+
+
+def test_flips_that_go_together_do_not_touch(compiler: Compiler, sample: Corpus) -> None:
+    base = NamingCompiler(compiler, sample["scene.cpp"], default).compile()
+    for by_callee in (False, True):
+        flips = disjoint_flips(base, np.random.default_rng(0), lambda _: 1.0, by_callee=by_callee)
+        assert len(flips) > 10
+        touched = [name for flip in flips for name in flip.functions]
+        assert len(touched) == len(set(touched))
+        for flip in flips:
+            assert flip.is_group is by_callee
+            assert {base.decisions[index].callee for index in flip.decisions} <= flip.functions
+    assert not disjoint_flips(base, np.random.default_rng(0), lambda _: 0.0, by_callee=False)
+
+
+@pytest.mark.parametrize("name", ["scene.cpp", "json_read.c", "graph.cpp"])
+def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None:
+    naming = NamingCompiler(compiler, sample[name], default)
+    base = naming.compile()
+    flips = disjoint_flips(base, np.random.default_rng(1), lambda _: 1.0, by_callee=False)
+    effects = effects_of(naming, base, flips)
+    assert len(effects) == len(flips)
+    together = naming.compile(
+        {
+            base.decisions[flip.decisions[0]].site: 1 - base.decisions[flip.decisions[0]].action
+            for flip in flips
+        }
+    )
+    attributed = sum(effect.total() for effect in effects)
+    difference = base.text_size_bytes - together.text_size_bytes
+    assert difference != 0
+    assert attributed == pytest.approx(difference, rel=0.1)
+
+
+def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: Corpus) -> None:
+    module = sample["json_write.c"]
+    with Compiler() as other:
+        exact = advantages(other, module, default).saved_bytes
+    naming = NamingCompiler(compiler, module, default)
+    base = naming.compile()
+    found = {
+        index: effect.total()
+        for seed in range(4)
+        for effect in effects_of(
+            naming,
+            base,
+            disjoint_flips(base, np.random.default_rng(seed), lambda _: 1.0, by_callee=False),
+        )
+        for index in effect.flip.decisions
+    }
+    assert len(found) > 5
+    agree = [exact[index] == saved for index, saved in found.items()]
+    assert np.mean(agree) > 0.9
+
+
+def test_a_flip_that_did_not_come_again_is_left_out(compiler: Compiler) -> None:
+    naming = NamingCompiler(compiler, Module.from_ir(_TWO_CALLERS), lambda _: 0)
+    base = naming.compile()
+    elsewhere = replace(base.decisions[0], site=("first", 7))
+    moved = replace(base, decisions=(elsewhere, *base.decisions[1:]))
+    assert effects_of(naming, moved, [Flip((0,), frozenset({"leaf"}), is_group=False)]) == []
+    kept = Flip((0,), frozenset({"leaf", "first"}), is_group=False)
+    assert len(effects_of(naming, base, [kept])) == 1
+
+
+def test_a_broken_module_is_an_error(compiler: Compiler) -> None:
+    with pytest.raises(ModuleError, match="module 'broken'"):
+        NamingCompiler(compiler, Module("broken", b"nothing"), default).compile()
+
+
+def test_sizes_of_what_is_no_elf() -> None:
+    assert function_sizes(b"") == {}
+    assert function_sizes(b"no object") == {}

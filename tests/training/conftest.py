@@ -1,0 +1,43 @@
+"""What tests of training share: recorded decisions of the sample corpus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.observations import observation_array
+from mlgo_gym.policies import default
+from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
+from mlgo_gym.problems.regalloc_eviction import legal_positions
+from mlgo_gym.training_log import Observation
+
+Recorded = np.ndarray[Any, Any]
+
+
+def record(sample: Corpus, problem: Problem, names: tuple[str, ...]) -> Recorded:
+    payloads: list[bytes] = []
+
+    def answer(observation: Observation) -> Action:
+        payloads.append(observation.payload)
+        if isinstance(problem, InliningForSize):
+            return default(observation)
+        return legal_positions(observation)[0]
+
+    with Compiler(timeout_s=120) as compiler:
+        for name in names:
+            compiler.compile_module(sample[name], problem=problem, policy=answer)
+    return observation_array(payloads, problem)
+
+
+@pytest.fixture(scope="session")
+def inlining(sample: Corpus) -> Recorded:
+    return record(sample, InliningForSize(), ("scene.cpp", "json_read.c", "digest.c"))
+
+
+@pytest.fixture(scope="session")
+def eviction(sample: Corpus) -> Recorded:
+    return record(sample, RegallocEviction(), ("bignum.c", "digest.c", "scene.cpp"))

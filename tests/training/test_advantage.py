@@ -1,0 +1,180 @@
+"""``advantage``: labels that are right, a run that resumes, and one that no module ends."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.datasets.dataset import Dataset
+from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.policies import default
+from mlgo_gym.problems import InliningForSize, RegallocEviction
+from mlgo_gym.training.advantage import Config, train
+from mlgo_gym.training.data import Data, describe
+from mlgo_gym.training.fitting import FitConfig
+from mlgo_gym.training.labels import LabelSetting, label_modules, shares_of, survey
+from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.training.teacher import Labels, TeacherConfig, fit_teacher
+
+QUICK = Config(
+    rounds=2,
+    batches=1,
+    hidden=(8,),
+    teacher=TeacherConfig(bags=1, iterations=20, least_leaf_rows=5),
+    fit=FitConfig(epochs=2),
+)
+TRAINING = ("graph.cpp", "scene.cpp", "lru_cache.cpp")
+
+
+@pytest.fixture
+def data(sample: Corpus) -> Data:
+    return Data(
+        {"sample": replace(sample, names=TRAINING)},
+        {"sample": replace(sample, names=("digest.c", "matrix.cpp"))},
+    )
+
+
+def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
+    names = ("scene.cpp", "missing.c", "digest.c")
+    packages = {"sample": replace(sample, names=names)}
+    found = list(
+        label_modules(
+            packages,
+            [("sample", name) for name in names],
+            policy=lambda _: default,
+            policy_name="default",
+            shares={},
+            setting=LabelSetting(batches=2),
+        )
+    )
+    errors = [each for each in found if isinstance(each, str)]
+    assert len(errors) == 1
+    assert "missing.c" in errors[0]
+    episodes = {each[0].module: each[1] for each in found if not isinstance(each, str)}
+    episode = episodes["scene.cpp"]
+    assert episode is not None
+    assert len(episode) == 145
+    known = np.isfinite(episode.label("saved_bytes"))
+    assert 20 < known.sum() < 145
+    assert np.array_equal(known, episode.label("sample_weight") > 0)
+    assert np.array_equal(
+        episode.label("saved_bytes")[known], episode.label("saved_linked_bytes")[known]
+    )
+    assert (episode.label("saved_bytes")[known] > 0).any()
+    assert (episode.label("saved_bytes")[known] < 0).any()
+
+
+def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        for suffix in (".bc", ".cmd"):
+            shutil.copy(SAMPLE_CORPUS / f"scene.cpp{suffix}", tmp_path / f"{name}{suffix}")
+    packages = {"twins": Corpus(tmp_path, ("one", "two"))}
+    found = dict(survey(packages, jobs=1))
+    shares = shares_of({name: each for name, each in found.items() if not isinstance(each, str)})
+    assert shares["twins"]
+    assert set(shares["twins"].values()) == {2}
+    labelled = {
+        count: next(
+            label_modules(
+                packages,
+                [("twins", "one")],
+                policy=lambda _: default,
+                policy_name="default",
+                shares=each,
+                setting=LabelSetting(batches=1),
+            )
+        )
+        for count, each in ((1, {}), (2, shares))
+    }
+    alone, twice = (each[1] for each in labelled.values() if not isinstance(each, str))
+    assert alone is not None
+    assert twice is not None
+    assert np.array_equal(alone.label("saved_bytes"), twice.label("saved_bytes"), equal_nan=True)
+    linked, whole = twice.label("saved_linked_bytes"), alone.label("saved_linked_bytes")
+    assert np.nansum(np.abs(linked)) < np.nansum(np.abs(whole))
+
+
+def test_a_run_goes_on_where_it_was(data: Data, tmp_path: Path) -> None:
+    problem = InliningForSize()
+    with TrainingRun(tmp_path / "run", "advantage", problem, QUICK, budget_s=1e-6) as first:
+        train(first, QUICK, data)  # one round, with the little that fits in no time
+        assert [path.name for path in (tmp_path / "run" / "rounds").iterdir()] == ["1"]
+    before = Dataset.open(tmp_path / "run" / "labels").modules
+    with TrainingRun(tmp_path / "run", "advantage", problem, QUICK) as second:
+        found = train(second, QUICK, data)
+        assert second.model.is_dir()
+    labels = Dataset.open(tmp_path / "run" / "labels", problem=problem)
+    assert {each.key.policy for each in labels.modules} == {"round-0", "round-1"}
+    assert {each.key for each in before} <= {each.key for each in labels.modules}
+    assert found.modules == 2
+    assert abs(found.changes["linked_text"]) < 0.2
+    with TrainingRun(tmp_path / "run", "advantage", problem, QUICK) as third:
+        again = train(third, QUICK, data)
+    assert again.modules == 2
+    assert Dataset.open(tmp_path / "run" / "labels").row_count == labels.row_count
+
+
+def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for name in TRAINING:
+        shutil.copy(sample.folder / f"{name}.bc", folder / f"{name}.bc")
+        shutil.copy(sample.folder / f"{name}.cmd", folder / f"{name}.cmd")
+    (folder / "broken.c.bc").write_bytes(b"no bitcode")
+    (folder / "broken.c.cmd").write_bytes((folder / "scene.cpp.cmd").read_bytes())
+    warnings: list[str] = []
+    broken = replace(
+        data,
+        packages={"mine": Corpus(folder, ("broken.c", *TRAINING))},
+        warn=warnings.append,
+    )
+    config = replace(QUICK, rounds=1)
+    with TrainingRun(tmp_path / "run", "advantage", InliningForSize(), config) as run:
+        train(run, config, broken)
+    assert warnings
+    assert all(warning.startswith("module 'broken.c': ") for warning in warnings)
+    assert describe(broken.packages)["modules"] == {"mine": 4}
+
+
+def test_nothing_to_train_on_is_an_error(data: Data, tmp_path: Path) -> None:
+    (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
+    nothing = replace(data, packages={"mine": Corpus(tmp_path, ("broken.c",))})
+    run = TrainingRun(tmp_path / "run", "advantage", InliningForSize(), QUICK)
+    with run, pytest.raises(TrainingError) as error:
+        train(run, QUICK, nothing)
+    assert str(error.value) == ("advantage: expected modules to train on, found none that compiles")
+    run = TrainingRun(tmp_path / "other", "advantage", RegallocEviction(), QUICK)
+    with run, pytest.raises(TrainingError) as error:
+        train(run, QUICK, data)
+    assert str(error.value) == "advantage: expected InliningForSize, found RegallocEviction"
+
+
+def test_the_teacher_weighs_bytes() -> None:
+    random = np.random.default_rng(0)
+    features = random.normal(size=(4000, 3))
+    # Below 0 in the first feature inlining often saves little; sometimes it costs a lot.
+    advantages = np.where(random.random(4000) < 0.8, 5.0, -60.0)
+    advantages[features[:, 0] > 0] = 10.0
+    labels = Labels(features, advantages, np.ones(4000), -np.ones(4000))
+    teacher = fit_teacher(labels, TeacherConfig(bags=2, iterations=30), seed=0)
+    answers = teacher(features)
+    assert (answers[features[:, 0] > 0.1] > 0).mean() > 0.95
+    assert (answers[features[:, 0] < -0.1] > 0).mean() < 0.2
+    blind = Labels(features, advantages, np.ones(4000), -np.ones(4000))
+    unweighted = fit_teacher(blind, TeacherConfig(bags=1, iterations=30, clip_bytes=1e-3), seed=0)
+    assert (unweighted(features)[features[:, 0] < -0.1] > 0).mean() < 0.05  # the pull decides
+    with pytest.raises(OptionsError) as error:
+        fit_teacher(
+            Labels(features, np.full(4000, 3.0), np.ones(4000), np.ones(4000)),
+            TeacherConfig(),
+            seed=0,
+        )
+    assert str(error.value) == (
+        "labels: expected calls that are better inlined and calls that are not, "
+        "found 8000 of one kind"
+    )

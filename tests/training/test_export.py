@@ -1,0 +1,130 @@
+"""Model directories: every form of a network gives the same answers, and a save is whole."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.errors import ModelError
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.model_card import read_card
+from mlgo_gym.observations import columns, observation_array
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
+from mlgo_gym.runners.release import ReleaseModeModelRunner
+from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
+from mlgo_gym.training.export import load_network, save_model
+from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
+from mlgo_gym.training.normalization import Normalization
+from tests.training.conftest import Recorded
+
+
+def network_of(problem: Problem, recorded: Recorded) -> PolicyNetwork:
+    """A network with random weights, which answers otherwise than a new one."""
+    fitted = Normalization.fit(columns(recorded, problem), network_features(problem))
+    network = network_for(problem, fitted, (16, 8))
+    random = np.random.default_rng(5)
+    network.set_weights([random.normal(0, 0.7, each.shape) for each in network.get_weights()])
+    return network
+
+
+@pytest.mark.parametrize("problem", [InliningForSize(), RegallocEviction()], ids=lambda p: p.name)
+def test_all_forms_answer_alike(
+    problem: Problem, request: pytest.FixtureRequest, sample: Corpus, tmp_path: Path
+) -> None:
+    name = "inlining" if isinstance(problem, InliningForSize) else "eviction"
+    recorded: Recorded = request.getfixturevalue(name)
+    network = network_of(problem, recorded)
+    save_model(network, problem, tmp_path / "model", {"seed": 5})
+    expected = network(columns(recorded, problem)).numpy().argmax(-1)
+    assert len(set(expected)) > 1
+    specs = problem.sent()
+    for runner_class in (ReleaseModeModelRunner, ModelUnderTrainingRunner):
+        with runner_class(tmp_path / "model", specs, problem.advice) as runner:
+            found = []
+            for row in recorded:
+                runner.fill(row.tobytes())
+                found.append(runner.evaluate().item())
+        assert np.mean(np.array(found) == expected) > 0.99, runner_class
+    loaded = load_network(tmp_path / "model")
+    assert np.array_equal(
+        loaded(columns(recorded, problem)).numpy(), network(columns(recorded, problem)).numpy()
+    )
+    card = read_card(tmp_path / "model", specs)
+    assert card is not None
+    assert card.problem == problem.name
+    assert json.loads((tmp_path / "model" / "card.json").read_text())["seed"] == 5
+    with Compiler(timeout_s=120) as compiler:
+        result = compiler.compile_module(
+            sample["scene.cpp"],
+            problem=problem,
+            runner=functools.partial(ReleaseModeModelRunner, tmp_path / "model"),
+        )
+    assert result.decisions > 0
+
+
+def test_tensorflow_compiles_the_saved_model_with_llvms_names(
+    inlining: Recorded, tmp_path: Path
+) -> None:
+    problem = InliningForSize()
+    save_model(network_of(problem, inlining), problem, tmp_path / "model", {})
+    tool = Path(sys.executable).with_name("saved_model_cli")
+    command: list[str | Path] = [
+        tool,
+        "aot_compile_cpu",
+        "--dir",
+        tmp_path / "model",
+        "--tag_set",
+        "serve",
+    ]
+    command += ["--signature_def_key", "action", "--output_prefix", tmp_path / "aot"]
+    subprocess.run([*command, "--cpp_class", "Inliner"], check=True, capture_output=True)
+    header = (tmp_path / "aot.h").read_text()
+    for feature in problem.features:
+        assert f'"feed_{feature.spec.name}"' in header
+    assert '"fetch_inlining_decision"' in header
+    assert (tmp_path / "aot.o").stat().st_size > 0
+
+
+def test_an_interrupted_save_leaves_the_old_model(
+    inlining: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, model = InliningForSize(), tmp_path / "model"
+    network = network_of(problem, inlining)
+    save_model(network, problem, model, {"version": 1})
+    before = {path.name: path.read_bytes() for path in model.iterdir() if path.is_file()}
+
+    def fails(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fails)
+    with pytest.raises(ModelError) as error:
+        save_model(network, problem, model, {"version": 2})
+    assert str(error.value) == f"model {str(model)!r}: cannot be written: No space left on device"
+    assert {path.name: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_damaged_network_is_refused(inlining: Recorded, tmp_path: Path) -> None:
+    problem, model = InliningForSize(), tmp_path / "model"
+    save_model(network_of(problem, inlining), problem, model, {})
+    weights = model / "weights.npz"
+    weights.write_bytes(weights.read_bytes()[:-40])
+    with pytest.raises(ModelError, match=r"weights.npz: expected the network's weights: "):
+        load_network(model)
+    with pytest.raises(ModelError, match=r"network.json cannot be read: No such file"):
+        load_network(tmp_path)
+
+
+def test_decisions_of_another_batch_size(inlining: Recorded) -> None:
+    problem = InliningForSize()
+    network = network_of(problem, inlining)
+    whole = network(columns(inlining, problem)).numpy()
+    row = observation_array([inlining[7].tobytes()], problem)
+    assert network(columns(row, problem)).numpy()[0] == pytest.approx(whole[7], rel=1e-4, abs=1e-5)

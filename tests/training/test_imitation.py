@@ -1,0 +1,95 @@
+"""``clone`` and ``imitate``: networks that answer as recorded."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.problems import InliningForSize, RegallocEviction
+from mlgo_gym.search.corpus_search import search_corpus
+from mlgo_gym.training import clone, imitate
+from mlgo_gym.training.data import Data
+from mlgo_gym.training.fitting import FitConfig
+from mlgo_gym.training.imitation import Recorded
+from mlgo_gym.training.run import TrainingRun
+
+FIT = FitConfig(epochs=30, batch_size=64)
+
+
+@pytest.fixture
+def data(sample: Corpus) -> Data:
+    return Data(
+        {"sample": replace(sample, names=("graph.cpp", "digest.c"))},
+        {"sample": replace(sample, names=("scene.cpp", "hash_map.c"))},
+    )
+
+
+def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> None:
+    config = clone.Config(hidden=(16,), fit=FIT)
+    with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
+        found = clone.train(run, config, data)
+    assert found.modules == 2
+    assert abs(found.changes["text"]) < 0.01
+
+
+def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) -> None:
+    config = clone.Config(policy="never", hidden=(16,), fit=FIT)
+    with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
+        found = clone.train(run, config, data)
+    assert found.changes["text"] > 0.2
+
+
+def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
+    config = clone.Config(hidden=(16,), fit=FIT)
+    with TrainingRun(tmp_path / "run", "clone", RegallocEviction(), config) as run:
+        found = clone.train(run, config, data)
+    assert set(found.changes) >= {"score", "score_mean"}
+    assert abs(found.changes["score_mean"]) < 0.3
+
+
+def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: Path) -> None:
+    corpus = replace(sample, names=("scene.cpp", "digest.c", "json_write.c"))
+    searches = search_corpus(corpus, tmp_path / "traces", InliningForSize(), budget_s=2)
+    with closing(searches):
+        assert not [each.error for each in searches if each.error]
+    config = imitate.Config(traces=str(tmp_path / "traces"), hidden=(16,), fit=FIT)
+    with TrainingRun(tmp_path / "run", "imitate", InliningForSize(), config) as run:
+        found = imitate.train(run, config, data)
+        assert run.model.is_dir()
+    assert found.modules == 2
+    warnings: list[str] = []
+    other = InliningForSize(7.0)
+    with (
+        TrainingRun(tmp_path / "other", "imitate", other, config) as run,
+        pytest.raises(TrainingError) as error,
+    ):
+        imitate.train(run, config, replace(data, warn=warnings.append))
+    assert str(error.value) == "imitation: expected recorded decisions, found none"
+    path = next((tmp_path / "traces").rglob("digest.c.trace"))
+    assert f"trace {str(path)!r}: size_increase_threshold: expected 7.0, found 2.0" in warnings
+
+
+def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
+    for folder in ("", str(tmp_path / "nothing")):
+        config = imitate.Config(traces=folder)
+        with (
+            TrainingRun(
+                tmp_path / f"run{folder == ''}", "imitate", InliningForSize(), config
+            ) as run,
+            pytest.raises(OptionsError) as error,
+        ):
+            imitate.train(run, config, data)
+        assert str(error.value) == (
+            f"traces: expected a folder with traces, found {folder!r}; "
+            "--set traces=DIR names what 'search --output DIR' has left"
+        )
+
+
+def test_no_decisions_is_an_error() -> None:
+    with pytest.raises(TrainingError, match="expected recorded decisions, found none"):
+        Recorded.of([])

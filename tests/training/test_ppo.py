@@ -1,0 +1,323 @@
+"""PPO: trivial tasks, real modules, and going on where it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.errors import ModelError, OptionsError, TrainingError
+from mlgo_gym.observations import columns, observation_array, observation_dtype
+from mlgo_gym.policies import random
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
+from mlgo_gym.rollout import rollout
+from mlgo_gym.training.data import Data
+from mlgo_gym.training.episodes import Episode
+from mlgo_gym.training.networks import EvictionNetwork, InliningNetwork, network_features
+from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training.ppo import PPO_BANDIT, Config, train
+from mlgo_gym.training.ppo_update import Learner
+from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.training.sampling import BatchNetwork, SamplingPolicy, features_of, raw_rows
+from mlgo_gym.training.validation import Validation
+from mlgo_gym.training_log import Header, Observation
+
+Array = np.ndarray[Any, Any]
+Report = Callable[[int, Mapping[str, float]], None]
+
+INLINING = InliningForSize()
+EVICTION = RegallocEviction()
+LEARNING = ("json_write.c", "hash_map.c", "digest.c")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A finished run, and the run's folder as it was when its fifth iteration was cut off."""
+
+    rewards: list[float]
+    folder: Path
+    cut_off: Path
+
+
+QUICK = Config(
+    iterations=8,
+    modules=3,
+    hidden=(32,),
+    learning_rate=1e-2,
+    minibatch=64,
+    epochs=8,
+    validate_every=100,
+)
+
+
+def data_of(corpus: Corpus, *names: str, jobs: int = 1, **more: Any) -> Data:
+    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
+    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs, **more)
+
+
+def trained(
+    folder: Path,
+    config: Config,
+    data: Data,
+    *,
+    problem: Problem = INLINING,
+    report: Report | None = None,
+    budget_s: float | None = None,
+) -> Validation:
+    with TrainingRun(folder, "ppo", problem, config, report=report, budget_s=budget_s) as run:
+        return train(run, config, data)
+
+
+@pytest.fixture(scope="module")
+def curve(sample: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Curve:
+    folder = tmp_path_factory.mktemp("ppo") / "run"
+    cut_off = folder.with_name("cut-off")
+    rewards = []
+
+    def watch(step: int, scalars: Mapping[str, float]) -> None:
+        if "reward/mean" in scalars:
+            rewards.append(scalars["reward/mean"])
+            if step == QUICK.iterations - 1:  # before this iteration is saved
+                shutil.copytree(folder, cut_off)
+
+    trained(folder, QUICK, data_of(sample, *LEARNING), report=watch)
+    return Curve(rewards, folder, cut_off)
+
+
+def test_the_reward_rises(curve: Curve) -> None:
+    assert len(curve.rewards) == QUICK.iterations
+    assert np.mean(curve.rewards[-3:]) > np.mean(curve.rewards[:3]) + 0.02
+
+
+def test_going_on_is_as_never_stopping(curve: Curve, sample: Corpus) -> None:
+    """Also with two workers, which answer in another order."""
+    steps = []
+    trained(
+        curve.cut_off,
+        QUICK,
+        data_of(sample, *LEARNING, jobs=2),
+        report=lambda step, _: steps.append(step),
+    )
+    assert steps == [7, 8, 8]  # the one that was cut off, the last, and its validation
+    expected, found = (
+        dict(np.load(folder / "checkpoint.npz")) for folder in (curve.folder, curve.cut_off)
+    )
+    assert expected.keys() == found.keys()
+    assert all(np.array_equal(expected[name], found[name]) for name in expected if name != "state")
+
+
+def test_the_run_leaves_a_model_with_a_card(curve: Curve) -> None:
+    card = json.loads((curve.folder / "model" / "card.json").read_text())
+    assert card["trainer"] == "ppo"
+    assert card["config"]["learning_rate"] == QUICK.learning_rate
+    assert card["results"]["validation"]["modules"] == 1
+    assert list((curve.folder / "tensorboard").iterdir())
+
+
+def test_a_bad_module_is_left_out(sample: Corpus, tmp_path: Path) -> None:
+    corpus_folder = tmp_path / "corpus"
+    corpus_folder.mkdir()
+    (corpus_folder / "broken.bc").write_bytes(b"BC\xc0\xde")
+    (corpus_folder / "digest.c.bc").write_bytes((sample.folder / "digest.c.bc").read_bytes())
+    manifest = {"modules": ["broken", "digest.c"], "has_thinlto": False}
+    (corpus_folder / "corpus_description.json").write_text(json.dumps(manifest))
+    warnings: list[str] = []
+    failed: list[float] = []
+
+    def watch(_: int, scalars: Mapping[str, float]) -> None:
+        if "collect/modules_failed" in scalars:
+            failed.append(scalars["collect/modules_failed"])
+
+    data = data_of(sample, "digest.c", warn=warnings.append)
+    data = replace(data, packages={"package": Corpus.load(corpus_folder)})
+    config = replace(QUICK, iterations=4, epochs=1, value_weight=0.0)
+    assert trained(tmp_path / "run", config, data, report=watch).modules == 1
+    assert failed == [1, 1, 0, 0]  # after two failures it is drawn no more
+    assert set(warnings) == {
+        "module 'package/broken': LLVM bitcode parsing error\nExpected a single module"
+    }
+
+
+def test_eviction_learns_within_its_masks(sample: Corpus, tmp_path: Path) -> None:
+    """LLVM's problem refuses what is masked, so that the run ends at all is half of it."""
+    scalars: dict[str, float] = {}
+    config = replace(QUICK, iterations=1, modules=2, hidden=(8,), epochs=1)
+    found = trained(
+        tmp_path / "run",
+        config,
+        data_of(sample, "matrix.cpp", "bignum.c", jobs=2),
+        problem=EVICTION,
+        report=lambda _, values: scalars.update(values),
+    )
+    assert found.modules == 1
+    assert scalars["collect/decisions"] > scalars["collect/episodes"] > 2
+    assert 0 < scalars["policy/entropy"] < np.log(33)
+
+
+def test_a_spent_budget_leaves_the_starting_point(sample: Corpus, tmp_path: Path) -> None:
+    """LLVM's own rule, which as a start for the next run is the same again."""
+    data = data_of(sample, "digest.c")
+    found = trained(tmp_path / "first", QUICK, data, budget_s=1e-9)
+    assert found.changes["text"] == 0
+    config = replace(QUICK, start=str(tmp_path / "first" / "model"))
+    assert trained(tmp_path / "second", config, data, budget_s=1e-9) == found
+
+
+def flags(count: int, seed: int) -> Array:
+    """Made-up calls that differ in one flag."""
+    rows = np.zeros(count, observation_dtype(INLINING))
+    rows["cost_estimate"] = 5
+    rows["last_call_to_static_bonus"] = np.random.default_rng(seed).integers(0, 2, count)
+    return rows
+
+
+def learner_of(rows: Array, config: Config) -> Learner:
+    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    return Learner(InliningNetwork(statistics, config.hidden, config.seed), INLINING, config)
+
+
+def play(network: BatchNetwork, rows: Array, key: str) -> tuple[list[Episode], Array]:
+    """One decision an episode: worth 1 where the flag was answered, otherwise -1."""
+    header = Header(INLINING.sent())
+    policy = SamplingPolicy(network, INLINING, key)
+    asked = [Observation(header, "", index, row.tobytes()) for index, row in enumerate(rows)]
+    actions = np.array(policy(asked))
+    rewards = np.where(actions == rows["last_call_to_static_bonus"], 1.0, -1.0)
+    raw = raw_rows([each.payload for each in asked], INLINING)
+    episodes = [
+        Episode(str(index), raw[index : index + 1], actions[index : index + 1], float(reward))
+        for index, reward in enumerate(rewards)
+    ]
+    return episodes, rewards
+
+
+@pytest.mark.parametrize(("entropy", "learns"), [(0.003, True), (10.0, False)])
+def test_a_flag_is_learned(entropy: float, learns: bool) -> None:
+    """So much weight on chance leaves nothing else, so it must not get there."""
+    config = Config(
+        hidden=(16,), learning_rate=3e-3, minibatch=64, epochs=8, entropy=entropy, reward_limit=None
+    )
+    rows = flags(64, 0)
+    learner = learner_of(rows, config)
+    network = BatchNetwork(learner.actor, INLINING, len(rows))
+    means = []
+    for iteration in range(30):
+        episodes, rewards = play(network, rows, str(iteration))
+        means.append(float(rewards.mean()))
+        batch = learner.batch(episodes, [each.reward for each in episodes])
+        learner.learn(batch, np.random.default_rng(iteration))
+    assert abs(means[0]) < 0.4
+    assert (float(np.mean(means[-5:])) > 0.9) == learns
+
+
+def test_where_the_reward_is_given() -> None:
+    rows = flags(5, 0)
+    raw = raw_rows([row.tobytes() for row in rows], INLINING)
+    actions = np.zeros(5, np.int64)
+    episodes = [Episode("a", raw[:2], actions[:2], 0.5), Episode("b", raw[2:], actions[2:], -1.0)]
+    worth = [each.reward for each in episodes]
+    at_the_end = learner_of(rows, Config(hidden=(4,), discount=0.5, decay=0.5, value_weight=0.0))
+    batch = at_the_end.batch(episodes, worth)
+    np.testing.assert_allclose(batch.advantages, [0.125, 0.5, -0.0625, -0.25, -1.0])
+    np.testing.assert_allclose(batch.returns, [0.25, 0.5, -0.25, -0.5, -1.0])
+    bandit = learner_of(rows, replace(PPO_BANDIT, hidden=(4,))).batch(episodes, worth)
+    np.testing.assert_allclose(bandit.advantages, [0.5, 0.5, -1.0, -1.0, -1.0])
+
+
+def test_the_penalty_keeps_the_policy_near() -> None:
+    divergences = {}
+    for target in (None, 0.001):
+        config = Config(
+            hidden=(16,), learning_rate=3e-3, minibatch=64, epochs=40, clip=10.0, kl_target=target
+        )
+        rows = flags(64, 0)
+        learner = learner_of(rows, config)
+        episodes, rewards = play(BatchNetwork(learner.actor, INLINING, 64), rows, "once")
+        metrics = learner.learn(learner.batch(episodes, rewards), np.random.default_rng(0))
+        divergences[target] = metrics["policy/kl"]
+    assert 0 < divergences[0.001] < 0.25 * divergences[None]
+
+
+def test_what_is_drawn_has_its_probability_and_is_never_masked() -> None:
+    rows = np.zeros(3000, observation_dtype(EVICTION))
+    legal = np.random.default_rng(0).integers(0, 2, rows["mask"].shape)
+    legal[:, 5] = 1
+    rows["mask"] = legal
+    rows["progress"] = np.arange(3000)
+    statistics = Normalization.fit(columns(rows, EVICTION), network_features(EVICTION))
+    network = BatchNetwork(EvictionNetwork(statistics, (8,)), EVICTION, 1000)
+    header = Header(EVICTION.sent())
+    asked = [Observation(header, "f", 0, row.tobytes()) for row in rows]
+    drawn = np.array(SamplingPolicy(network, EVICTION, "1")(asked))
+    assert legal[np.arange(3000), drawn].all()
+    # The head starts at zero, so that all legal positions are as likely.
+    expected = (1 / legal.sum(axis=1)).sum()
+    assert abs((drawn == 5).sum() - expected) < 4 * np.sqrt(expected)
+    assert SamplingPolicy(network, EVICTION, "1")(asked[7:9]) == drawn[7:9].tolist()
+    assert SamplingPolicy(network, EVICTION, "2")(asked) != drawn.tolist()
+    greedy = SamplingPolicy(network, EVICTION, None)
+    assert [greedy.answer(each) for each in asked[:5]] == greedy(asked)[:5]
+
+
+@pytest.mark.parametrize("problem", [INLINING, EVICTION, RegallocPriority()])
+def test_raw_rows_are_the_features(problem: Problem, sample: Corpus) -> None:
+    if isinstance(problem, InliningForSize):
+        reports = rollout(
+            sample, {"random": lambda module: random(0, module)}, problem, names=["digest.c"],
+            keep_decisions=True,
+        )  # fmt: skip
+        payloads = [each.payload for report in reports for each in report.attempts[0].decisions]
+    else:
+        size = observation_dtype(problem).itemsize
+        data = np.random.default_rng(0).integers(0, 120, (4, size), np.uint8)
+        payloads = [each.tobytes() for each in data]
+    found = features_of(raw_rows(payloads, problem), problem)
+    expected = observation_array(payloads, problem)
+    assert list(found) == list(expected.dtype.names or ())
+    for name, values in found.items():
+        assert values.dtype.as_numpy_dtype == expected[name].dtype
+        np.testing.assert_array_equal(values.numpy(), expected[name])
+
+
+def test_problems_and_models_that_do_not_fit(sample: Corpus, tmp_path: Path) -> None:
+    data = data_of(sample, "digest.c")
+    with pytest.raises(OptionsError) as options:
+        trained(tmp_path / "a", QUICK, data, problem=RegallocPriority())
+    assert str(options.value) == (
+        "ppo: expected a problem of InliningForSize, RegallocEviction, found RegallocPriority"
+    )
+    with pytest.raises(ModelError, match="network.json cannot be read: No such file"):
+        trained(tmp_path / "b", replace(QUICK, start=str(tmp_path)), data)
+    (tmp_path / "empty.bc").write_bytes(b"")
+    empty = Corpus(tmp_path, ("empty",))
+    with pytest.raises(TrainingError) as training:
+        trained(tmp_path / "c", QUICK, replace(data, packages={"none": empty}))
+    assert str(training.value) == (
+        "ppo: expected modules that compile and ask for decisions, found none among 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"iterations": 0}, "iterations: expected a number above 0, found 0"),
+        ({"modules": -1}, "modules: expected a number above 0, found -1"),
+        ({"epochs": 0}, "epochs: expected a number above 0, found 0"),
+        ({"minibatch": 0}, "minibatch: expected a number above 0, found 0"),
+        ({"validate_every": 0}, "validate_every: expected a number above 0, found 0"),
+        ({"discount": 1.5}, "discount: expected a number from 0 to 1, found 1.5"),
+        ({"decay": -0.1}, "decay: expected a number from 0 to 1, found -0.1"),
+        ({"moving_average": 2.0}, "moving_average: expected a number from 0 to 1, found 2.0"),
+    ],
+)
+def test_bad_settings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        replace(QUICK, **changes)
+    assert str(caught.value) == message

@@ -1,0 +1,143 @@
+"""A run's folder: checkpoints that survive, configurations that do not mix, time that counts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.training import run
+from mlgo_gym.training.run import TrainingRun
+
+
+@dataclass(frozen=True)
+class Inner:
+    epochs: int = 3
+
+
+@dataclass(frozen=True)
+class Config:
+    seed: int = 0
+    inner: Inner = field(default_factory=Inner)
+
+
+def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config()) as first:
+        assert first.restore() is None
+        first.save(7, {"weights": np.arange(5.0)}, {"best": 0.5})
+        first.save(8, {"weights": np.arange(6.0)}, {"best": 0.25})
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=1e-9) as again:
+        found = again.restore()
+        assert found is not None
+        assert found.step == 8
+        assert found.arrays["weights"].tolist() == [0, 1, 2, 3, 4, 5]
+        assert found.state == {"best": 0.25}
+        assert again.is_over
+
+
+def test_another_configuration_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    TrainingRun(folder, "es", InliningForSize(), Config())
+    for trainer, problem, config, difference in (
+        ("es", InliningForSize(), Config(seed=4), "config.seed: expected 4, found 0"),
+        (
+            "es",
+            InliningForSize(),
+            Config(inner=Inner(9)),
+            "config.inner.epochs: expected 9, found 3",
+        ),
+        ("ppo", InliningForSize(), Config(), "trainer: expected 'ppo', found 'es'"),
+        (
+            "es",
+            InliningForSize(5.0),
+            Config(),
+            "problem.size_increase_threshold: expected 5.0, found 2.0",
+        ),
+    ):
+        with pytest.raises(TrainingError) as error:
+            TrainingRun(folder, trainer, problem, config)
+        assert str(error.value) == (
+            f"run {str(folder)!r}: holds a run of another configuration: {difference}"
+        )
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(TrainingError) as error:
+        TrainingRun(tmp_path, "es", InliningForSize(), Config())
+    assert str(error.value) == (
+        f"run {str(tmp_path)!r}: expected an empty folder or one with config.json"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config()) as training:
+        training.save(1, {"weights": np.ones(3)})
+
+        def fails(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("os.fsync", fails)
+        with pytest.raises(TrainingError) as error:
+            training.save(2, {"weights": np.zeros(3)})
+        monkeypatch.undo()
+        folder = tmp_path / "run"
+        assert str(error.value) == (
+            f"run {str(folder)!r}: checkpoint.npz cannot be written: No space left on device"
+        )
+        found = training.restore()
+        assert found is not None
+        assert found.step == 1
+        assert sorted(path.name for path in folder.iterdir()) == ["checkpoint.npz", "config.json"]
+
+
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config()) as training:
+        training.save(1, {"weights": np.ones(300)})
+        path = tmp_path / "run" / "checkpoint.npz"
+        path.write_bytes(path.read_bytes()[:200])
+        with pytest.raises(TrainingError, match=r"checkpoint.npz cannot be read: "):
+            training.restore()
+
+
+def test_scalars_reach_tensorboard_and_whoever_watches(tmp_path: Path) -> None:
+    seen: list[tuple[int, dict[str, float]]] = []
+    with TrainingRun(
+        tmp_path / "run",
+        "es",
+        InliningForSize(),
+        Config(),
+        report=lambda step, values: seen.append((step, dict(values))),
+    ) as training:
+        training.scalars(1, {"loss": 0.5})
+        training.scalars(2, {"loss": 0.25})
+    assert seen == [(1, {"loss": 0.5}), (2, {"loss": 0.25})]
+    lines = (tmp_path / "run" / "progress.jsonl").read_text().splitlines()
+    assert [json.loads(line)["loss"] for line in lines] == [0.5, 0.25]
+    events = EventAccumulator(str(tmp_path / "run" / "tensorboard"), size_guidance={"tensors": 0})
+    events.Reload()
+    assert [event.step for event in events.Tensors("loss")] == [1, 2]
+
+
+def test_time_of_earlier_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(run, "monotonic", lambda: now[0])
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as training:
+        now[0] += 40
+        assert not training.is_over
+        training.save(1, {})
+    now[0] += 1000
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as again:
+        again.restore()
+        assert again.spent_s == pytest.approx(40)
+        now[0] += 21
+        assert again.is_over
