@@ -1,5 +1,5 @@
 # Every target sets up what it needs: a virtual environment in .venv, brought up to date when
-# pyproject.toml changes; the demo installs the package alone, the others what development takes.
+# pyproject.toml changes; the demo installs what training takes, the others what development takes.
 # PYTHON names the interpreter it is made from (3.11.4 or newer).
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +10,8 @@ DEV_READY := $(VENV)/.ready-dev
 .PHONY: demo test test-slow check format bench protos sample-corpus recipes-table clean
 
 demo: $(READY)
-	$(BIN)/mlgo-gym demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	$(BIN)/mlgo-gym demo --jobs 2
 
 test: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m "not slow"

@@ -26,8 +26,12 @@ def test_the_wheel_runs_the_demo(tmp_path: Path) -> None:
     done = subprocess.run(
         [programs / "mlgo-gym", "demo"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert "22 of 22 objects are equal byte for byte" in " ".join(done.stdout.split())
+    printed = " ".join(done.stdout.split())
+    assert "pip install 'mlgo-gym[train]' brings it" in printed
+    assert "The model that ships with mlgo_gym takes its place" in printed
+    assert "5 of 5 objects are equal byte for byte" in printed
     assert (tmp_path / "mlgo-gym-demo.png").exists()
+    assert (tmp_path / "mlgo-gym-demo" / "frozen" / "inliner.h").exists()
     script = "import corpus_tools as t; print(len(t.available_recipes()) > 5, t.__file__)"
     found = subprocess.run(
         [programs / "python", "-c", script],

@@ -30,26 +30,37 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 
 
 def test_demo(small_folder: Path, tmp_path: Path) -> None:
-    done = run("demo", "--corpus", small_folder, "--plot", "plot.svg", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    command = ["demo", "--corpus", small_folder, "--plot", "plot.svg", "--budget", "0.05"]
+    done = run(*command, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith(tuple("┏┃┡│├└"))]
-    assert len(table) == 9
+    assert len(table) == 7
     assert max(len(line) for line in table) <= 80
-    for word in ("json_write.c", "always", "never", "random", "total", "Plot: plot.svg"):
-        assert word in done.stdout
-    assert "3 of 3 objects are equal byte for byte" in " ".join(done.stdout.split())
+    for word in ("1. Train on 2 modules", "2. Evaluate on 1 other", "trained", "always", "never",
+                 "total", "Plot: plot.svg", "3. Freeze: mlgo-gym-demo/frozen/inliner.o",
+                 "4. Compile: mlgo-gym-demo/digest.c.o"):  # fmt: skip
+        assert word in done.stdout, done.stdout
+    assert "1 of 1 objects are equal byte for byte" in " ".join(done.stdout.split())
     assert "<svg" in (tmp_path / "plot.svg").read_text()
+    assert (tmp_path / "mlgo-gym-demo" / "digest.c.o").read_bytes().startswith(b"\x7fELF")
+    assert (tmp_path / "mlgo-gym-demo" / "run" / "model" / "model.tflite").is_file()
+    again = run(*command, "--json", cwd=tmp_path)  # goes on with the same run
+    (module,) = json.loads(again.stdout)["modules"]
+    assert set(module["policies"]) == {"default", "trained", "always", "never"}
+    assert module["policies"]["default"]["object_sha256"] == module["baseline"]["object_sha256"]
+    assert module["policies"]["never"]["settings"]["size_increase_threshold"] == 2.0
 
 
 def test_demo_for_machines(small_folder: Path, tmp_path: Path) -> None:
-    done = run("demo", "--corpus", small_folder, "--json", cwd=tmp_path)
+    arguments = ("demo", "--problem", "regalloc-priority", "--corpus", small_folder, "--json")
+    done = run(*arguments, cwd=tmp_path)
     assert done.stderr == ""
     result = json.loads(done.stdout)
     assert result["total"]["modules"] == 3
     assert [each["module"] for each in result["modules"]] == list(Corpus.load(small_folder))
     for module in result["modules"]:
-        assert module["policies"]["default"]["object_sha256"] == module["baseline"]["object_sha256"]
-        assert module["policies"]["never"]["settings"]["size_increase_threshold"] == 2.0
+        assert set(module["policies"]) == {"random", "by-size"}
+        assert module["policies"]["random"]["settings"]["problem"] == "RegallocPriority"
     assert (tmp_path / "mlgo-gym-demo.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -230,9 +241,10 @@ def test_bad_command_lines(tmp_path: Path, arguments: list[str], message: str) -
 
 def test_plot_of_a_folder_or_device(small_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "d.png").mkdir()
-    done = run("demo", "--corpus", small_folder, "--plot", "d.png", cwd=tmp_path)
+    command = ("demo", "--problem", "regalloc-eviction", "--corpus", small_folder, "--plot")
+    done = run(*command, "d.png", cwd=tmp_path)
     assert done.stderr == ("mlgo-gym: error: --plot: expected a file, found the folder 'd.png'\n")
-    done = run("demo", "--corpus", small_folder, "--plot", "/proc/x.png", cwd=tmp_path)
+    done = run(*command, "/proc/x.png", cwd=tmp_path)
     assert done.returncode == 1
     assert "total" in done.stdout  # what was computed is not lost
     assert done.stderr.startswith("mlgo-gym: error: --plot: cannot write '/proc/x.png': ")
