@@ -87,6 +87,8 @@ def _checks() -> Iterator[Check]:
     yield from _check_compiler()
     yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
     yield _check_extra("gRPC runners", "grpc", "grpc")
+    yield _check_extra("datasets", "train", "pyarrow")
+    yield _check_extra("training", "train", "tensorflow")
     yield _check_clang()
 
 

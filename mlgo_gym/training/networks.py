@@ -152,7 +152,9 @@ class EvictionNetwork(PolicyNetwork):
 
     The rule is what ``RegAllocEvictionAdvisor`` does, as far as the features tell: evict what is
     lighter than the range that asks (``use_def_density``), what breaks the fewest hints before all,
-    and then the lightest; where nothing is, evict nothing.
+    and then the lightest; where nothing is, evict nothing. The network never evicts what is heavier
+    than the range that asks, unless something must go: such evictions look good one by one, and
+    together go round in circles.
     """
 
     problem = RegallocEviction
@@ -188,7 +190,7 @@ class EvictionNetwork(PolicyNetwork):
             observations: for each feature ``[batch, 33]``; ``progress`` is ``[batch]``.
 
         Returns:
-            ``float32 [batch, 33]``; what may not be chosen has -1e9.
+            ``float32 [batch, 33]``; what is not chosen in any case has -1e9.
         """
         columns = []
         for name in self.features():
@@ -205,19 +207,16 @@ class EvictionNetwork(PolicyNetwork):
             for name, table in self._embeddings.items()
         ]
         scores = self._score(tf.concat([normal, normal - asking, flags, *stages], axis=-1))
-        scores += _eviction_rule(observations["use_def_density"], observations["nr_broken_hints"])
+        density = observations["use_def_density"]
+        weight = tf.minimum(tf.where(tf.equal(density, density), density, _HEAVIEST), _HEAVIEST)
+        is_lighter = tf.cast(weight < weight[:, ASKING_POSITION:], tf.float32)
+        is_asking = tf.one_hot([ASKING_POSITION], POSITIONS)
+        rule = _LIGHTER * is_lighter - _BROKEN_HINT * observations["nr_broken_hints"] - weight
+        scores += rule * (1.0 - is_asking) + _NOTHING * is_asking
         mask = tf.cast(observations["mask"], tf.float32)
-        return scores * mask + _FORBIDDEN * (1.0 - mask)
-
-
-def _eviction_rule(density: Any, broken_hints: Any) -> Any:
-    """LLVM's own rule as logits ``[batch, 33]``, a little above 0 where nothing is evicted."""
-    known = tf.where(tf.equal(density, density), density, _HEAVIEST)
-    weight = tf.minimum(known, _HEAVIEST)
-    is_lighter = tf.cast(weight < weight[:, ASKING_POSITION:], tf.float32)
-    rule = _LIGHTER * is_lighter - _BROKEN_HINT * broken_hints - weight
-    is_asking = tf.one_hot([ASKING_POSITION], POSITIONS)
-    return rule * (1.0 - is_asking) + _NOTHING * is_asking
+        must_evict = 1.0 - mask[:, ASKING_POSITION:]
+        allowed = mask * tf.maximum(must_evict, tf.maximum(is_lighter, is_asking))
+        return scores * allowed + _FORBIDDEN * (1.0 - allowed)
 
 
 _NETWORKS: dict[str, type[PolicyNetwork]] = {

@@ -107,30 +107,42 @@ def test_logs_in_and_out(recorded: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out.log").read_bytes() == (recorded / "rollout.log").read_bytes()
 
 
-def test_traces(recorded: Path, tmp_path: Path) -> None:
-    corpus = recorded / "small"
-    arguments = ("rollout", "--corpus", corpus, "--policy", "never", "--traces", "traces")
-    assert run(*arguments, "--observations", cwd=tmp_path).returncode == 0
-    traces = sorted((tmp_path / "traces").iterdir())
-    done = run("dataset", "import", *traces, "--output", "set", "--package", "small", cwd=tmp_path)
+@pytest.fixture(scope="module")
+def traces(recorded: Path) -> list[Path]:
+    """Traces of the same modules, with observations."""
+    arguments = ("rollout", "--corpus", "small", "--policy", "never", "--traces", "traces")
+    assert run(*arguments, "--observations", cwd=recorded).returncode == 0
+    return sorted((recorded / "traces").iterdir())
+
+
+def test_traces(recorded: Path, traces: list[Path], tmp_path: Path) -> None:
+    arguments: list[str | Path] = [*traces, "--output", "set", "--package", "small"]
+    done = run("dataset", "import", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "122 decisions of 3 files in set\n"
     dataset = Dataset.open(tmp_path / "set", recorded / "set", problem=InliningForSize())
     assert {each.source.package for each in dataset.episodes()} == {"small"}
-    done = run(
-        "dataset", "import", traces[0], "--output", "set", "--package", "small", cwd=tmp_path
-    )
+    done = run("dataset", "import", *arguments, cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr == f"mlgo-gym: {traces[0]}: left out: it is there already\n"
-    dataclasses.replace(Trace.load(traces[0]), llvm_version="9.0.1").save(traces[0])
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "left out: dataset 'set/part-00000.parquet': llvm_version: expected 9.0.1" in done.stderr
-    done = run("dataset", "import", *traces, "--output", "other", cwd=tmp_path)
-    assert done.returncode == 1
-    assert f"{traces[1]}: left out: llvm_version: expected 9.0.1, found 22." in done.stderr
+    for trace in traces:
+        assert f"mlgo-gym: {trace}: left out: it is there already\n" in done.stderr
     done = run("dataset", "export", "set", "--tfrecord", "out.tfrecord", cwd=tmp_path)
     assert done.returncode == 1
     assert "expected a reward, found none; missing_reward stands in for it" in done.stderr
+
+
+def test_traces_of_another_llvm(traces: list[Path], tmp_path: Path) -> None:
+    other = tmp_path / "other.trace"
+    dataclasses.replace(Trace.load(traces[0]), llvm_version="9.0.1").save(other)
+    done = run("dataset", "import", traces[0], other, traces[1], "--output", "set", cwd=tmp_path)
+    assert done.returncode == 1
+    reason = "left out: llvm_version: expected 22."
+    assert done.stderr.startswith(f"mlgo-gym: {other}: {reason}")
+    assert done.stderr.endswith(", found 9.0.1\n")
+    assert "of 2 files in set" in done.stdout
+    done = run("dataset", "import", other, "--output", "set", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "dataset 'set/part-00000.parquet': llvm_version: expected 9.0.1" in done.stderr
 
 
 def test_tfrecord(recorded: Path, tmp_path: Path) -> None:

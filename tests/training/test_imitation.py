@@ -34,7 +34,7 @@ def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> N
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
         found = clone.train(run, config, data)
     assert found.modules == 2
-    assert abs(found.changes["text"]) < 0.01
+    assert abs(found.changes["text"]) < 0.03
 
 
 def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) -> None:

@@ -1,0 +1,356 @@
+"""``group``: several tries at the same context, compared with each other.
+
+In each generation some contexts are compiled, functions for register allocation and modules for the
+inliner (`mlgo_gym.training.contexts`): once with the likeliest actions, and several times with a
+few of them drawn from the network's probabilities instead. A try that came out better than the
+others makes what it drew likelier (`mlgo_gym.training.group_update`). No critic is needed, since the
+other tries say what was to be expected (leave-one-out, Kool, van Hoof, Welling 2019), and since most
+actions stay the likeliest, what is learned about a drawn one holds for the policy that is exported.
+
+Contexts with more to save are drawn more often, and what is worse than LLVM by more than a limit
+costs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.errors import CompilationError, InputError, OptionsError, TrainingError
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.problems import Action, Problem
+from mlgo_gym.training.contexts import Context, Sampler, Workshop
+from mlgo_gym.training.data import Data
+from mlgo_gym.training.export import save_model
+from mlgo_gym.training.group_update import Tried, Update, UpdateConfig
+from mlgo_gym.training.networks import PolicyNetwork, network_from_config
+from mlgo_gym.training.plain import FORBIDDEN, PlainNetwork, plain_network
+from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.training.start import first_network
+from mlgo_gym.training.validation import Validation, validate
+from mlgo_gym.training_log import Observation
+
+__all__ = ["Config", "Trial", "advantages_of", "train"]
+
+_Array = np.ndarray[Any, Any]
+
+_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
+"""The validation's change that the best model has: of the inliner, of register allocation."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What decides the result.
+
+    Attributes:
+        seed: of everything random.
+        generations: how many there are at most.
+        contexts: how many are compiled in each generation.
+        tries: how often each is compiled with drawn actions.
+        drawn: about how many actions of a try are drawn; the others are the likeliest.
+        temperature: logits are divided by it before actions are drawn.
+        hidden: the widths of the network's hidden layers.
+        most_gain: a try's gain over the likeliest actions counts up to this, as a logarithm.
+        most_loss: its loss up to this.
+        tolerated: what a context may be worse than LLVM's own heuristic, as a logarithm; beyond
+            that it costs twice as much.
+        update: how the network learns from it.
+        validate_every: generations between two validations, which choose the best model.
+        start: a model directory of ours that training starts from; empty starts at LLVM's own
+            rule.
+
+    Raises:
+        OptionsError: a number is out of its range.
+    """
+
+    seed: int = 0
+    generations: int = 1000
+    contexts: int = 64
+    tries: int = 8
+    drawn: float = 8.0
+    temperature: float = 1.7
+    hidden: tuple[int, ...] = (32, 16)
+    most_gain: float = 0.15
+    most_loss: float = 0.5
+    tolerated: float = 0.05
+    update: UpdateConfig = field(default_factory=UpdateConfig)
+    validate_every: int = 20
+    start: str = ""
+
+    def __post_init__(self) -> None:
+        for name, least in (("generations", 1), ("contexts", 1), ("tries", 2)):
+            if getattr(self, name) < least:
+                raise OptionsError(
+                    f"{name}: expected a number of at least {least}, found {getattr(self, name)!r}"
+                )
+        for name in ("drawn", "temperature", "most_gain", "most_loss"):
+            if not getattr(self, name) > 0:
+                raise OptionsError(
+                    f"{name}: expected a number above 0, found {getattr(self, name)}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A context compiled several times.
+
+    Attributes:
+        cost: with the likeliest actions, as `Context.log_ratio`, and more beyond what is tolerated.
+        costs: of the tries.
+        tried: the decisions that each of them drew.
+        seconds: what it took.
+    """
+
+    cost: float
+    costs: tuple[float, ...]
+    tried: tuple[tuple[Tried, ...], ...]
+    seconds: float
+
+
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+    """Train until the generations or the run's budget are over; goes on where the run was.
+
+    What is learned depends on the configuration and the corpora, not on the number of workers.
+
+    Args:
+        run: the folder, with the budget.
+        config: how.
+        data: what is trained and chosen on.
+
+    Returns:
+        What the best model is worth on the validation packages.
+
+    Raises:
+        TrainingError: no module compiles and asks for a decision.
+        OptionsError: there is no network for the problem.
+        ModelError: there is no model to start from.
+    """
+    with Workshop(
+        run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
+    ) as workshop:
+        contexts = list(workshop.contexts(data.packages))
+        if not contexts:
+            raise TrainingError("group: expected modules that compile and ask, found none")
+        return _Trainer(run, config, data, workshop, Sampler(contexts)).train()
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Where training is, besides the weights; JSON values.
+
+    Attributes:
+        generation: how many are done.
+        best: the best validation's change against LLVM's own heuristic; ``None`` before the first.
+        validated: the generation of the last validation; -1 before the first.
+    """
+
+    generation: int = 0
+    best: float | None = None
+    validated: int = -1
+
+
+class _Trainer:
+    """The loop: compile, learn, record, save."""
+
+    def __init__(
+        self, run: TrainingRun, config: Config, data: Data, workshop: Workshop, sampler: Sampler
+    ) -> None:
+        self._run, self._config, self._data = run, config, data
+        self._workshop, self._sampler = workshop, sampler
+        self._progress = _Progress()
+        self._best: Validation | None = None
+        checkpoint = run.restore()
+        if checkpoint is None:
+            network = first_network(
+                workshop, sampler, config.hidden, seed=config.seed, start=config.start
+            )
+        else:
+            state = dict(checkpoint.state)
+            network = network_from_config(state.pop("network"))
+            self._progress = _Progress(**state)
+        self._update = Update(network, run.problem, config.temperature, config.update)
+        if checkpoint is not None:
+            self._update.load(checkpoint.arrays)
+
+    def train(self) -> Validation:
+        """Go through the generations to the end."""
+        progress, config = self._progress, self._config
+        while True:
+            is_last = progress.generation >= config.generations or self._run.is_over
+            is_due = is_last or progress.generation % config.validate_every == 0
+            if is_due and progress.validated < progress.generation:
+                self._validate()
+            if is_last:
+                return self._best or self._validation(self._run.model)
+            self._generation()
+
+    def _generation(self) -> None:
+        progress, config = self._progress, self._config
+        progress.generation += 1
+        generator = np.random.default_rng([config.seed, progress.generation])
+        drawn = self._sampler.draw(config.contexts, generator)
+        network = plain_network(self._update.network)
+
+        def tried(compiler: Compiler, index: int) -> Trial | None:
+            seed = [config.seed, progress.generation, index]
+            context = self._sampler.contexts[index]
+            try:
+                return _tried(self._workshop, compiler, context, network, config, seed)
+            except (CompilationError, InputError) as error:
+                self._data.warn(str(error))
+                return None
+
+        started = monotonic()
+        found = list(zip(drawn, self._workshop.each(tried, drawn), strict=True))
+        trials = [(index, trial) for index, trial in found if trial is not None]
+        metrics = {"collect/seconds": monotonic() - started}
+        if trials:
+            metrics |= self._learn(trials, generator)
+        self._run.scalars(progress.generation, metrics)
+        self._save()
+
+    def _learn(
+        self, trials: Sequence[tuple[int, Trial]], generator: np.random.Generator
+    ) -> dict[str, float]:
+        tried: list[Tried] = []
+        advantages: list[_Array] = []
+        for index, trial in trials:
+            weight = self._sampler.weights[index]
+            for decisions, advantage in zip(
+                trial.tried, advantages_of(trial, self._config), strict=True
+            ):
+                tried += decisions
+                advantages.append(np.full(len(decisions), weight * advantage))
+        metrics = {
+            "cost/mean": float(np.mean([trial.cost for _, trial in trials])),
+            "cost/worst": max(trial.cost for _, trial in trials),
+            "collect/decisions": len(tried),
+        }
+        if tried:
+            metrics |= self._update.learn(tried, np.concatenate(advantages), generator)
+        return metrics
+
+    def _validate(self) -> None:
+        """Compile the held-out packages with the averaged network; export what is best so far."""
+        progress, run = self._progress, self._run
+        network = network_from_config(self._update.network.config())
+        network.set_weights(self._update.averaged())
+        candidate = run.directory / "candidate"
+        save_model(network, run.problem, candidate, {"trainer": run.trainer})
+        found = self._validation(candidate)
+        run.scalars(progress.generation, found.scalars())
+        change = min(found.changes[key] for key in _CHOSEN_BY if key in found.changes)
+        if progress.best is None or change < progress.best:
+            progress.best, self._best = change, found
+            results = {"generation": progress.generation, "validation": found.to_json()}
+            run.export(network, results)
+        progress.validated = progress.generation
+        self._save()
+
+    def _validation(self, model: Path) -> Validation:
+        data = self._data
+        return validate(
+            model,
+            data.validation,
+            self._run.problem,
+            jobs=data.jobs,
+            timeout_s=data.timeout_s,
+            warn=data.warn,
+        )
+
+    def _save(self) -> None:
+        state = asdict(self._progress) | {"network": self._update.network.config()}
+        self._run.save(self._progress.generation, self._update.arrays(), state)
+
+
+class _Answers:
+    """Answers with the likeliest action, or sometimes with one that is drawn.
+
+    Args:
+        network: gives the logits.
+        share: of the decisions with a choice, how many are drawn.
+        temperature: logits are divided by it before.
+        generator: draws.
+
+    Attributes:
+        open: how many decisions had a choice.
+        tried: those that were drawn.
+    """
+
+    def __init__(
+        self,
+        network: PlainNetwork,
+        share: float = 0.0,
+        temperature: float = 1.0,
+        generator: np.random.Generator | None = None,
+    ) -> None:
+        self._network = network
+        self._share = share
+        self._temperature = temperature
+        self._generator = generator
+        self.open = 0
+        self.tried: list[Tried] = []
+
+    def __call__(self, observation: Observation) -> Action:
+        logits = self._network.logits(observation.payload)
+        best = int(logits.argmax())
+        if np.count_nonzero(logits > FORBIDDEN) < 2:
+            return best
+        self.open += 1
+        if self._generator is None or self._generator.random() >= self._share:
+            return best
+        powers = np.exp((logits.astype(np.float64) - logits[best]) / self._temperature)
+        ends = np.cumsum(powers)
+        action = int(np.searchsorted(ends, self._generator.random() * ends[-1], side="right"))
+        logarithm = float(np.log(powers[action] / ends[-1]))
+        self.tried.append(Tried(observation.payload, action, logarithm))
+        return action
+
+
+def _tried(
+    workshop: Workshop,
+    compiler: Compiler,
+    context: Context,
+    network: PlainNetwork,
+    config: Config,
+    seed: Sequence[int],
+) -> Trial:
+    """Compile a context with the likeliest actions, and where there is a choice, a few times more."""
+    started = monotonic()
+
+    def cost(answers: _Answers) -> float:
+        ratio = context.log_ratio(workshop.score(compiler, context, answers))
+        return ratio + max(ratio - config.tolerated, 0.0)
+
+    likeliest = _Answers(network)
+    least = cost(likeliest)
+    costs, tried = [], []
+    if likeliest.open:
+        share = min(1.0, config.drawn / likeliest.open)
+        for number in range(config.tries):
+            generator = np.random.default_rng([*seed, number])
+            answers = _Answers(network, share, config.temperature, generator)
+            costs.append(cost(answers))
+            tried.append(tuple(answers.tried))
+    return Trial(least, tuple(costs), tuple(tried), monotonic() - started)
+
+
+def advantages_of(trial: Trial, config: Config) -> _Array:
+    """How much better each try was than the others, ``float [tries]``; positive is better.
+
+    >>> trial = Trial(0.0, (-0.1, 0.1, 0.0), ((), (), ()), 0.0)
+    >>> [round(float(each), 3) for each in advantages_of(trial, Config())]
+    [0.15, -0.15, 0.0]
+    """
+    if not trial.costs:
+        return np.zeros(0)
+    losses = np.array(trial.costs) - trial.cost
+    losses = np.clip(losses, -config.most_gain, config.most_loss)
+    others = (losses.sum() - losses) / (len(losses) - 1)
+    advantages: _Array = others - losses
+    return advantages

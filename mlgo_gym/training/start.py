@@ -1,0 +1,106 @@
+"""The network that training on contexts starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.allocation_policies import lowest_density
+from mlgo_gym.errors import CompilationError, InputError, ModelError, OptionsError, TrainingError
+from mlgo_gym.llvm.compilation import Policy
+from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.observations import columns, observation_array
+from mlgo_gym.policies import default
+from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
+from mlgo_gym.training.contexts import Sampler, Workshop
+from mlgo_gym.training.export import load_network
+from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
+from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training_log import Observation
+
+__all__ = ["first_network", "statistics_of"]
+
+_FIRST: Final[Mapping[str, Policy]] = MappingProxyType(
+    {InliningForSize.name: default, RegallocEviction.name: lowest_density}
+)
+"""What answers when the features' statistics are taken."""
+
+_CONTEXTS: Final = 256
+_MOST_DECISIONS: Final = 300
+"""Of one context, so that the largest do not decide alone."""
+
+
+def first_network(
+    workshop: Workshop,
+    sampler: Sampler,
+    hidden: Sequence[int],
+    *,
+    seed: int,
+    start: str = "",
+) -> PolicyNetwork:
+    """The network of a model directory, or a new one, which answers as LLVM's own rule.
+
+    Args:
+        workshop: compiles.
+        sampler: draws the contexts that the features' statistics are taken of.
+        hidden: the widths of a new network's hidden layers.
+        seed: of its weights, and of what is drawn.
+        start: the model directory; empty makes a new network.
+
+    Raises:
+        ModelError: the folder holds no network for this problem.
+        OptionsError: there is no network for this problem.
+        TrainingError: no context asks for a decision.
+    """
+    problem = workshop.problem
+    if start:
+        network = load_network(Path(start))
+        if network.problem.name != problem.name:
+            raise ModelError(
+                start, f"expected one for {problem.name}, found one for {network.problem.name}"
+            )
+        return network
+    return network_for(problem, _normalization(workshop, sampler, seed), hidden, seed)
+
+
+def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:
+    problem = workshop.problem
+    answer = _FIRST.get(problem.name)
+    if answer is None:
+        raise OptionsError(
+            f"training: expected a problem of {', '.join(_FIRST)}, found {problem.name}"
+        )
+
+    def seen(compiler: Compiler, index: int) -> list[bytes]:
+        payloads: list[bytes] = []
+
+        def watch(observation: Observation) -> Action:
+            payloads.append(observation.payload)
+            return answer(observation)
+
+        try:
+            workshop.score(compiler, sampler.contexts[index], watch)
+        except (CompilationError, InputError):
+            return []
+        return payloads[:_MOST_DECISIONS]
+
+    drawn = sampler.draw(_CONTEXTS, np.random.default_rng([seed, 0]))
+    payloads = [payload for found in workshop.each(seen, drawn) for payload in found]
+    if not payloads:
+        raise TrainingError("training: expected contexts that ask for decisions, found none")
+    return statistics_of(payloads, problem)
+
+
+def statistics_of(payloads: Sequence[bytes], problem: Problem) -> Normalization:
+    """The statistics of what was observed; of positions, of those that may be chosen."""
+    found: dict[str, np.ndarray[Any, Any]] = columns(observation_array(payloads, problem), problem)
+    if "mask" in found:
+        legal = found["mask"] == 1
+        found = {
+            name: values[legal] if values.ndim > 1 else values for name, values in found.items()
+        }
+    return Normalization.fit(found, network_features(problem))
