@@ -88,7 +88,7 @@ def _checks() -> Iterator[Check]:
     yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
     yield _check_extra("gRPC runners", "grpc", "grpc")
     yield _check_extra("datasets", "train", "pyarrow")
-    yield _check_extra("training", "train", "tensorflow")
+    yield _check_extra("training", "train", "keras")
     yield _check_clang()
 
 

@@ -21,7 +21,7 @@ from mlgo_gym.cli.options import (
 )
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.cli.packages import add_packages_options, packages_of
-from mlgo_gym.cli.plot_files import save_plots
+from mlgo_gym.cli.plot_files import make_folder, save_plots
 from mlgo_gym.cli.rollout import replacing
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import OptionsError
@@ -116,6 +116,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
+    _check_outputs(options)
     packages = packages_of(options)
     kind = PROBLEMS_BY_NAME.get(options.problem or "") or problem_of_models(options.model)
     name = next(name for name, each in PROBLEMS_BY_NAME.items() if each is kind)
@@ -139,6 +140,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.json(as_record(scores, scored, setting, options.seed) | time_record(times, changes))
     _save(scored, options)
     return _warn(scores, output)
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """See that plots and the page can be written, before the work that they are to show."""
+    if options.html and not options.html.resolve().parent.is_dir():
+        raise OptionsError(
+            f"--html: expected an existing folder, found {str(options.html.parent)!r}"
+        )
+    if options.plots:
+        make_folder(options.plots)
 
 
 def _save(scored: Scored, options: argparse.Namespace) -> None:

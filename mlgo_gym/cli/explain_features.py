@@ -20,7 +20,7 @@ from mlgo_gym.cli.options import (
 )
 from mlgo_gym.cli.output import Output, add_json_option
 from mlgo_gym.cli.packages import add_packages_options, packages_of
-from mlgo_gym.cli.plot_files import save_plots
+from mlgo_gym.cli.plot_files import make_folder, save_plots
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.evaluation.evaluate import Setting
 from mlgo_gym.evaluation.explain import (
@@ -107,6 +107,8 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
     packages = packages_of(options)
+    if options.plots:
+        make_folder(options.plots)
     problem = InliningForSize(options.size_increase_threshold)
     setting = Setting(problem, options.opt_level, options.jobs, options.timeout)
     with contextlib.ExitStack() as stack:

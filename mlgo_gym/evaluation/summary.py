@@ -33,7 +33,7 @@ class Change:
 
     Attributes:
         value: the change.
-        interval: its 95 % bootstrap interval; ``None`` where there is none.
+        interval: its 95 % bootstrap interval; ``None`` where one module or none is all there is.
     """
 
     value: float
@@ -185,7 +185,7 @@ class Scored:
         to_change = _from_mean if statistic.is_mean else _from_ratio
         total = below.sum()
         value = to_change(float(above.sum() / total)) if total else 0.0
-        ends = interval(self._weights, above, below)
+        ends = interval(self._weights, above, below) if len(self.modules) > 1 else None
         return Change(value, (to_change(ends[0]), to_change(ends[1])) if ends else None)
 
     def worse(self, policy: str) -> list[Worse]:

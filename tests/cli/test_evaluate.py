@@ -330,13 +330,22 @@ def test_errors(
     assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--plots", "file/plots"], "cannot write 'file/plots': Not a directory"),
+        (["--plots", "file"], "cannot write 'file': File exists"),
+        (["--html", "none/page.html"], "--html: expected an existing folder, found 'none'"),
+    ],
+)
 def test_files_that_cannot_be_written(
-    small_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").touch()
-    command = ["evaluate", "--corpus", str(small_folder), "--policy", "never"]
-    for option, path in (("--plots", "file/plots"), ("--html", "file/page.html")):
-        assert main([*command, option, str(tmp_path / path)]) == 1
-        error = capsys.readouterr().err
-        assert error.startswith("mlgo-gym: error: cannot write ")
-        assert error.endswith(": Not a directory\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", "--policy", "never", *arguments]) == 1
+    assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"

@@ -241,6 +241,40 @@ def test_without_a_cache(driver: Driver, work: Path) -> None:
     assert done.returncode == 1
 
 
+def test_closed_standard_streams(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """Nothing of the driver's takes their place, whatever it still has to make."""
+    settings = {
+        "MLGO_CACHE": str(tmp_path / "cache"),
+        "MLGO_INLINING_MODEL": str(MODELS / "never"),
+        "MLGO_STRICT": "1",
+    }
+    commands = (driver.command("--mlgo-fingerprint"), driver.command("-O2", "-c", "f.c"))
+    for command in commands:
+        done = subprocess.run(
+            ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *command],
+            cwd=work, env={**driver.environment, **settings}, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0
+    made = (work / "f.o").read_bytes()
+    assert driver.run("-O2", "-c", "f.c", cwd=work, settings=settings).returncode == 0
+    assert (work / "f.o").read_bytes() == made
+
+
+@pytest.mark.parametrize("name", ["clang-22", "clang++-22"])
+def test_a_build_that_begins_with_cxx(
+    driver: Driver, work: Path, tmp_path: Path, name: str
+) -> None:
+    """The driver and the policy are C, whoever is first to need them."""
+    settings = {
+        "MLGO_CACHE": str(tmp_path / "cache"),
+        "MLGO_CLANG": name,
+        "MLGO_INLINING_MODEL": str(MODELS / "inliner"),
+        "MLGO_STRICT": "1",
+    }
+    done = driver.run("-O2", "-x", "c++", "-c", "f.c", cwd=work, cxx=True, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_failing_link_is_reported_once(driver: Driver, work: Path) -> None:
     (work / "f.c").write_text("int h(int); int main(void) { return h(1); }\n")
     settings = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
@@ -258,7 +292,30 @@ def test_the_fingerprint_names_clang_and_the_models(driver: Driver, tmp_path: Pa
     ]
     assert prints[0] == prints[1]
     assert len(set(prints)) == 3
-    assert all(each.startswith(b"clang 22 ") for each in prints)
+    assert all(each.startswith(b"mlgo-cc ") and b"\nclang 22 " in each for each in prints)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"MLGO_MODEL_UNDER_TRAINING": str(MODELS / "inliner")},
+            "development mode has no fingerprint: it writes logs",
+        ),
+        (
+            {"MLGO_INLINING_MODEL": "/none"},
+            "model '/none': cannot be read: No such file or directory",
+        ),
+        ({"MLGO_TIMEOUT": "soon"}, "timeout: expected seconds above 0, found 'soon'"),
+    ],
+    ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
+)
+def test_what_has_no_fingerprint(
+    driver: Driver, tmp_path: Path, settings: dict[str, str], message: str
+) -> None:
+    """A compiler cache then keeps nothing."""
+    done = driver.run("--mlgo-fingerprint", cwd=tmp_path, settings=settings)
+    assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {message}\n")
 
 
 def test_the_scripts_and_the_package_agree_on_the_cache() -> None:

@@ -36,8 +36,8 @@ def test_a_linker_keeps_the_same(
         files.append(tmp_path / f"{name}.o")
         files[-1].write_bytes(result.object_bytes or b"")
     flags = ["-shared", "--unresolved-symbols=ignore-all", "--allow-multiple-definition"]
-    outputs = ["-Map", tmp_path / "map", "-o", tmp_path / "linked.so"]
-    subprocess.run([linker, *flags, *outputs, *files], check=True)
+    outputs = ["-Map", str(tmp_path / "map"), "-o", str(tmp_path / "linked.so")]
+    subprocess.run([linker, *flags, *outputs, *map(str, files)], check=True)
     kept = [int(size, 16) for size, _ in _KEPT.findall((tmp_path / "map").read_text())]
     linked = linked_text_bytes(codes)
     assert linked == sum(kept)

@@ -58,7 +58,9 @@ def test_parts_add_up(scored: Scored) -> None:
         assert math.isclose(
             sum(each.total(linked, "mine") for each in groups), scored.total(linked, "mine")
         )
-    assert change(scored.of_package("q"), "text") == 0.25
+    of_one = scored.of_package("q").change(BY_KEY["text"], "mine")
+    assert of_one.value == 0.25
+    assert of_one.interval is None
 
 
 def test_intervals_hold_the_change_and_repeat() -> None:
