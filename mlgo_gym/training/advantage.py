@@ -74,7 +74,7 @@ class Config:
     seed: int = 0
     rounds: int = 3
     batches: int = 2
-    linked_weight: float = 0.6
+    linked_weight: float = 0.4
     hidden: tuple[int, ...] = (64, 64)
     band: tuple[int, int] = (-25, 120)
     distillation_rows: int = 200_000

@@ -42,7 +42,7 @@ class TeacherConfig:
     least_leaf_rows: int = 40
     l2: float = 1.0
     clip_bytes: float = 400.0
-    default_pull_bytes: float = 1.5
+    default_pull_bytes: float = 0.5
 
 
 @dataclass(frozen=True)
