@@ -46,6 +46,7 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
         "imitate": "imitate the best traces that 'search' has found",
         "advantage": "learn which single answers save bytes (inliner)",
         "es": "evolution strategies on the weights",
+        "group": "policy gradient on allocations of one function, compared (eviction)",
         "ppo": "proximal policy optimisation, with masks",
     }
 )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -30,7 +30,7 @@ from mlgo_gym.llvm.task import ALLOCATE
 from mlgo_gym.measures import TextSize, measure_class
 from mlgo_gym.problems import Problem
 
-__all__ = ["Context", "Sampler", "Workshop", "spill_cost"]
+__all__ = ["Context", "Sampler", "Workshop", "some_modules", "spill_cost"]
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -39,6 +39,7 @@ _SPILL_SLOT: Final = re.compile(r"\{ id: (\d+),[^}]*type: spill-slot")
 _STACK_ACCESS: Final = re.compile(r"(load|store) \(s\d+\) (?:from|into) %stack\.(\d+)")
 _BLOCK: Final = re.compile(r"  bb\.(\d+)\b", re.MULTILINE)
 _LEAST_SCORE: Final = 1e-9
+_DRAWN: Final = 0.98
 
 
 @dataclass(frozen=True)
@@ -171,6 +172,23 @@ class Workshop:
         self.close()
 
 
+def some_modules(packages: Mapping[str, Corpus], most: int, seed: int) -> dict[str, Corpus]:
+    """Packages with some of their modules, so that large ones do not take all the time.
+
+    Args:
+        packages: corpora by the names of their packages.
+        most: modules of a package.
+        seed: decides which.
+    """
+    some = {}
+    for package, corpus in packages.items():
+        generator = np.random.default_rng([seed, *package.encode()])
+        chosen = set(generator.permutation(len(corpus))[:most].tolist())
+        names = tuple(name for index, name in enumerate(corpus) if index in chosen)
+        some[package] = replace(corpus, names=names)
+    return some
+
+
 def spill_cost(text: str, frequencies: Frequencies) -> float:
     """The part of LLVM's score that loads from spill slots and stores to them make up.
 
@@ -215,6 +233,8 @@ def _functions(allocator: Allocator, name: str, module: Module) -> list[Context]
 class Sampler:
     """Draws contexts, more often those where more can be saved and that are quick to compile.
 
+    The largest fiftieth is never drawn: it would take most of the time.
+
     Args:
         contexts: those to draw from; there is at least one.
 
@@ -232,12 +252,13 @@ class Sampler:
         sizes = np.array([each.size_bytes for each in contexts], float)
         wanted = np.sqrt(potentials) * shares**0.25 + 0.03 * shares + 0.002
         wanted /= np.sqrt(sizes + np.median(sizes))
+        wanted[sizes > np.quantile(sizes, _DRAWN, method="higher")] = 0
         self._probabilities = wanted / wanted.sum()
-        weights = shares / self._probabilities
+        weights = shares / np.where(self._probabilities > 0, self._probabilities, np.inf)
         self.weights: Final = np.minimum(weights / weights.mean(), self.MOST)
 
     def draw(self, count: int, generator: np.random.Generator) -> list[int]:
         """The indices of different contexts, as many as asked for, or all where there are fewer."""
-        count = min(count, len(self.contexts))
+        count = min(count, int(np.count_nonzero(self._probabilities)))
         drawn = generator.choice(len(self.contexts), count, replace=False, p=self._probabilities)
         return [int(index) for index in drawn]

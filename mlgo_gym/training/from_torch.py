@@ -194,8 +194,14 @@ def _converted(layers: Any, problem: Problem) -> Iterator[tuple[Any, list[np.nda
         raise OptionsError(
             f"torch policy: expected Linear as the last layer, found {dense[-1][0]} behind it"
         )
-    for activation, kernel, *bias in dense:
-        layer = keras.layers.Dense(kernel.shape[1], activation=activation, use_bias=bool(bias))
+    width = found[0]
+    for number, (activation, kernel, *bias) in enumerate(dense, 1):
+        if len(kernel) != width:
+            raise OptionsError(
+                f"torch policy: expected {width} inputs of layer {number}, found {len(kernel)}"
+            )
+        width = kernel.shape[1]
+        layer = keras.layers.Dense(width, activation=activation, use_bias=bool(bias))
         yield layer, [kernel, *bias]
 
 

@@ -3,8 +3,8 @@
 In each generation some contexts are compiled, functions for register allocation and modules for the
 inliner (`mlgo_gym.training.contexts`): once with the likeliest actions, and several times with a
 few of them drawn from the network's probabilities instead. A try that came out better than the
-others makes what it drew likelier (`mlgo_gym.training.group_update`). No critic is needed, since the
-other tries say what was to be expected (leave-one-out, Kool, van Hoof, Welling 2019), and since most
+others makes what it drew likelier (`mlgo_gym.training.group_update`). No critic is needed: the
+other tries say what was to be expected (leave-one-out; Kool, van Hoof, Welling 2019). Since most
 actions stay the likeliest, what is learned about a drawn one holds for the policy that is exported.
 
 Contexts with more to save are drawn more often, and what is worse than LLVM by more than a limit
@@ -14,33 +14,37 @@ costs more.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from mlgo_gym.errors import CompilationError, InputError, OptionsError, TrainingError
 from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.problems import Action, Problem
-from mlgo_gym.training.contexts import Context, Sampler, Workshop
+from mlgo_gym.problems import Action
+from mlgo_gym.training.contexts import Sampler, Workshop, some_modules
 from mlgo_gym.training.data import Data
-from mlgo_gym.training.export import save_model
+from mlgo_gym.training.generations import Generations, Progress
 from mlgo_gym.training.group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training.networks import PolicyNetwork, network_from_config
 from mlgo_gym.training.plain import FORBIDDEN, PlainNetwork, plain_network
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.start import first_network
-from mlgo_gym.training.validation import Validation, validate
+from mlgo_gym.training.validation import Validation
 from mlgo_gym.training_log import Observation
 
 __all__ = ["Config", "Trial", "advantages_of", "train"]
 
 _Array = np.ndarray[Any, Any]
 
-_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
-"""The validation's change that the best model has: of the inliner, of register allocation."""
+_LEAST = (
+    ("generations", 1),
+    ("contexts", 1),
+    ("tries", 2),
+    ("most_modules", 1),
+    ("validate_every", 1),
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Config:
         tries: how often each is compiled with drawn actions.
         drawn: about how many actions of a try are drawn; the others are the likeliest.
         temperature: logits are divided by it before actions are drawn.
+        most_modules: of each package, drawn by the seed; what is trained on is compiled first.
         hidden: the widths of the network's hidden layers.
         most_gain: a try's gain over the likeliest actions counts up to this, as a logarithm.
         most_loss: its loss up to this.
@@ -74,6 +79,7 @@ class Config:
     tries: int = 8
     drawn: float = 8.0
     temperature: float = 1.7
+    most_modules: int = 60
     hidden: tuple[int, ...] = (32, 16)
     most_gain: float = 0.15
     most_loss: float = 0.5
@@ -83,7 +89,7 @@ class Config:
     start: str = ""
 
     def __post_init__(self) -> None:
-        for name, least in (("generations", 1), ("contexts", 1), ("tries", 2)):
+        for name, least in _LEAST:
             if getattr(self, name) < least:
                 raise OptionsError(
                     f"{name}: expected a number of at least {least}, found {getattr(self, name)!r}"
@@ -103,13 +109,11 @@ class Trial:
         cost: with the likeliest actions, as `Context.log_ratio`, and more beyond what is tolerated.
         costs: of the tries.
         tried: the decisions that each of them drew.
-        seconds: what it took.
     """
 
     cost: float
     costs: tuple[float, ...]
     tried: tuple[tuple[Tried, ...], ...]
-    seconds: float
 
 
 def train(run: TrainingRun, config: Config, data: Data) -> Validation:
@@ -133,74 +137,40 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
     with Workshop(
         run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
     ) as workshop:
-        contexts = list(workshop.contexts(data.packages))
+        packages = some_modules(data.packages, config.most_modules, config.seed)
+        contexts = list(workshop.contexts(packages))
         if not contexts:
             raise TrainingError("group: expected modules that compile and ask, found none")
         return _Trainer(run, config, data, workshop, Sampler(contexts)).train()
 
 
-@dataclass(slots=True)
-class _Progress:
-    """Where training is, besides the weights; JSON values.
-
-    Attributes:
-        generation: how many are done.
-        best: the best validation's change against LLVM's own heuristic; ``None`` before the first.
-        validated: the generation of the last validation; -1 before the first.
-    """
-
-    generation: int = 0
-    best: float | None = None
-    validated: int = -1
-
-
-class _Trainer:
-    """The loop: compile, learn, record, save."""
+class _Trainer(Generations):
+    """Compile, compare, learn."""
 
     def __init__(
         self, run: TrainingRun, config: Config, data: Data, workshop: Workshop, sampler: Sampler
     ) -> None:
-        self._run, self._config, self._data = run, config, data
-        self._workshop, self._sampler = workshop, sampler
-        self._progress = _Progress()
-        self._best: Validation | None = None
         checkpoint = run.restore()
         if checkpoint is None:
-            network = first_network(
-                workshop, sampler, config.hidden, seed=config.seed, start=config.start
-            )
+            progress, network = Progress(), first_network(workshop, sampler, config)
         else:
             state = dict(checkpoint.state)
             network = network_from_config(state.pop("network"))
-            self._progress = _Progress(**state)
+            progress = Progress(**state)
+        super().__init__(run, config, data, progress)
+        self._config, self._workshop, self._sampler = config, workshop, sampler
         self._update = Update(network, run.problem, config.temperature, config.update)
         if checkpoint is not None:
             self._update.load(checkpoint.arrays)
 
-    def train(self) -> Validation:
-        """Go through the generations to the end."""
-        progress, config = self._progress, self._config
-        while True:
-            is_last = progress.generation >= config.generations or self._run.is_over
-            is_due = is_last or progress.generation % config.validate_every == 0
-            if is_due and progress.validated < progress.generation:
-                self._validate()
-            if is_last:
-                return self._best or self._validation(self._run.model)
-            self._generation()
-
-    def _generation(self) -> None:
-        progress, config = self._progress, self._config
-        progress.generation += 1
-        generator = np.random.default_rng([config.seed, progress.generation])
-        drawn = self._sampler.draw(config.contexts, generator)
+    def _generation(self, number: int) -> dict[str, float]:
+        generator = np.random.default_rng([self._config.seed, number])
+        drawn = self._sampler.draw(self._config.contexts, generator)
         network = plain_network(self._update.network)
 
         def tried(compiler: Compiler, index: int) -> Trial | None:
-            seed = [config.seed, progress.generation, index]
-            context = self._sampler.contexts[index]
             try:
-                return _tried(self._workshop, compiler, context, network, config, seed)
+                return self._trial(compiler, index, network)
             except (CompilationError, InputError) as error:
                 self._data.warn(str(error))
                 return None
@@ -209,10 +179,36 @@ class _Trainer:
         found = list(zip(drawn, self._workshop.each(tried, drawn), strict=True))
         trials = [(index, trial) for index, trial in found if trial is not None]
         metrics = {"collect/seconds": monotonic() - started}
-        if trials:
-            metrics |= self._learn(trials, generator)
-        self._run.scalars(progress.generation, metrics)
-        self._save()
+        return metrics | (self._learn(trials, generator) if trials else {})
+
+    def _network(self) -> PolicyNetwork:
+        network = network_from_config(self._update.network.config())
+        network.set_weights(self._update.averaged())
+        return network
+
+    def _arrays(self) -> dict[str, _Array]:
+        return self._update.arrays()
+
+    def _trial(self, compiler: Compiler, index: int, network: PlainNetwork) -> Trial:
+        """Compile a context with the likeliest actions and, if there is a choice, with others."""
+        config, context = self._config, self._sampler.contexts[index]
+
+        def cost(answers: _Answers) -> float:
+            ratio = context.log_ratio(self._workshop.score(compiler, context, answers))
+            return ratio + max(ratio - config.tolerated, 0.0)
+
+        likeliest = _Answers(network)
+        least = cost(likeliest)
+        costs, tried = [], []
+        if likeliest.open:
+            share = min(1.0, config.drawn / likeliest.open)
+            for number in range(config.tries):
+                seed = [config.seed, self._progress.generation, index, number]
+                generator = np.random.default_rng(seed)
+                answers = _Answers(network, share, config.temperature, generator)
+                costs.append(cost(answers))
+                tried.append(tuple(answers.tried))
+        return Trial(least, tuple(costs), tuple(tried))
 
     def _learn(
         self, trials: Sequence[tuple[int, Trial]], generator: np.random.Generator
@@ -234,38 +230,6 @@ class _Trainer:
         if tried:
             metrics |= self._update.learn(tried, np.concatenate(advantages), generator)
         return metrics
-
-    def _validate(self) -> None:
-        """Compile the held-out packages with the averaged network; export what is best so far."""
-        progress, run = self._progress, self._run
-        network = network_from_config(self._update.network.config())
-        network.set_weights(self._update.averaged())
-        candidate = run.directory / "candidate"
-        save_model(network, run.problem, candidate, {"trainer": run.trainer})
-        found = self._validation(candidate)
-        run.scalars(progress.generation, found.scalars())
-        change = min(found.changes[key] for key in _CHOSEN_BY if key in found.changes)
-        if progress.best is None or change < progress.best:
-            progress.best, self._best = change, found
-            results = {"generation": progress.generation, "validation": found.to_json()}
-            run.export(network, results)
-        progress.validated = progress.generation
-        self._save()
-
-    def _validation(self, model: Path) -> Validation:
-        data = self._data
-        return validate(
-            model,
-            data.validation,
-            self._run.problem,
-            jobs=data.jobs,
-            timeout_s=data.timeout_s,
-            warn=data.warn,
-        )
-
-    def _save(self) -> None:
-        state = asdict(self._progress) | {"network": self._update.network.config()}
-        self._run.save(self._progress.generation, self._update.arrays(), state)
 
 
 class _Answers:
@@ -312,38 +276,10 @@ class _Answers:
         return action
 
 
-def _tried(
-    workshop: Workshop,
-    compiler: Compiler,
-    context: Context,
-    network: PlainNetwork,
-    config: Config,
-    seed: Sequence[int],
-) -> Trial:
-    """Compile a context with the likeliest actions, and where there is a choice, a few times more."""
-    started = monotonic()
-
-    def cost(answers: _Answers) -> float:
-        ratio = context.log_ratio(workshop.score(compiler, context, answers))
-        return ratio + max(ratio - config.tolerated, 0.0)
-
-    likeliest = _Answers(network)
-    least = cost(likeliest)
-    costs, tried = [], []
-    if likeliest.open:
-        share = min(1.0, config.drawn / likeliest.open)
-        for number in range(config.tries):
-            generator = np.random.default_rng([*seed, number])
-            answers = _Answers(network, share, config.temperature, generator)
-            costs.append(cost(answers))
-            tried.append(tuple(answers.tried))
-    return Trial(least, tuple(costs), tuple(tried), monotonic() - started)
-
-
 def advantages_of(trial: Trial, config: Config) -> _Array:
     """How much better each try was than the others, ``float [tries]``; positive is better.
 
-    >>> trial = Trial(0.0, (-0.1, 0.1, 0.0), ((), (), ()), 0.0)
+    >>> trial = Trial(0.0, (-0.1, 0.1, 0.0), ((), (), ()))
     >>> [round(float(each), 3) for each in advantages_of(trial, Config())]
     [0.15, -0.15, 0.0]
     """

@@ -30,19 +30,20 @@ from mlgo_gym.training.data import Data
 from mlgo_gym.training.episodes import Collected, Collector, Episode
 from mlgo_gym.training.export import load_network, save_model
 from mlgo_gym.training.networks import (
+    InliningNetwork,
     PolicyNetwork,
     network_features,
     network_for,
     network_from_config,
 )
 from mlgo_gym.training.normalization import Normalization
-from mlgo_gym.training.ppo_config import PPO_BANDIT, Config
+from mlgo_gym.training.ppo_config import PPO_BANDIT, PRESETS, Config
 from mlgo_gym.training.ppo_update import Learner
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.sampling import BatchNetwork, SamplingPolicy
 from mlgo_gym.training.validation import Validation, validate
 
-__all__ = ["PPO_BANDIT", "Config", "against_own_past", "train"]
+__all__ = ["PPO_BANDIT", "PRESETS", "Config", "against_own_past", "train"]
 
 _FAILURES_ALLOWED: Final = 2
 """A module that has failed as often is drawn no more."""
@@ -218,10 +219,9 @@ class _Trainer:
 
     def _worth(self, episode: Episode) -> float:
         """The reward to learn from."""
-        kept, limit = self._config.moving_average, self._config.reward_limit
-        reward = episode.reward
-        if kept is not None:
-            reward = against_own_past(episode, self._progress.averages, kept)
+        limit = self._config.reward_limit
+        kept = self._config.moving_average
+        reward = against_own_past(episode, self._progress.averages, kept)
         return reward if limit is None else min(max(reward, -limit), limit)
 
     def _save(self) -> None:
@@ -271,6 +271,9 @@ def _first_network(collector: Collector, problem: Problem, config: Config) -> Po
             rows = np.concatenate([each.rows for each in episodes])
             seen = columns(rows.view(observation_dtype(problem))[:, 0], problem)
             normalization = Normalization.fit(seen, network_features(problem))
+            if isinstance(problem, InliningForSize) and config.band:
+                low, high = config.band
+                return InliningNetwork(normalization, config.hidden, config.seed, (low, high))
             return network_for(problem, normalization, config.hidden, config.seed)
     raise TrainingError(
         f"ppo: expected modules that compile and ask for decisions, found none among {len(names)}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from mlgo_gym.errors import OptionsError
 
-__all__ = ["PPO_BANDIT", "Config"]
+__all__ = ["PPO_BANDIT", "PRESETS", "Config"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +21,15 @@ class Config:
         iterations: how many there are at most.
         modules: how many are compiled in each iteration.
         hidden: the widths of the network's hidden layers, and of the critic's.
+        band: the inline costs, from the first to below the second, between which the inliner's
+            network may answer otherwise than LLVM's default; empty is everywhere.
         discount: what a reward is worth a step earlier.
         decay: GAE's lambda.
         reward_every_step: the episode's reward is given at every step, not at the last alone.
         reward_limit: rewards are clipped to this size; ``None`` leaves them.
-        moving_average: the share of the old value in a module's average, which its rewards are
-            then measured against; ``None`` measures against the baseline.
+        moving_average: the share of the old value in the average of a module's own past, which
+            its rewards are measured against, so that easy modules do not drown what was done in
+            them; with 1 it stays the baseline.
         value_weight: of the critic's squared error in the loss; 0 is no critic.
         epochs: how often an iteration's decisions are learned from.
         gradient_steps: this many minibatches in each iteration, whatever ``epochs`` says.
@@ -39,7 +44,7 @@ class Config:
             adds a steep one above twice as much; ``None`` has no penalty.
         validate_every: iterations between two validations, which choose the best model.
         start: a model directory of ours that training starts from; empty starts at LLVM's own
-            rule, for eviction at chance.
+            rule.
 
     Raises:
         OptionsError: a number is out of its range.
@@ -49,11 +54,12 @@ class Config:
     iterations: int = 1000
     modules: int = 32
     hidden: tuple[int, ...] = (64, 64)
+    band: tuple[int, ...] = (-25, 120)
     discount: float = 1.0
     decay: float = 0.99
     reward_every_step: bool = False
     reward_limit: float | None = 1.0
-    moving_average: float | None = None
+    moving_average: float = 0.8
     value_weight: float = 0.5
     epochs: int = 4
     gradient_steps: int | None = None
@@ -76,19 +82,21 @@ class Config:
                 )
         for name in ("discount", "decay", "moving_average"):
             share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
+            if not 0 <= share <= 1:
                 raise OptionsError(f"{name}: expected a number from 0 to 1, found {share!r}")
+        if len(self.band) not in {0, 2}:
+            raise OptionsError(f"band: expected two costs or none, found {self.band!r}")
 
 
 PPO_BANDIT: Final = Config(
     iterations=3000,
     modules=100,
     hidden=(40, 40, 20),
+    band=(),
     discount=0.0,
     decay=0.0,
     reward_every_step=True,
     reward_limit=None,
-    moving_average=0.8,
     value_weight=0.0,
     gradient_steps=300,
     minibatch=4096,
@@ -106,3 +114,6 @@ Its numbers are those of ``compiler_opt/rl/inlining/gin_configs/ppo_nn_agent.gin
 against the module's moving average, with neither discount nor critic. The features' normalisation
 and the network's starting point are those of `mlgo_gym.training.networks`.
 """
+
+PRESETS: Final[Mapping[str, Config]] = MappingProxyType({"bandit": PPO_BANDIT})
+"""Configurations that have a name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from mlgo_gym.training.networks import PolicyNetwork, network_features, network_
 from mlgo_gym.training.normalization import Normalization
 from mlgo_gym.training_log import Observation
 
-__all__ = ["first_network", "statistics_of"]
+__all__ = ["StartConfig", "first_network", "statistics_of"]
 
 _FIRST: Final[Mapping[str, Policy]] = MappingProxyType(
     {InliningForSize.name: default, RegallocEviction.name: lowest_density}
@@ -34,22 +34,29 @@ _MOST_DECISIONS: Final = 300
 """Of one context, so that the largest do not decide alone."""
 
 
-def first_network(
-    workshop: Workshop,
-    sampler: Sampler,
-    hidden: Sequence[int],
-    *,
-    seed: int,
-    start: str = "",
-) -> PolicyNetwork:
+class StartConfig(Protocol):
+    """What is looked at of a trainer's configuration."""
+
+    @property
+    def seed(self) -> int:
+        """Of a new network's weights, and of what is drawn."""
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """The widths of a new network's hidden layers."""
+
+    @property
+    def start(self) -> str:
+        """The model directory; empty makes a new network."""
+
+
+def first_network(workshop: Workshop, sampler: Sampler, config: StartConfig) -> PolicyNetwork:
     """The network of a model directory, or a new one, which answers as LLVM's own rule.
 
     Args:
         workshop: compiles.
         sampler: draws the contexts that the features' statistics are taken of.
-        hidden: the widths of a new network's hidden layers.
-        seed: of its weights, and of what is drawn.
-        start: the model directory; empty makes a new network.
+        config: what to start from.
 
     Raises:
         ModelError: the folder holds no network for this problem.
@@ -57,14 +64,16 @@ def first_network(
         TrainingError: no context asks for a decision.
     """
     problem = workshop.problem
-    if start:
-        network = load_network(Path(start))
+    if config.start:
+        network = load_network(Path(config.start))
         if network.problem.name != problem.name:
             raise ModelError(
-                start, f"expected one for {problem.name}, found one for {network.problem.name}"
+                config.start,
+                f"expected one for {problem.name}, found one for {network.problem.name}",
             )
         return network
-    return network_for(problem, _normalization(workshop, sampler, seed), hidden, seed)
+    normalization = _normalization(workshop, sampler, config.seed)
+    return network_for(problem, normalization, config.hidden, config.seed)
 
 
 def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:

@@ -1,0 +1,142 @@
+"""Contexts: functions and modules, their baselines, and how they are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mlgo_gym.allocation import Allocator, OptimizedModule
+from mlgo_gym.allocation_policies import keep, lowest_density
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.llvm.compiler import Compiler, options_of
+from mlgo_gym.policies import always
+from mlgo_gym.problems import InliningForSize, RegallocEviction
+from mlgo_gym.training.contexts import Context, Sampler, Workshop, spill_cost
+
+EVICTION = RegallocEviction()
+
+MACHINE_CODE = """\
+---
+name:            f
+stack:
+  - { id: 0, name: '', type: spill-slot, offset: 0, size: 8, alignment: 8 }
+  - { id: 1, name: x, type: default, offset: 0, size: 8, alignment: 8 }
+body:             |
+  bb.0:
+    MOV64mr %stack.0, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.0)
+    MOV64mr %stack.1, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.1)
+
+  bb.1 (%ir-block.2):
+    $rax = MOV64rm %stack.0, 1, $noreg, 0, $noreg :: (load (s64) from %stack.0)
+"""
+
+
+def packages(corpus: Corpus, *names: str) -> dict[str, Corpus]:
+    return {"sample": replace(corpus, names=names)}
+
+
+def test_functions_are_scored_as_in_their_module(compiler: Compiler, sample: Corpus) -> None:
+    module = sample["expr_vm.c"]
+    allocator = Allocator(compiler, EVICTION)
+    result, whole = allocator.baseline(allocator.optimize(module, options_of(module)))
+    with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
+        contexts = list(workshop.contexts(packages(sample, "expr_vm.c")))
+        costs = workshop.each(
+            lambda worker, each: workshop.score(worker, each, lowest_density), contexts
+        )
+        allocated = allocator.allocate(whole, lowest_density)
+        assert contexts
+        for context, cost in zip(contexts, costs, strict=True):
+            name = context.name.removeprefix("sample/expr_vm.c:")
+            assert context.baseline == result.scores[name].value
+            assert context.share == pytest.approx(context.baseline / result.score)
+            assert cost == allocated.scores[name].value
+            assert 0 <= context.potential <= context.share
+
+
+def test_what_potential_is(compiler: Compiler, sample: Corpus) -> None:
+    """What nobody spills cannot be saved; and where all is spilled, there is more of it."""
+    with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
+        contexts = list(workshop.contexts(packages(sample, "bignum.c", "matrix.cpp")))
+        assert any(each.potential > 0 for each in contexts)
+        context = max(contexts, key=lambda each: each.potential)
+        assert workshop.score(compiler, context, keep) > context.baseline
+    assert spill_cost(MACHINE_CODE, {0: 1.0, 1: 0.5}) == 1 * 1.0 + 4 * 0.5
+
+
+def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
+    names = ("digest.c", "scene.cpp")
+    with Workshop(InliningForSize(), jobs=2, timeout_s=120) as workshop:
+        contexts = list(workshop.contexts(packages(sample, *names)))
+        sizes = list(
+            workshop.each(lambda worker, each: workshop.score(worker, each, always), contexts)
+        )
+    assert [each.name for each in contexts] == ["sample/digest.c", "sample/scene.cpp"]
+    for name, context, size in zip(names, contexts, sizes, strict=True):
+        assert context.baseline == compiler.compile_module(sample[name]).text_size_bytes
+        assert context.log_ratio(context.baseline) == 0
+        inlined = compiler.compile_module(
+            sample[name], problem=InliningForSize(), policy=always
+        ).text_size_bytes
+        assert size == inlined
+
+
+def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
+    quiet = 'target triple = "x86_64-unknown-linux-gnu"\ndefine i32 @f() { ret i32 1 }\n'
+    corpus = _Fixed(tmp_path, ("broken", "quiet"), {"quiet": Module.from_ir(quiet, "quiet")})
+    warnings: list[str] = []
+    with Workshop(EVICTION, jobs=1, timeout_s=60, warn=warnings.append) as workshop:
+        assert list(workshop.contexts({"package": corpus})) == []
+    assert warnings == [
+        "package: module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    ]
+
+
+class _Fixed(Corpus):
+    """A corpus of which some modules are in memory."""
+
+    def __init__(self, folder: Path, names: tuple[str, ...], modules: dict[str, Module]) -> None:
+        super().__init__(folder, names)
+        object.__setattr__(self, "_modules", modules)
+
+    def __getitem__(self, name: str) -> Module:
+        modules: dict[str, Module] = vars(self)["_modules"]
+        return modules[name] if name in modules else super().__getitem__(name)
+
+
+def contexts_of(*rows: tuple[float, float, int]) -> list[Context]:
+    return [
+        Context(str(index), Module(str(index), bytes(size)), 1.0, share, potential)
+        for index, (share, potential, size) in enumerate(rows)
+    ]
+
+
+def test_what_is_drawn() -> None:
+    sampler = Sampler(contexts_of((0.9, 0.5, 100), (0.1, 0.0, 100), (0.9, 0.5, 10_000)))
+    drawn = [sampler.draw(1, np.random.default_rng(seed))[0] for seed in range(600)]
+    counts = np.bincount(drawn, minlength=3)
+    assert counts[0] > 2 * counts[2] > 4 * counts[1] > 0
+    assert sorted(sampler.draw(5, np.random.default_rng(0))) == [0, 1, 2]
+    assert sampler.draw(2, np.random.default_rng(7)) == sampler.draw(2, np.random.default_rng(7))
+
+
+def test_what_is_drawn_stands_for_all() -> None:
+    """Shares over probabilities: with one drawn, the weighted mean is that of the shares."""
+    rows = contexts_of((0.5, 0.2, 100), (0.3, 0.1, 100), (0.2, 0.2, 400))
+    sampler = Sampler(rows)
+    drawn = [sampler.draw(1, np.random.default_rng(seed))[0] for seed in range(4000)]
+    weights = sampler.weights
+    sums = np.bincount(drawn, weights[drawn], minlength=3)
+    np.testing.assert_allclose(sums / sums.sum(), [0.5, 0.3, 0.2], atol=0.03)
+    assert weights.max() <= Sampler.MOST
+
+
+def test_a_context_that_is_a_function(sample: Corpus) -> None:
+    with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
+        context = next(iter(workshop.contexts(packages(sample, "bignum.c"))))
+    assert isinstance(context.code, OptimizedModule)
+    assert context.size_bytes == len(context.code.module.data)

@@ -1,0 +1,183 @@
+"""Tries compared with each other: closed form, a trivial task, real contexts, and going on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.observations import columns, observation_dtype
+from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
+from mlgo_gym.training.data import Data
+from mlgo_gym.training.group import Config, Trial, advantages_of, train
+from mlgo_gym.training.group_update import Tried, Update, UpdateConfig
+from mlgo_gym.training.networks import InliningNetwork, network_features
+from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training.plain import plain_network
+from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.training.validation import Validation
+
+Array = np.ndarray[Any, Any]
+
+EVICTION = RegallocEviction()
+INLINING = InliningForSize()
+
+QUICK = Config(generations=3, contexts=4, tries=3, hidden=(8,), validate_every=3)
+
+
+def data_of(corpus: Corpus, *names: str, jobs: int = 1) -> Data:
+    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
+    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs)
+
+
+def trained(
+    folder: Path, config: Config, data: Data, problem: Problem = EVICTION
+) -> tuple[Validation, list[Mapping[str, float]]]:
+    scalars: list[Mapping[str, float]] = []
+    with TrainingRun(
+        folder, "group", problem, config, report=lambda _, values: scalars.append(values)
+    ) as run:
+        return train(run, config, data), scalars
+
+
+def test_advantages_in_closed_form() -> None:
+    """Against the mean of the others, gains and losses limited, zero in the sum."""
+    config = Config(most_gain=0.2, most_loss=0.5)
+    trial = Trial(0.1, (-9.0, 0.1, 9.0), ((), (), ()))
+    found = advantages_of(trial, config)
+    np.testing.assert_allclose(found, [0.25 + 0.2, 0.15 - 0.0, -0.1 - 0.5])
+    assert found.sum() == pytest.approx(0)
+    assert len(advantages_of(Trial(0.0, (), ()), config)) == 0
+
+
+def flags(count: int) -> Array:
+    """Made-up calls that differ in one flag, and that LLVM's own rule is undecided about."""
+    rows = np.zeros(count, observation_dtype(INLINING))
+    rows["cost_estimate"] = 5
+    rows["last_call_to_static_bonus"] = np.arange(count) % 2
+    return rows
+
+
+@pytest.mark.parametrize(("sign", "learns"), [(1.0, True), (-1.0, False)])
+def test_a_flag_is_learned(sign: float, learns: bool) -> None:
+    """With advantages the wrong way round, the opposite is learned."""
+    rows = flags(64)
+    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    network = InliningNetwork(statistics, (16,), 0)
+    update = Update(network, INLINING, 1.0, UpdateConfig(learning_rate=3e-2, average=0.5))
+    for iteration in range(20):
+        generator = np.random.default_rng(iteration)
+        plain, tried, right = plain_network(network), [], []
+        for row in rows:
+            logits = plain.logits(row.tobytes())
+            chance = np.exp(logits - logits.max())
+            chance /= chance.sum()
+            action = int(generator.random() < chance[1])
+            tried.append(Tried(row.tobytes(), action, float(np.log(chance[action]))))
+            right.append(action == row["last_call_to_static_bonus"])
+        update.learn(tried, sign * (np.array(right) - 0.5), generator)
+    network.set_weights(update.averaged())
+    answers = [int(plain_network(network).logits(row.tobytes()).argmax()) for row in rows]
+    share = float(np.mean(np.array(answers) == rows["last_call_to_static_bonus"]))
+    assert share == (1.0 if learns else 0.0)
+
+
+def test_what_is_saved_is_all_there_is() -> None:
+    rows = flags(8)
+    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    tried = [Tried(row.tobytes(), index % 2, -0.7) for index, row in enumerate(rows)]
+    worth = np.arange(8.0)
+
+    def learned(update: Update, seed: int) -> dict[str, Array]:
+        update.learn(tried, worth, np.random.default_rng(seed))
+        return update.arrays()
+
+    first, second = (
+        Update(InliningNetwork(statistics, (4,), seed), INLINING, 1.0, UpdateConfig())
+        for seed in (0, 1)
+    )
+    learned(first, 0)
+    second.load(first.arrays())
+    expected, found = learned(first, 1), learned(second, 1)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(array, found[name])
+
+
+@pytest.fixture(scope="module")
+def finished(sample: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A finished run, and the run's folder as it was when its last generation was cut off."""
+    folder = tmp_path_factory.mktemp("group") / "run"
+    cut_off = folder.with_name("cut-off")
+
+    def watch(step: int, scalars: Mapping[str, float]) -> None:
+        if step == QUICK.generations and "collect/decisions" in scalars:
+            assert scalars["collect/decisions"] > 10
+            shutil.copytree(folder, cut_off)
+
+    data = data_of(sample, "bignum.c", "matrix.cpp")
+    with TrainingRun(folder, "group", EVICTION, QUICK, report=watch) as run:
+        assert train(run, QUICK, data).modules == 1
+    return folder, cut_off
+
+
+def test_going_on_is_as_never_stopping(finished: tuple[Path, Path], sample: Corpus) -> None:
+    """Also with two workers."""
+    folder, cut_off = finished
+    trained(cut_off, QUICK, data_of(sample, "bignum.c", "matrix.cpp", jobs=2))
+    expected, found = (dict(np.load(each / "checkpoint.npz")) for each in (folder, cut_off))
+    assert expected.keys() == found.keys()
+    for name in expected.keys() - {"state"}:
+        np.testing.assert_array_equal(expected[name], found[name])
+
+
+def test_the_run_leaves_a_model_with_a_card(finished: tuple[Path, Path]) -> None:
+    card = json.loads((finished[0] / "model" / "card.json").read_text())
+    assert card["trainer"] == "group"
+    assert card["config"]["update"]["clip"] == QUICK.update.clip
+    assert card["results"]["validation"]["modules"] == 1
+
+
+def test_the_inliner_learns_too(sample: Corpus, tmp_path: Path) -> None:
+    config = replace(QUICK, generations=1)
+    found, scalars = trained(tmp_path / "run", config, data_of(sample, "digest.c"), INLINING)
+    assert found.modules == 1
+    (generation,) = (each for each in scalars if "collect/decisions" in each)
+    assert 3 <= generation["collect/decisions"] <= 3 * 43
+    assert generation["cost/mean"] == 0  # LLVM's own rule, to begin with
+
+
+def test_nothing_to_train_on(tmp_path: Path, sample: Corpus) -> None:
+    (tmp_path / "empty.bc").write_bytes(b"")
+    data = replace(data_of(sample), packages={"none": Corpus(tmp_path, ("empty",))})
+    with pytest.raises(TrainingError) as caught:
+        trained(tmp_path / "run", QUICK, data)
+    assert str(caught.value) == "group: expected modules that compile and ask, found none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"generations": 0}, "generations: expected a number of at least 1, found 0"),
+        ({"contexts": 0}, "contexts: expected a number of at least 1, found 0"),
+        ({"tries": 1}, "tries: expected a number of at least 2, found 1"),
+        ({"most_modules": 0}, "most_modules: expected a number of at least 1, found 0"),
+        ({"validate_every": 0}, "validate_every: expected a number of at least 1, found 0"),
+        ({"drawn": 0.0}, "drawn: expected a number above 0, found 0.0"),
+        ({"temperature": -1.0}, "temperature: expected a number above 0, found -1.0"),
+        ({"most_gain": 0.0}, "most_gain: expected a number above 0, found 0.0"),
+        ({"most_loss": 0.0}, "most_loss: expected a number above 0, found 0.0"),
+    ],
+)
+def test_bad_settings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError) as caught:
+        replace(QUICK, **changes)
+    assert str(caught.value) == message
