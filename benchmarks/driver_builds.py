@@ -1,26 +1,38 @@
 """What ``mlgo-cc`` costs: single files and whole builds, beside plain clang, in one run.
 
+::
+
+    python -m benchmarks driver_builds
+    python -m benchmarks.driver_builds --model inlining-for-size --project zstd --rounds 1
+
 Single files: wall time of one compilation, alternating, the median of several. Builds: an unchanged
-project with ``make -j2`` (Lua 5.4 by its own makefile, jq by its configure script, sentencepiece,
-which is C++, by CMake), alternating, then its own tests where it has some, and the sizes.
+project with two jobs (Lua 5.4 and zstd by their own makefiles, zstd also by Meson, jq by its
+configure script, sentencepiece, which is C++, by CMake), alternating, then its own tests, and the
+code in its objects, and in its programs and libraries after linking.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from benchmarks.debian_source import DebianSource, fetch_tree
 from corpus_tools import load_recipe
 from corpus_tools.archive import unpack_sdist
-from corpus_tools.code import code_sections
 from corpus_tools.sdist import fetch_sdist
+from mlgo_gym.build_sizes import BinaryFile, read_build
+from mlgo_gym.model_card import read_card
+from mlgo_gym.shipped_models import find_model
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "tests" / "models"
@@ -29,24 +41,36 @@ LUA = "third-party/lua54"
 LUA_MAKE = ("MYLIBS=-ldl", "MYCFLAGS=-std=c99 -DLUA_USE_LINUX", "CWARNGCC=")
 
 
+ZSTD = DebianSource(
+    "libzstd=1.5.4+dfsg2-5",
+    "libzstd_1.5.4+dfsg2.orig.tar.xz",
+    "8cf4bbb65e77ec348d052c8d6230eba66d435bddf64c8b5be2fcb16880c19953",
+)
+# Programs that are not what a build is for: how build systems look at the compiler, zstd's copies.
+_BESIDE = ("CMakeFiles/", "meson-private/", "/obj/conf/")
+# zstd's folders have the compiler's name in theirs.
+_CONFIGURATION = re.compile(r"/conf_[0-9a-f]+/")
+_VARIABLES = {"InliningForSize": "MLGO_INLINING_MODEL", "RegallocEviction": "MLGO_REGALLOC_MODEL"}
+
+
 @dataclass(frozen=True)
 class Project:
     """A project to build.
 
     Attributes:
-        recipe: whose sdist holds it.
-        root: the folder of the project in the sdist.
+        source: the recipe whose sdist holds it, or a source package of Debian.
+        root: the folder of the project in it.
         configure: commands before the build; ``{CC}`` and ``{CXX}`` are the compilers.
         build: the command.
-        check: the project's own tests, in the built folder.
+        checks: commands that run the project's own tests, in the built folder.
         inner: an archive in the sdist that holds the project.
     """
 
-    recipe: str
+    source: str | DebianSource
     root: str
     configure: tuple[tuple[str, ...], ...]
     build: tuple[str, ...]
-    check: tuple[str, ...] = ()
+    checks: tuple[tuple[str, ...], ...]
     inner: str = ""
 
 
@@ -56,14 +80,14 @@ PROJECTS = {
         LUA,
         (),
         ("make", "-s", "-j2", "CC={CC}", *LUA_MAKE),
-        ("sh", "-c", 'cd testes && ../lua -e"_U=true" all.lua'),
+        (("sh", "-c", 'cd testes && ../lua -e"_U=true" all.lua'),),
     ),
     "jq": Project(
         "jq",
         "",
         (("./configure", "-q", "--disable-docs", "CC={CC}", "CFLAGS=-O2"),),
         ("make", "-s", "-j2"),
-        ("sh", "tests/jqtest"),
+        (("sh", "tests/jqtest"),),
         inner="deps/jq-1.8.2.tar.gz",
     ),
     "sentencepiece": Project(
@@ -77,7 +101,29 @@ PROJECTS = {
             ),
         ),
         ("make", "-s", "-j2", "-C", "build", "spm_encode"),
-        ("build/src/spm_encode", "--help"),
+        (("build/src/spm_encode", "--help"),),
+    ),
+    "zstd": Project(
+        ZSTD,
+        "",
+        (),
+        ("make", "-s", "-j2", "CC={CC}"),
+        (
+            ("make", "-s", "-j2", "check", "CC={CC}"),
+            ("make", "-s", "-j2", "-C", "tests", "test-fuzzer", "CC={CC}", "FUZZERTEST=-T30s"),
+        ),
+    ),
+    "zstd by Meson": Project(
+        ZSTD,
+        "build/meson",
+        (
+            (
+                *("env", "CC={CC}", "CXX={CXX}", "meson", "setup", "out"),
+                *("--buildtype=release", "-Dbin_tests=true"),
+            ),
+        ),
+        ("ninja", "-C", "out", "-j2"),
+        (("meson", "test", "-C", "out", "test-pool", "test-legacy", "test-invalidDictionaries"),),
     ),
 }
 
@@ -85,53 +131,107 @@ PROJECTS = {
 def unpack(project: Project, folder: Path, cache: Path) -> Path:
     """The project's sources, in a folder of their own."""
     folder.mkdir(parents=True, exist_ok=True)
-    root = unpack_sdist(fetch_sdist(load_recipe(project.recipe), cache), folder)
+    source = project.source
+    if isinstance(source, DebianSource):
+        root = unpack_sdist(fetch_tree(source, cache), folder)
+    else:
+        root = unpack_sdist(fetch_sdist(load_recipe(source), cache), folder)
     if project.inner:
         root = unpack_sdist(root / project.inner, folder)
     return root / project.root
 
 
+def compilers(*, driver: bool) -> dict[str, str]:
+    """The C and the C++ compiler: the driver's scripts, or plain clang."""
+    if driver:
+        return {"CC": str(ROOT / "scripts/mlgo-cc"), "CXX": str(ROOT / "scripts/mlgo-c++")}
+    return {"CC": CLANG, "CXX": CLANG.replace("-", "++-")}
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """This process's, with the settings, and this Python first, which the scripts need once."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "MLGO_CLANG": CLANG, "MLGO_STRICT": "1", **settings}
+
+
 def build(project: Project, folder: Path, settings: Mapping[str, str], *, driver: bool) -> float:
     """Configure and build; returns the seconds that the build took."""
-    compilers = {
-        "CC": str(ROOT / "scripts" / "mlgo-cc") if driver else CLANG,
-        "CXX": str(ROOT / "scripts" / "mlgo-c++") if driver else CLANG.replace("-", "++-"),
-    }
-    environment = {**os.environ, "MLGO_CLANG": CLANG, **settings}
     for command in project.configure:
-        _run(command, compilers, folder, environment)
+        _run(command, folder, settings, driver=driver)
     start = time.perf_counter()
-    _run(project.build, compilers, folder, environment)
+    _run(project.build, folder, settings, driver=driver)
     return time.perf_counter() - start
 
 
 def _run(
-    command: tuple[str, ...], names: Mapping[str, str], folder: Path, environment: dict[str, str]
+    command: tuple[str, ...], folder: Path, settings: Mapping[str, str], *, driver: bool
 ) -> None:
+    names = compilers(driver=driver)
     filled = [word.format(**names) if "{C" in word else word for word in command]
     done = subprocess.run(
-        filled, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        filled, cwd=folder, env=environment(settings), capture_output=True, text=True, check=False
     )
     if done.returncode:
         raise RuntimeError(f"{filled} in {folder}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
-def text_bytes(folder: Path) -> dict[str, int]:
-    """Bytes of code by object."""
+def binaries(folder: Path) -> dict[str, BinaryFile]:
+    """Objects, programs and libraries of a build, by names that are the same for each compiler."""
+    found = {_CONFIGURATION.sub("/conf/", name): file for name, file in read_build(folder).items()}
     return {
-        str(each.relative_to(folder)): sum(
-            len(section.content) for section in code_sections(each.read_bytes(), each.name)
-        )
-        for each in sorted(folder.rglob("*.o"))
+        name: file
+        for name, file in found.items()
+        if not (file.is_linked and any(part in name for part in _BESIDE))
     }
 
 
-def run(names: list[str] | None = None, rounds: int = 3, cache: Path | None = None) -> None:
+def settings_of(models: Sequence[str]) -> dict[str, dict[str, str]]:
+    """The settings of each build, by the name that is printed: clang, its own answers, models.
+
+    Args:
+        models: folders, or names of shipped models.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+    """
+    settings: dict[str, dict[str, str]] = {
+        "clang": {},
+        "default": {
+            "MLGO_INLINING_MODEL": str(MODELS / "default"),
+            "MLGO_SIZE_INCREASE_THRESHOLD": "1e9",
+        },
+    }
+    for name in models:
+        folder = Path(find_model(name))
+        if not folder.is_dir():
+            raise FileNotFoundError(f"model {name!r}: expected a folder or the name of a model")
+        card = read_card(folder)
+        variable = _VARIABLES[card.problem if card else "InliningForSize"]
+        settings[folder.name] = {variable: str(folder.absolute())}
+    return settings
+
+
+def run(
+    names: Sequence[str] | None = None,
+    rounds: int = 3,
+    cache: Path | None = None,
+    models: Sequence[str] = (str(MODELS / "inliner"),),
+) -> None:
+    """Measure single files and projects.
+
+    Args:
+        names: of `PROJECTS`; ``None`` takes all, and measures single files too.
+        rounds: how often each is built under each of the settings.
+        cache: where sources are kept.
+        models: what is built with besides plain clang and clang's own answers.
+    """
     cache = cache or ROOT / "build" / "sdists"
+    settings = settings_of(models)
     with tempfile.TemporaryDirectory() as folder:
-        files(Path(folder), cache)
+        if names is None:
+            files(Path(folder), cache)
         for name in names or list(PROJECTS):
-            builds(name, Path(folder), rounds, cache)
+            builds(name, settings, Path(folder), rounds, cache)
 
 
 def files(folder: Path, cache: Path, rounds: int = 15) -> None:
@@ -158,8 +258,7 @@ def files(folder: Path, cache: Path, rounds: int = 15) -> None:
 
 def compile_file(compiler: str, source: Path, settings: Mapping[str, str]) -> None:
     command = [compiler, "-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-    environment = {**os.environ, "MLGO_CLANG": CLANG, "MLGO_STRICT": "1", **settings}
-    subprocess.run(command, env=environment, check=True)
+    subprocess.run(command, env=environment(settings), check=True)
 
 
 def alternating(
@@ -174,34 +273,55 @@ def alternating(
     return median(times[0]), median(times[1])
 
 
-def builds(name: str, folder: Path, rounds: int, cache: Path) -> None:
+def builds(
+    name: str, settings: Mapping[str, Mapping[str, str]], folder: Path, rounds: int, cache: Path
+) -> None:
     project = PROJECTS[name]
-    settings = {
-        "clang": {},
-        "default": {
-            "MLGO_INLINING_MODEL": str(MODELS / "default"),
-            "MLGO_SIZE_INCREASE_THRESHOLD": "1e9",
-        },
-        "inliner": {"MLGO_INLINING_MODEL": str(MODELS / "inliner")},
-    }
     times: dict[str, list[float]] = {each: [] for each in settings}
-    sizes: dict[str, dict[str, int]] = {}
+    found: dict[str, dict[str, BinaryFile]] = {}
     for number in range(rounds):
         for each, values in settings.items():
-            place = folder / name
+            place = folder / name.replace(" ", "-")
             sources = unpack(project, place, cache)
-            times[each].append(
-                build(project, sources, {**values, "MLGO_STRICT": "1"}, driver=each != "clang")
-            )
-            sizes[each] = text_bytes(sources)
-            if number == 0 and project.check:
-                _run(project.check, {}, sources, dict(os.environ))
+            driver = each != "clang"
+            times[each].append(build(project, sources, values, driver=driver))
+            found[each] = binaries(sources)
+            for check in project.checks if number == 0 else ():
+                _run(check, sources, values, driver=driver)
             shutil.rmtree(place)
-    base = median(times["clang"])
-    for each in settings:
-        equal = sum(sizes[each].get(key) == size for key, size in sizes["clang"].items())
+    report(name, times, found)
+
+
+def report(
+    name: str,
+    times: Mapping[str, Sequence[float]],
+    found: Mapping[str, Mapping[str, BinaryFile]],
+) -> None:
+    base = found["clang"]
+    for each, mine in found.items():
+        ratio = median(times[each]) / median(times["clang"])
+        objects = {key: file.code_bytes for key, file in mine.items() if not file.is_linked}
+        linked = {key: file.code_bytes for key, file in mine.items() if file.is_linked}
+        equal = sum(key in base and base[key].code_bytes == size for key, size in objects.items())
         print(
-            f"{name}, {each}: {median(times[each]):.1f} s, {median(times[each]) / base:.2f} x; "
-            f"{sum(sizes[each].values()):,} bytes of code in {len(sizes[each])} objects, "
-            f"{equal} of clang's size; its tests pass"
+            f"{name}, {each}: {median(times[each]):.1f} s, {ratio:.2f} x; bytes of code: "
+            f"{sum(objects.values()):,} in {len(objects)} objects, {equal} of clang's size, "
+            f"{sum(linked.values()):,} linked; its tests pass"
         )
+        for key, size in linked.items():
+            print(f"  {key}: {size:,}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.driver_builds")
+    parser.add_argument("--model", action="append", help="a folder or a shipped one's name; repeat")
+    parser.add_argument("--project", action="append", choices=tuple(PROJECTS), help="repeat")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sources", type=Path, help="where sources are kept")
+    options = parser.parse_args()
+    models = options.model or [str(MODELS / "inliner")]
+    run(options.project, options.rounds, options.sources, models)
+
+
+if __name__ == "__main__":
+    main()

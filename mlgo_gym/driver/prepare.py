@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Final
 
 from corpus_tools.clang import CANDIDATES
+from mlgo_gym import __version__
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
 from mlgo_gym.model_card import read_card
 from mlgo_gym.native.freeze import find_description, load_frozen
@@ -38,6 +39,9 @@ __all__ = ["build_driver", "build_policy", "main"]
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
 
+_PACKAGE: Final = Path(__file__).parent.parent
+# Of a wheel and of a checkout; `mlgo_gym.shipped_models`.
+_MODELS: Final = (_PACKAGE / "models", _PACKAGE.parent / "models")
 _FOLDERS: Final = ("bin", "clang", "policies")
 _TIMEOUT_S: Final = 120.0
 _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
@@ -74,8 +78,15 @@ def build_driver(folder: Path) -> None:
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         program = folder / "bin" / PROGRAMS[0]
         if not program.exists():
-            flags = ["-std=c17", "-O2", f'-DMLGO_PYTHON="{_c_text(sys.executable)}"', "-ldl"]
-            _compile(_c_compiler(), [*map(str, sorted(NATIVE.glob("*.c"))), *flags], program)
+            texts = {
+                "MLGO_PYTHON": sys.executable,
+                "MLGO_VERSION": __version__,
+                "MLGO_MODELS": str(next(filter(Path.is_dir, _MODELS), _MODELS[0])),
+            }
+            defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
+            # The compiler may be a clang++, to which all sources are C++.
+            flags = ["-std=c17", "-O2", *defines, "-ldl", "-x", "c"]
+            _compile(_c_compiler(), [*flags, *map(str, sorted(NATIVE.glob("*.c")))], program)
         for name in PROGRAMS[1:]:
             partial = folder / "bin" / f".{name}.{os.getpid()}"
             partial.hardlink_to(program)
@@ -105,8 +116,8 @@ def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
             (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
             (folder / "glue.c").write_text(_glue(native, decision), encoding="ascii")
             sources = [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
-            flags = ["-shared", "-fPIC", "-O2", "-w", f"-I{NATIVE}", f"-I{folder}"]
-            _compile(clang, [*flags, *sources], library)
+            flags = ["--driver-mode=gcc", "-shared", "-fPIC", "-O2", "-w"]
+            _compile(clang, [*flags, f"-I{NATIVE}", f"-I{folder}", *sources], library)
 
 
 def main(arguments: Sequence[str]) -> int:

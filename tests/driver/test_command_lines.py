@@ -226,6 +226,26 @@ def test_advice_is_taken(driver: Driver, tmp_path: Path) -> None:
         assert plain != [each.read_bytes() for each in objects]
 
 
+def test_no_function_is_inlined_into_itself(driver: Driver, tmp_path: Path) -> None:
+    """LLVM's advisors for models do not ask; its own heuristic may do it (MLInlineAdvisor.cpp)."""
+    (tmp_path / "f.c").write_text("""
+        int table(int);
+        static int price(int x, int level) {
+          if (x == 100) return 7 + price(99, level);
+          return level ? table(x) * 3 : table(x + 1);
+        }
+        int f(int x, int level) { return price(x, level) + price(x + 1, level); }
+    """)
+    line: list[Argument] = ["-O2", "-c", "f.c", "-Rpass=inline"]
+    plain = driver.plain(*line, cwd=tmp_path)
+    assert b"'price' inlined into 'price'" in plain.stderr
+    expected = (tmp_path / "f.o").read_bytes()
+    done = driver.run(*line, cwd=tmp_path, settings=AS_DEFAULT)
+    assert done.returncode == 0
+    assert b"inlined into 'price'" not in done.stderr
+    assert (tmp_path / "f.o").read_bytes() != expected
+
+
 def test_both_problems_at_once(driver: Driver, tmp_path: Path) -> None:
     folder = fill(tmp_path / "work")
     settings = {

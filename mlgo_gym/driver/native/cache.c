@@ -22,6 +22,9 @@
 #ifndef MLGO_PYTHON
 #error "MLGO_PYTHON names the interpreter that has mlgo_gym"
 #endif
+#ifndef MLGO_VERSION
+#error "MLGO_VERSION is that of mlgo_gym"
+#endif
 
 static const char *const CANDIDATES[] = {"", "-25", "-24", "-23", "-22", "-21", "-20", "-19"};
 #define CANDIDATE_COUNT (sizeof CANDIDATES / sizeof *CANDIDATES)
@@ -266,16 +269,21 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
   return open_library(path, message);
 }
 
-bool print_fingerprint(const struct settings *settings, const struct clang *clang) {
-  struct message message = {""};
+bool print_fingerprint(const struct settings *settings, const struct clang *clang,
+                       struct message *message) {
   uint64_t hash = 0xcbf29ce484222325u;
   mix_file(&hash, clang->path);
-  printf("clang %d %016llx\n", clang->version, (unsigned long long)hash);
+  printf("mlgo-cc %s\nclang %d %016llx\n", MLGO_VERSION, clang->version,
+         (unsigned long long)hash);
+  if (settings->threshold)
+    printf("size-increase-threshold %s\n", settings->threshold);
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
     if (!settings->models[problem])
       continue;
-    const struct mlgo_policy *policy = load_policy(settings, clang, problem, &message);
-    printf("%s %s\n", PROBLEMS[problem].name, policy ? policy->sha256 : message.text);
+    const struct mlgo_policy *policy = load_policy(settings, clang, problem, message);
+    if (!policy)
+      return false;
+    printf("%s %s %zu\n", PROBLEMS[problem].name, policy->sha256, policy->decision);
   }
   return true;
 }

@@ -78,7 +78,9 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
 bool check_clang(struct clang *clang, struct message *message);
 const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
                                       enum problem problem, struct message *message);
-bool print_fingerprint(const struct settings *settings, const struct clang *clang);
+/* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
+bool print_fingerprint(const struct settings *settings, const struct clang *clang,
+                       struct message *message);
 const char *python_path(void);
 
 /* policy.c */

@@ -253,12 +253,36 @@ static int compile(const struct settings *settings, const struct clang *clang,
   return give_up(settings, clang, &outcome.message);
 }
 
+/* Whoever started this may have closed them (ccache closes standard input); from here on none of our
+ * own descriptors takes their place. */
+static void open_standard_streams(void) {
+  int file = open("/dev/null", O_RDWR);
+  while (file >= 0 && file <= 2)
+    file = open("/dev/null", O_RDWR);
+  if (file > 2)
+    close(file);
+}
+
+/* For a compiler cache, which keeps nothing where this fails. */
+static int fingerprint(const struct settings *settings, struct clang *clang, bool is_usable,
+                       struct message *message) {
+  if (is_usable && settings->model_under_training) {
+    snprintf(message->text, MESSAGE_BYTES, "development mode has no fingerprint: it writes logs");
+    is_usable = false;
+  }
+  if (is_usable && check_clang(clang, message) && print_fingerprint(settings, clang, message))
+    return 0;
+  say("error", message->text, "");
+  return 1;
+}
+
 int main(int argc, char **argv) {
   struct settings settings = {0};
   struct clang clang;
   struct message message = {""}, refusal = {""};
   const char *slash = strrchr(argv[0], '/');
   program = slash ? slash + 1 : argv[0];
+  open_standard_streams();
   signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no status to wait for */
   settings.is_cxx = !strcmp(program, "mlgo-c++");
   bool is_usable = read_settings(&settings, argc, argv, &message);
@@ -266,12 +290,10 @@ int main(int argc, char **argv) {
     say("error", refusal.text, "");
     return 1;
   }
+  if (settings.wants_fingerprint)
+    return fingerprint(&settings, &clang, is_usable, &message);
   if (!is_usable)
     return give_up(&settings, &clang, &message);
-  if (settings.wants_fingerprint) {
-    check_clang(&clang, &message);
-    return print_fingerprint(&settings, &clang) ? 0 : 1;
-  }
   struct plan plan = plan_of(&settings);
   bool has_model = settings.models[INLINING] || settings.models[REGALLOC];
   if (plan.action == PASS_ON || !(has_model || settings.model_under_training))

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
   const char *option, *variable, *key;
@@ -20,6 +21,22 @@ static const struct {
     {"--mlgo-training-log=", "MLGO_TRAINING_LOG", "training-log"},
 };
 enum { CLANG, INLINING_MODEL, REGALLOC_MODEL, THRESHOLD, TIMEOUT, STRICT, TRAINING, LOG, COUNT };
+
+#ifndef MLGO_MODELS
+#error "MLGO_MODELS is the folder of the models that ship with mlgo_gym"
+#endif
+
+/* The folder of a shipped model where a text is its name and nothing of that name is here
+ * (`mlgo_gym.shipped_models.find_model`). */
+static const char *model_folder(const char *text) {
+  char *card = NULL;
+  if (!text || strchr(text, '/') || !access(text, F_OK) ||
+      asprintf(&card, "%s/%s/card.json", MLGO_MODELS, text) < 0)
+    return text;
+  bool is_shipped = !access(card, R_OK);
+  *strrchr(card, '/') = 0;
+  return is_shipped ? card : text;
+}
 
 static bool is_key(const char *line, size_t length, size_t *which) {
   for (*which = 0; *which < COUNT; ++*which)
@@ -150,10 +167,10 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
     message->text[0] = 0; /* a configuration file that is not there */
   settings->clang = values[CLANG];
   settings->is_strict = values[STRICT] && strcmp(values[STRICT], "0");
-  settings->models[INLINING] = values[INLINING_MODEL];
-  settings->models[REGALLOC] = values[REGALLOC_MODEL];
+  settings->models[INLINING] = model_folder(values[INLINING_MODEL]);
+  settings->models[REGALLOC] = model_folder(values[REGALLOC_MODEL]);
   settings->threshold = values[THRESHOLD];
-  settings->model_under_training = values[TRAINING];
+  settings->model_under_training = model_folder(values[TRAINING]);
   settings->training_log = values[LOG];
   return is_good && check(settings, values, message);
 }
