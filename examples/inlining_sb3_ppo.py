@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -33,10 +34,11 @@ model.learn(total_timesteps=256)
 envs.close()
 
 layers = torch.nn.Sequential(model.policy.mlp_extractor.policy_net, model.policy.action_net)
+statistics: Any = envs.obs_rms
 seen = VectorNormalization(
     signed_log=True,
-    mean=tuple(envs.obs_rms.mean.tolist()),
-    variance=tuple(envs.obs_rms.var.tolist()),
+    mean=tuple(statistics.mean.tolist()),
+    variance=tuple(statistics.var.tolist()),
     epsilon=envs.epsilon,
     limit=envs.clip_obs,
 )

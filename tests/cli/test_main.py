@@ -30,7 +30,9 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.Com
 
 
 def test_demo(small_folder: Path, tmp_path: Path) -> None:
-    command = ["demo", "--corpus", small_folder, "--plot", "plot.svg", "--budget", "0.05"]
+    command: tuple[str | Path, ...] = (
+        *("demo", "--corpus", small_folder, "--plot", "plot.svg", "--budget", "0.05"),
+    )
     done = run(*command, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     table = [line for line in done.stdout.splitlines() if line.startswith(tuple("┏┃┡│├└"))]

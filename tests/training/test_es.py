@@ -103,7 +103,7 @@ def test_no_context_decides_alone() -> None:
 
 
 def test_weights_are_put_back_as_they_were() -> None:
-    weights = [np.arange(6, dtype=np.float32).reshape(2, 3), np.float32([7])]
+    weights = [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([7], np.float32)]
     vector = flattened(weights)
     assert [each.tolist() for each in like(vector, weights)] == [[[0, 1, 2], [3, 4, 5]], [7]]
     assert scale_of([*weights, *weights], head_only=True)[:7].tolist() == [0] * 7
