@@ -27,7 +27,7 @@ def test_the_wheel_runs_the_demo(tmp_path: Path) -> None:
         [programs / "mlgo-gym", "demo"], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     printed = " ".join(done.stdout.split())
-    assert "pip install 'mlgo-gym[train]' brings it" in printed
+    assert "pip install 'mlgo-gym[train]'" in printed
     assert "The model that ships with mlgo_gym takes its place" in printed
     assert "5 of 5 objects are equal byte for byte" in printed
     assert (tmp_path / "mlgo-gym-demo.png").exists()

@@ -299,7 +299,13 @@ def compile_native(text: str, cpu: str | None) -> NativeCode:
     features = "" if cpu else llvm.get_host_cpu_features().flatten()
     target = Target("O3", "pic", "default", None, None, None)
     machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=name, features=features, opt=3, reloc="pic", codemodel="default"
+        # Loaded into a process with much memory, code and constants may be too far apart for the
+        # small model, and LLVM aborts.
+        cpu=name,
+        features=features,
+        opt=3,
+        reloc="pic",
+        codemodel="large",
     )
     with machine, parse(text.encode(), is_text=True, verify=True) as module:
         module.data_layout = str(machine.target_data)

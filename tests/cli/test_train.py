@@ -32,7 +32,7 @@ def test_from_a_corpus_to_a_model_that_is_used(
     assert printed["validation"]["modules"] == 5
     card = json.loads((folder / "model" / "card.json").read_text())
     assert card["trainer"] == "advantage"
-    assert card["command"].startswith("mlgo-gym ")
+    assert card["command"].startswith("mlgo-gym")
     assert card["trained_on"]["modules"] == {"sample": 17}
     assert card["results"]["validation"] == printed["validation"]
     arguments = ["rollout", "--model", str(folder / "model"), "--json"]
