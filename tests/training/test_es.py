@@ -143,6 +143,7 @@ def test_the_run_leaves_a_model_with_a_card(finished: tuple[Path, Path]) -> None
     assert card["results"]["validation"]["modules"] == 1
 
 
+@pytest.mark.slow
 def test_the_inliner_learns_too(sample: Corpus, tmp_path: Path) -> None:
     scalars: list[Mapping[str, float]] = []
     config = replace(QUICK, generations=1, noise=5.0)
@@ -159,6 +160,7 @@ def test_the_inliner_learns_too(sample: Corpus, tmp_path: Path) -> None:
     assert generation["cost/spread"] > 0
 
 
+@pytest.mark.slow
 def test_only_the_head_learns(sample: Corpus, tmp_path: Path) -> None:
     config = replace(QUICK, generations=1, head_only=True)
     trained(tmp_path / "run", config, data_of(sample, "bignum.c"))
