@@ -1,7 +1,8 @@
 """PPO of RLlib on the inliner: one iteration, whose two workers compile beside each other.
 
-``pip install 'mlgo-gym[scale]'`` brings Ray, at the version that this was tried with, and PyTorch.
-Ray starts a cluster on this machine; ``ray.init(address=...)`` would take another.
+``pip install 'mlgo-gym[scale]'`` brings Ray, at the version that this was tried with; PyTorch is
+installed before, in the build of your choice. Ray starts a cluster on this machine;
+``ray.init(address=...)`` would take another.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from mlgo_gym.training.validation import Validation, validate
 __all__ = ["PPO_BANDIT", "PRESETS", "Config", "against_own_past", "train"]
 
 _FAILURES_ALLOWED: Final = 2
-"""A module that has failed as often is drawn no more."""
+"""A module that has failed as often in a row is drawn no more."""
 
 _CHOSEN_BY: Final = ("linked_text", "score_module_mean")
 """The validation's change that the best model has: of the inliner, of register allocation."""
@@ -73,7 +73,8 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         What the best model is worth on the validation packages.
 
     Raises:
-        TrainingError: no module compiles and asks for a decision, or the folder cannot be written.
+        TrainingError: no module compiles and asks for a decision, or none does any more, or the
+            folder cannot be written.
         OptionsError: there is no network for the problem.
         ModelError: there is no model to start from.
     """
@@ -101,7 +102,7 @@ class _Progress:
             before the first.
         validated: the iteration of the last validation; -1 before the first.
         averages: the moving average of each episode's score as a share of the baseline's.
-        failures: how often each module has failed.
+        failures: how often each module has failed in a row.
     """
 
     iteration: int = 0
@@ -166,8 +167,8 @@ class _Trainer:
         save_model(actor, self._run.problem, candidate, {"trainer": self._run.trainer})
         found = self._validation(candidate)
         self._run.scalars(progress.iteration, found.scalars())
-        change = min(found.changes[key] for key in _CHOSEN_BY if key in found.changes)
-        if progress.best is None or change < progress.best:
+        change = next((found.changes[key] for key in _CHOSEN_BY if key in found.changes), None)
+        if progress.best is None or (change is not None and change < progress.best):
             progress.best, self._best = change, found
             results = {"iteration": progress.iteration, "validation": found.to_json()}
             self._run.export(actor, results)
@@ -188,19 +189,30 @@ class _Trainer:
     def _collect(self) -> Collected:
         """Compile an iteration's modules with actions by chance."""
         config, progress = self._config, self._progress
-        names = [
-            name
-            for name in self._collector.names
-            if progress.failures.get(name, 0) < _FAILURES_ALLOWED
-        ]
-        drawn = _drawn(names, config.modules, config.seed, progress.iteration)
+        drawn = _drawn(self._usable(), config.modules, config.seed, progress.iteration)
         key = f"{config.seed}:{progress.iteration}"
         policy = SamplingPolicy(self._answering, self._run.problem, key)
         collected = self._collector.collect(drawn, policy, lambda: self._run.is_over)
-        for name, error in collected.failures.items():
-            progress.failures[name] = progress.failures.get(name, 0) + 1
+        failures = {name: progress.failures.get(name, 0) + 1 for name in collected.failures}
+        for name in drawn:
+            progress.failures.pop(name, None)
+        progress.failures |= failures
+        for error in collected.failures.values():
             self._data.warn(error)
         return collected
+
+    def _usable(self) -> list[str]:
+        failures = self._progress.failures
+        names = self._collector.names
+        usable = [name for name in names if failures.get(name, 0) < _FAILURES_ALLOWED]
+        if not usable:
+            failures.clear()  # when the run goes on, all are tried again
+            self._save()
+            raise TrainingError(
+                f"ppo: expected modules that compile, found that all {len(names)} failed "
+                f"{_FAILURES_ALLOWED} times in a row"
+            )
+        return usable
 
     def _learn(self, episodes: Sequence[Episode]) -> dict[str, float]:
         started = monotonic()
