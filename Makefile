@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow check format bench protos sample-corpus recipes-table clean
+.PHONY: demo test test-slow scale check format bench protos sample-corpus recipes-table clean
 
 demo: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
@@ -18,6 +18,10 @@ test: $(DEV_READY)
 
 test-slow: $(DEV_READY)
 	$(BIN)/pytest -m slow --timeout 3600
+
+scale:
+	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale
+	.venv-scale/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[scale]'
 
 check: $(DEV_READY)
 	$(BIN)/ruff check .
