@@ -149,8 +149,9 @@ class _Trainer:
     def _iterate(self) -> None:
         """One iteration."""
         progress, started = self._progress, monotonic()
+        usable = self._usable()
         progress.iteration += 1
-        collected = self._collect()
+        collected = self._collect(usable)
         scalars: dict[str, float] = {
             "collect/modules_failed": len(collected.failures),
             "collect/seconds": monotonic() - started,
@@ -186,10 +187,10 @@ class _Trainer:
             warn=data.warn,
         )
 
-    def _collect(self) -> Collected:
+    def _collect(self, usable: Sequence[str]) -> Collected:
         """Compile an iteration's modules with actions by chance."""
         config, progress = self._config, self._progress
-        drawn = _drawn(self._usable(), config.modules, config.seed, progress.iteration)
+        drawn = _drawn(usable, config.modules, config.seed, progress.iteration)
         key = f"{config.seed}:{progress.iteration}"
         policy = SamplingPolicy(self._answering, self._run.problem, key)
         collected = self._collector.collect(drawn, policy, lambda: self._run.is_over)

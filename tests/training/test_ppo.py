@@ -131,28 +131,39 @@ def test_the_run_leaves_a_model_with_a_card(curve: Curve) -> None:
     assert list((curve.folder / "tensorboard").iterdir())
 
 
-def test_a_bad_module_is_left_out(sample: Corpus, tmp_path: Path) -> None:
-    corpus_folder = tmp_path / "corpus"
-    corpus_folder.mkdir()
-    (corpus_folder / "broken.bc").write_bytes(b"BC\xc0\xde")
-    (corpus_folder / "digest.c.bc").write_bytes((sample.folder / "digest.c.bc").read_bytes())
+def test_bad_modules_are_left_out(sample: Corpus, tmp_path: Path) -> None:
+    """One is broken; the other goes away after the third iteration, and comes back."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "broken.bc").write_bytes(b"BC\xc0\xde")
+    shutil.copy(sample.folder / "digest.c.bc", folder)
     manifest = {"modules": ["broken", "digest.c"], "has_thinlto": False}
-    (corpus_folder / "corpus_description.json").write_text(json.dumps(manifest))
+    (folder / "corpus_description.json").write_text(json.dumps(manifest))
     warnings: list[str] = []
     failed: list[float] = []
 
-    def watch(_: int, scalars: Mapping[str, float]) -> None:
+    def watch(step: int, scalars: Mapping[str, float]) -> None:
         if "collect/modules_failed" in scalars:
             failed.append(scalars["collect/modules_failed"])
+        if step == 3:
+            (folder / "digest.c.bc").unlink()
 
     data = data_of(sample, "digest.c", warn=warnings.append)
-    data = replace(data, packages={"package": Corpus.load(corpus_folder)})
-    config = replace(QUICK, iterations=4, epochs=1, value_weight=0.0, hidden=(4,))
+    data = replace(data, packages={"package": Corpus.load(folder)})
+    config = replace(QUICK, iterations=6, epochs=1, value_weight=0.0, hidden=(4,))
+    with pytest.raises(TrainingError) as caught:
+        trained(tmp_path / "run", config, data, report=watch)
+    assert str(caught.value) == (
+        "ppo: expected modules that compile, found that all 2 failed 2 times in a row"
+    )
+    assert failed == [1, 1, 0, 1, 1]  # after two failures in a row a module is drawn no more
+    broken = "module 'package/broken': LLVM bitcode parsing error\nExpected a single module"
+    path = str(folder / "digest.c.bc")
+    gone = f"module 'digest.c': cannot read {path!r}: No such file or directory"
+    assert warnings == [broken, broken, gone, gone]
+    shutil.copy(sample.folder / "digest.c.bc", folder)
     assert trained(tmp_path / "run", config, data, report=watch).modules == 1
-    assert failed == [1, 1, 0, 0]  # after two failures it is drawn no more
-    assert set(warnings) == {
-        "module 'package/broken': LLVM bitcode parsing error\nExpected a single module"
-    }
+    assert failed == [1, 1, 0, 1, 1, 1]
 
 
 def test_eviction_learns_within_its_masks(sample: Corpus, tmp_path: Path) -> None:
