@@ -46,8 +46,8 @@ ZSTD = DebianSource(
     "libzstd_1.5.4+dfsg2.orig.tar.xz",
     "8cf4bbb65e77ec348d052c8d6230eba66d435bddf64c8b5be2fcb16880c19953",
 )
-# Programs that are not what a build is for: how build systems look at the compiler, zstd's copies.
-_BESIDE = ("CMakeFiles/", "meson-private/", "/obj/conf/")
+# Programs that no build is for: how build systems look at the compiler, tests, zstd's copies.
+_BESIDE = ("CMakeFiles/", "meson-private/", "/tests/", "/obj/conf/")
 # zstd's folders have the compiler's name in theirs.
 _CONFIGURATION = re.compile(r"/conf_[0-9a-f]+/")
 _VARIABLES = {"InliningForSize": "MLGO_INLINING_MODEL", "RegallocEviction": "MLGO_REGALLOC_MODEL"}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gymnasium
+import torch._dynamo  # noqa: F401 - loads Triton, which takes no TensorFlow before it
 from sb3_contrib import MaskablePPO
 
 import mlgo_gym  # noqa: F401 - registers the environments

@@ -14,6 +14,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import torch
+import torch._dynamo  # loads Triton, which takes no TensorFlow before it
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 

@@ -8,12 +8,21 @@ plain features.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+if "torch" in sys.modules and "tensorflow" not in sys.modules:
+    # PyTorch's CUDA builds load Triton with the first optimiser. Its LLVM ends the process
+    # ("registered more than once") when TensorFlow's is there before it, not the other way round.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("triton._C.libtriton")
 
 import keras
 import numpy as np
