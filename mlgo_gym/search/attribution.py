@@ -23,7 +23,7 @@ import numpy as np
 from mlgo_gym.function_sizes import FunctionSize
 from mlgo_gym.search.call_sites import NamedCompilation, NamedDecision, NamingCompiler
 
-__all__ = ["Effect", "Flip", "disjoint_flips", "effects_of"]
+__all__ = ["Effect", "Flip", "disjoint_flips", "effects_of", "joint_effects"]
 
 _LEAST: Final = 1e-9
 _FEW: Final = 3
@@ -129,6 +129,43 @@ def effects_of(
             callees.get(base.decisions[index].site) == base.decisions[index].callee
             for index in flip.decisions
         )
+    ]
+
+
+def joint_effects(
+    base: NamedCompilation, other: NamedCompilation, flipped: Sequence[int]
+) -> list[Effect]:
+    """What many flips did together that do get in each other's way.
+
+    Flips that are good one by one need not be good together. Those that may change a function in
+    common, directly or through others between them, become one flip.
+
+    Args:
+        base: a compilation.
+        other: the module compiled with other answers, whatever followed from them.
+        flipped: positions among the decisions of ``base`` that were answered otherwise.
+    """
+    influences = (_Influence(base.decisions), _Influence(other.decisions))
+    parts: list[tuple[set[str], list[int]]] = []
+    for index in flipped:
+        functions: set[str] = set()
+        for influence in influences:
+            functions |= influence.of([base.decisions[index]])
+        decisions = [index]
+        apart = []
+        for part in parts:
+            if part[0].isdisjoint(functions):
+                apart.append(part)
+            else:
+                functions |= part[0]
+                decisions += part[1]
+        parts = [*apart, (functions, decisions)]
+    return [
+        Effect(
+            Flip(tuple(sorted(decisions)), frozenset(functions), is_group=True),
+            _saved(base.functions, other.functions, functions),
+        )
+        for functions, decisions in parts
     ]
 
 

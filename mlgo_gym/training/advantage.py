@@ -15,6 +15,7 @@ that does best on the validation packages. The first policy is LLVM's own defaul
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,18 +68,25 @@ class Config:
         distillation_rows: on how many decisions at most the network learns to answer as the
             teacher; labelled ones first.
         logit_limit: the teacher's certainty is clipped here.
+        cautions: after each round a network is fitted for each of these, and the best is kept: by
+            how many standard deviations of the teacher's ensembles, which see different packages,
+            its answers are moved towards LLVM's default.
+        worse_weight: what is best: the change of linked text, and this times the share of the
+            modules that are worse by more than 1 %.
         teacher: gradient boosting.
         fit: how the network is fitted.
     """
 
     seed: int = 0
-    rounds: int = 3
+    rounds: int = 5
     batches: int = 2
     linked_weight: float = 0.4
     hidden: tuple[int, ...] = (64, 64)
     band: tuple[int, int] = (-25, 120)
     distillation_rows: int = 200_000
     logit_limit: float = 3.0
+    cautions: tuple[float, ...] = (0.0, 0.5, 1.0)
+    worse_weight: float = 0.1
     teacher: TeacherConfig = field(default_factory=TeacherConfig)
     fit: FitConfig = field(default_factory=FitConfig)
 
@@ -192,16 +200,12 @@ class _Trainer:
         return self._run.spent_s + _LABELLING * left_s / rounds
 
     def _order(self) -> list[ModuleName]:
-        """All modules in a random order in which larger ones tend to come first."""
-        names, sizes = [], []
-        for package, corpus in self._data.packages.items():
-            for name in corpus:
-                path = corpus.folder / f"{name}.bc"
-                names.append((package, name))
-                sizes.append(path.stat().st_size if path.exists() else 1)
+        """All modules in a random order."""
+        names = [
+            (package, name) for package, corpus in self._data.packages.items() for name in corpus
+        ]
         random = np.random.default_rng([self._config.seed, self._round])
-        keys = random.exponential(size=len(names)) / np.sqrt(np.maximum(sizes, 1))
-        return [names[index] for index in np.argsort(keys)]
+        return [names[index] for index in random.permutation(len(names))]
 
     def _policy(self) -> PolicyFactory:
         if self._round == 0:
@@ -209,8 +213,8 @@ class _Trainer:
         return from_runner(partial(ReleaseModeModelRunner, self._model(self._round)))
 
     def _learn(self) -> None:
-        """Fit to all labels so far, and keep the model if it is the best."""
-        observations, advantages, weights = self._labelled()
+        """Fit to all labels so far, once for each caution."""
+        observations, advantages, weights, packages = self._labelled()
         features = network_features(self._problem)
         columns = {name: np.ascontiguousarray(observations[name]) for name in features}
         is_known = np.isfinite(advantages)
@@ -219,39 +223,70 @@ class _Trainer:
             advantages,
             weights,
             np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
+            packages,
         )
         teacher = fit_teacher(labels, self._config.teacher, self._config.seed)
         chosen = self._distillation_rows(columns["cost_estimate"], is_known)
         columns = {name: values[chosen] for name, values in columns.items()}
-        table = np.stack([columns[name] for name in features], axis=-1)
-        limit = self._config.logit_limit
-        targets = np.clip(teacher(table), -limit, limit)
-        network = InliningNetwork(
-            Normalization.fit(columns, features),
-            self._config.hidden,
-            self._config.seed,
-            self._config.band,
-        )
-        rows = Rows(columns, targets, np.ones(len(targets)))
-        fitting = fit_advantages(network, rows, self._config.fit, self._config.seed)
-        for epoch, numbers in enumerate(fitting):
-            step = self._round * self._config.fit.epochs + epoch
-            self._run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
-        model = self._model(self._round + 1)
-        save_model(network, self._problem, model, {"trainer": self._run.trainer})
-        found = self._validated(model)
-        self._validations.append(found.to_json())
-        self._run.scalars(self._round + 1, found.scalars())
-        best = min((each["linked_text"] for each in self._validations[:-1]), default=np.inf)
-        if found.changes["linked_text"] < best:
-            self._best = found
-            learned = {"labelled_decisions": int(is_known.sum()), "rounds": self._round + 1}
-            self._run.export(network, {**learned, "validation": found.to_json()})
+        answers = teacher(labels.features[chosen])
+        mean, deviation = answers.mean(axis=0), answers.std(axis=0) * labels.defaults[chosen]
+        normalization = Normalization.fit(columns, features)
+        for number, caution in enumerate(self._config.cautions):
+            network = InliningNetwork(
+                normalization, self._config.hidden, self._config.seed + number, self._config.band
+            )
+            self._fit(network, columns, mean + caution * deviation, number)
+            self._choose(network, caution, int(is_known.sum()))
 
-    def _labelled(self) -> tuple[_Array, _Array, _Array]:
-        """All decisions so far; what inlining saves, NaN where that is not known; the weight."""
+    def _fit(
+        self, network: InliningNetwork, columns: dict[str, _Array], answers: _Array, number: int
+    ) -> None:
+        limit = self._config.logit_limit
+        rows = Rows(columns, np.clip(answers, -limit, limit), np.ones(len(answers)))
+        fitting = fit_advantages(network, rows, self._config.fit, self._config.seed + number)
+        fits = self._round * len(self._config.cautions) + number
+        for epoch, numbers in enumerate(fitting):
+            step = fits * self._config.fit.epochs + epoch
+            self._run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
+
+    def _choose(self, network: InliningNetwork, caution: float, labelled: int) -> None:
+        """Validate a network; keep it if it is the round's best, and the run's best."""
+        candidate = self._run.directory / "rounds" / "candidate"
+        save_model(network, self._problem, candidate, {"trainer": self._run.trainer})
+        found = self._validated(candidate)
+        record = {"round": self._round + 1, "caution": caution, **found.to_json()}
+        loss = self._loss(record)
+        before = [each for each in self._validations if each["round"] == record["round"]]
+        if loss < min(map(self._loss, before), default=np.inf):
+            model = self._model(self._round + 1)
+            shutil.rmtree(model, ignore_errors=True)
+            candidate.rename(model)
+            self._run.scalars(self._round + 1, found.scalars())
+        else:
+            shutil.rmtree(candidate)
+        best = min(map(self._loss, self._validations), default=np.inf)
+        self._validations.append(record)
+        if loss < best:
+            self._best = found
+            self._run.export(
+                network,
+                {
+                    "labelled_decisions": labelled,
+                    "rounds": self._round + 1,
+                    "caution": caution,
+                    "validation": found.to_json(),
+                },
+            )
+
+    def _loss(self, record: Mapping[str, Any]) -> float:
+        worse = record["worse_modules"] / max(1, record["modules"])
+        return float(record["linked_text"] + self._config.worse_weight * worse)
+
+    def _labelled(self) -> tuple[_Array, _Array, _Array, _Array]:
+        """All decisions so far; what inlining saves, NaN if unknown; the weight; the package."""
         dataset = Dataset.open(self._labels, problem=self._problem)
-        observations, advantages, weights = [], [], []
+        observations, advantages, weights, packages = [], [], [], []
+        numbers = {name: number for number, name in enumerate(self._data.packages)}
         share = self._config.linked_weight
         for episode in dataset.episodes():
             saved = (1 - share) * episode.label("saved_bytes")
@@ -259,9 +294,15 @@ class _Trainer:
             observations.append(episode.observations)
             advantages.append(np.where(episode.actions == 0, saved, -saved))
             weights.append(episode.label("sample_weight"))
+            packages.append(np.full(len(episode), numbers.get(episode.source.package, -1)))
         if not observations:
             raise TrainingError("advantage: expected labelled decisions, found none")
-        return np.concatenate(observations), np.concatenate(advantages), np.concatenate(weights)
+        return (
+            np.concatenate(observations),
+            np.concatenate(advantages),
+            np.concatenate(weights),
+            np.concatenate(packages),
+        )
 
     def _distillation_rows(self, costs: _Array, is_known: _Array) -> _Array:
         """Rows inside the band: labelled decisions first, then others at random."""

@@ -2,8 +2,11 @@
 
 Every module is compiled under the policy, and then a few times more with many answers changed at
 once (`mlgo_gym.search.attribution`). Single decisions are flipped, and all calls of a callee
-together, which is what it takes to make the callee disappear. A decision's label is the mean over
-the flips that it was part of, each flip's bytes shared by its decisions.
+together, which is what it takes to make the callee disappear. Where the policy departs from LLVM's
+default, the module is also compiled under the default: what all departures did together is
+shared out among those whose functions meet, since flips that are good one by one need not be good
+together. A decision's label is the mean over the flips that it was part of, each flip's bytes
+shared by its decisions.
 
 There are two labels: bytes of the object, and bytes of the linked package, where a function that is
 in the objects of n modules (a COMDAT group) counts as 1/n of its size in each. Summed over the
@@ -30,9 +33,10 @@ from mlgo_gym.llvm.pool import map_names
 from mlgo_gym.llvm.result import settings_of
 from mlgo_gym.measures import opened
 from mlgo_gym.observations import observation_array
-from mlgo_gym.policies import PolicyFactory
+from mlgo_gym.policies import PolicyFactory, default
 from mlgo_gym.problems import InliningForSize
-from mlgo_gym.search.attribution import disjoint_flips, effects_of
+from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.search.attribution import Effect, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search.call_sites import NamedCompilation, NamedDecision, NamingCompiler
 
 __all__ = ["LabelSetting", "ModuleName", "Shares", "label_modules", "shares_of", "survey"]
@@ -170,16 +174,28 @@ class _Labels:
         base = compiler.compile()
         random = np.random.default_rng([self._setting.seed, *bytes.fromhex(module.sha256)])
         text, linked, count = (np.zeros(len(base.decisions)) for _ in range(3))
+        effects: list[Effect] = []
         for batch in range(2 * self._setting.batches):
             flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
-            for effect in effects_of(compiler, base, flips) if flips else ():
-                chosen = list(effect.flip.decisions)
-                text[chosen] += effect.total() / len(chosen)
-                linked[chosen] += effect.total(self._share) / len(chosen)
-                count[chosen] += 1
+            effects += effects_of(compiler, base, flips) if flips else []
+        effects += self._joint_effects(module, base)
+        for effect in effects:
+            chosen = list(effect.flip.decisions)
+            text[chosen] += effect.total() / len(chosen)
+            linked[chosen] += effect.total(self._share) / len(chosen)
+            count[chosen] += 1
         settings = settings_of(compiler.options, (problem,)) | {"opt_level": base.opt_level}
         source = Source(self._package, module.name, module.sha256, self._policy_name, settings)
         return source, _episode(source, base, text, linked, count)
+
+    def _joint_effects(self, module: Module, base: NamedCompilation) -> list[Effect]:
+        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+        actions = np.array([each.action for each in base.decisions])
+        departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE])
+        if not departures.size:
+            return []
+        compiler = NamingCompiler(self._compiler, module, default, self._setting.problem)
+        return joint_effects(base, compiler.compile(), departures.tolist())
 
     def _share(self, name: str) -> float:
         return 1.0 / self._shares.get(name, 1)

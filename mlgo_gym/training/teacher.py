@@ -6,7 +6,7 @@ here. They are no graph that LLVM could run, so a network learns to answer as th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from mlgo_gym.errors import OptionsError
 
-__all__ = ["Labels", "TeacherConfig", "fit_teacher"]
+__all__ = ["Labels", "Teacher", "TeacherConfig", "fit_teacher"]
 
 _Array = np.ndarray[Any, Any]
 
@@ -25,8 +25,8 @@ class TeacherConfig:
     """How trees are fitted.
 
     Attributes:
-        bags: how many ensembles are averaged; each leaves out a part of the rows.
-        bag_share: the part of the rows that each sees.
+        bags: how many ensembles are averaged; each leaves out some packages.
+        bag_share: the part of the packages that each sees.
         iterations: trees in an ensemble.
         learning_rate: how much each tree counts.
         least_leaf_rows: the fewest rows of a leaf.
@@ -35,8 +35,8 @@ class TeacherConfig:
         default_pull_bytes: how many bytes speak for LLVM's default at each decision besides.
     """
 
-    bags: int = 3
-    bag_share: float = 0.8
+    bags: int = 8
+    bag_share: float = 0.7
     iterations: int = 250
     learning_rate: float = 0.06
     least_leaf_rows: int = 40
@@ -54,24 +54,27 @@ class Labels:
         advantages: ``[N]``: bytes that inlining saves; rows with NaN are left out.
         weights: ``[N]``: how much each row counts besides.
         defaults: ``[N]``: 1 where LLVM's default inlines, otherwise -1.
+        packages: ``[N]``: the number of the package that each row is from.
     """
 
     features: _Array
     advantages: _Array
     weights: _Array
     defaults: _Array
+    packages: _Array
 
 
-def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Callable[[_Array], _Array]:
+Teacher = Callable[[_Array], _Array]
+"""From features ``[M, features]`` to each ensemble's log-odds of inlining, ``[bags, M]``."""
+
+
+def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Teacher:
     """Fit a classifier of whether to inline, where a mistake costs the bytes that it loses.
 
     Args:
         labels: what is known.
         config: how.
         seed: of the bags.
-
-    Returns:
-        A function from ``[M, features]`` to log-odds ``[M]`` of inlining.
 
     Raises:
         OptionsError: the labels do not say both that inlining saves bytes and that it costs some.
@@ -90,24 +93,35 @@ def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Callable[[_
             f"labels: expected calls that are better inlined and calls that are not, found "
             f"{int(counted.sum())} of one kind"
         )
-    random = np.random.default_rng(seed)
-    share = config.bag_share if config.bags > 1 else 1.0
-    models = []
-    for bag in range(config.bags):
-        drawn = random.random(len(table)) < share
-        chosen = np.concatenate([drawn, drawn]) & counted
-        model = HistGradientBoostingClassifier(
+    models = [
+        HistGradientBoostingClassifier(
             learning_rate=config.learning_rate,
             max_iter=config.iterations,
             min_samples_leaf=config.least_leaf_rows,
             l2_regularization=config.l2,
             early_stopping=False,
             random_state=seed + bag,
+        ).fit(rows[chosen], is_better[chosen], sample_weight=cost[chosen])
+        for bag, chosen in enumerate(
+            _bags(labels.packages[known], is_better, counted, config, seed)
         )
-        models.append(model.fit(rows[chosen], is_better[chosen], sample_weight=cost[chosen]))
+    ]
 
     def log_odds(values: _Array) -> _Array:
         table = values.astype(np.float64)
-        return np.asarray(np.mean([each.decision_function(table) for each in models], axis=0))
+        return np.stack([each.decision_function(table) for each in models])
 
     return log_odds
+
+
+def _bags(
+    packages: _Array, is_better: _Array, counted: _Array, config: TeacherConfig, seed: int
+) -> Iterator[_Array]:
+    """The rows of each ensemble: of some packages, or of all where those say one thing only."""
+    random = np.random.default_rng(seed)
+    names = np.unique(packages)
+    size = max(1, round(config.bag_share * len(names))) if config.bags > 1 else len(names)
+    for _ in range(config.bags):
+        drawn = np.isin(packages, random.permutation(names)[:size])
+        chosen = np.concatenate([drawn, drawn]) & counted
+        yield chosen if len(set(is_better[chosen])) == 2 else counted

@@ -11,9 +11,11 @@ from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.function_sizes import function_sizes
 from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.observations import observation_array
 from mlgo_gym.policies import default
+from mlgo_gym.problems import InliningForSize
 from mlgo_gym.search.advantages import advantages
-from mlgo_gym.search.attribution import Flip, disjoint_flips, effects_of
+from mlgo_gym.search.attribution import Flip, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search.call_sites import NamingCompiler
 
 _TWO_CALLERS = """
@@ -104,6 +106,23 @@ def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: 
     assert len(found) > 5
     agree = [exact[index] == saved for index, saved in found.items()]
     assert np.mean(agree) > 0.9
+
+
+@pytest.mark.parametrize("name", ["scene.cpp", "json_read.c", "graph.cpp"])
+def test_what_many_did_together_adds_up(compiler: Compiler, sample: Corpus, name: str) -> None:
+    other = NamingCompiler(compiler, sample[name], default).compile()
+    eager = NamingCompiler(compiler, sample[name], lambda seen: int(seen["cost_estimate"][0] < 30))
+    base = eager.compile()
+    observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+    inlined = np.array([each.action for each in base.decisions])
+    departures = np.flatnonzero(inlined != observed["inlining_default"]).tolist()
+    effects = joint_effects(base, other, departures)
+    assert sorted(index for each in effects for index in each.flip.decisions) == departures
+    touched = [name for each in effects for name in each.flip.functions]
+    assert len(touched) == len(set(touched))
+    difference = base.text_size_bytes - other.text_size_bytes
+    assert difference != 0
+    assert sum(each.total() for each in effects) == pytest.approx(difference, rel=0.1)
 
 
 def test_a_flip_that_did_not_come_again_is_left_out(compiler: Compiler) -> None:

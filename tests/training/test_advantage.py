@@ -160,17 +160,19 @@ def test_the_teacher_weighs_bytes() -> None:
     # Below 0 in the first feature inlining often saves little; sometimes it costs a lot.
     advantages = np.where(random.random(4000) < 0.8, 5.0, -60.0)
     advantages[features[:, 0] > 0] = 10.0
-    labels = Labels(features, advantages, np.ones(4000), -np.ones(4000))
+    packages = np.arange(4000) % 5
+    labels = Labels(features, advantages, np.ones(4000), -np.ones(4000), packages)
     teacher = fit_teacher(labels, TeacherConfig(bags=2, iterations=30), seed=0)
-    answers = teacher(features)
+    assert teacher(features).shape == (2, 4000)
+    answers = teacher(features).mean(axis=0)
     assert (answers[features[:, 0] > 0.1] > 0).mean() > 0.95
     assert (answers[features[:, 0] < -0.1] > 0).mean() < 0.2
-    blind = Labels(features, advantages, np.ones(4000), -np.ones(4000))
-    unweighted = fit_teacher(blind, TeacherConfig(bags=1, iterations=30, clip_bytes=1e-3), seed=0)
-    assert (unweighted(features)[features[:, 0] < -0.1] > 0).mean() < 0.05  # the pull decides
+    blind = TeacherConfig(bags=1, iterations=30, clip_bytes=1e-3)
+    unweighted = fit_teacher(labels, blind, seed=0)
+    assert (unweighted(features)[0, features[:, 0] < -0.1] > 0).mean() < 0.05  # the pull decides
     with pytest.raises(OptionsError) as error:
         fit_teacher(
-            Labels(features, np.full(4000, 3.0), np.ones(4000), np.ones(4000)),
+            Labels(features, np.full(4000, 3.0), np.ones(4000), np.ones(4000), packages),
             TeacherConfig(),
             seed=0,
         )
