@@ -9,6 +9,7 @@ from benchmarks import (
     advantages,
     clang_equality,
     driver_builds,
+    driver_modules,
     extraction_throughput,
     forks,
     oracle,
@@ -39,6 +40,7 @@ NAMES = (
     "extraction_throughput",
     "real_builds",
     "driver_builds",
+    "driver_modules",
 )
 
 parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -83,5 +85,7 @@ if options.name in {"all", "extraction_throughput"}:
     extraction_throughput.run(options.objects, rounds=3, workers=2)
 if options.name in {"all", "driver_builds"}:
     driver_builds.run(cache=options.sdists)
+if options.name in {"all", "driver_modules"}:
+    driver_modules.run()
 if options.name in {"all", "real_builds"}:
     real_builds.run(options.build)

@@ -229,35 +229,45 @@ def run(
     settings = settings_of(models)
     with tempfile.TemporaryDirectory() as folder:
         if names is None:
-            files(Path(folder), cache)
+            files(Path(folder), settings, cache)
         for name in names or list(PROJECTS):
             builds(name, settings, Path(folder), rounds, cache)
 
 
-def files(folder: Path, cache: Path, rounds: int = 15) -> None:
+def files(
+    folder: Path, settings: Mapping[str, Mapping[str, str]], cache: Path, rounds: int = 15
+) -> None:
+    """What the driver adds to one compilation, under each of the settings."""
     (folder / "empty.c").touch()
     sources = unpack(PROJECTS["lua"], folder / "files", cache)
-    model = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
-    default = {"MLGO_INLINING_MODEL": str(MODELS / "default")}
     for source in (folder / "empty.c", sources / "lvm.c"):
+        for name, values in settings.items():
+            if name != "clang":
+                file(source, name, values, rounds)
 
-        def plain() -> None:
-            compile_file(CLANG, source, {})  # noqa: B023 - called before the next
 
-        def advised() -> None:
-            compile_file(str(ROOT / "scripts" / "mlgo-cc"), source, default)  # noqa: B023
+def file(source: Path, name: str, values: Mapping[str, str], rounds: int) -> None:
+    def plain() -> None:
+        compile_file(CLANG, source, {})
 
-        compile_file(str(ROOT / "scripts" / "mlgo-cc"), source, model)
-        advised()
-        base, mine = alternating(plain, advised, rounds)
-        print(
-            f"{source.name}: clang {1e3 * base:.1f} ms, mlgo-cc {1e3 * mine:.1f} ms, "
-            f"{1e3 * (mine - base):+.1f} ms"
-        )
+    def advised() -> None:
+        compile_file(str(ROOT / "scripts" / "mlgo-cc"), source, values)
+
+    advised()  # once before, so that the model is compiled
+    base, mine = alternating(plain, advised, rounds)
+    print(
+        f"{source.name}, {name}: clang {1e3 * base:.1f} ms, mlgo-cc {1e3 * mine:.1f} ms, "
+        f"{1e3 * (mine - base):+.1f} ms, {100 * (mine / base - 1):+.1f} %"
+    )
 
 
 def compile_file(compiler: str, source: Path, settings: Mapping[str, str]) -> None:
     command = [compiler, "-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))]
+    subprocess.run(command, env=environment(settings), check=True)
+
+
+def compile_module(compiler: str, source: Path, made: Path, settings: Mapping[str, str]) -> None:
+    command = [compiler, "-w", "-Oz", "-x", "ir", "-c", str(source), "-o", str(made)]
     subprocess.run(command, env=environment(settings), check=True)
 
 

@@ -1,0 +1,79 @@
+"""What a frozen model costs a compilation: modules through ``mlgo-cc``, beside plain clang.
+
+::
+
+    python -m benchmarks driver_modules
+    python -m benchmarks.driver_modules --corpus corpora/lupa --rounds 5
+
+Bitcode at -Oz, from its start to the object, by clang alone and by clang under a shipped model,
+alternating, the median of several. Ratios of wall time: of all modules together, and the geometric
+mean over modules, with a bootstrap interval over modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.driver_builds import CLANG, ROOT, alternating, compile_module, settings_of
+from benchmarks.recipes import built
+from mlgo_gym import Corpus
+
+MODELS = ("inlining-for-size", "regalloc-eviction")
+RECIPES = ("box2d-py", "cmarkgfm", "libsass", "lupa", "pycares", "yara-python")
+
+
+def run(
+    corpora: Sequence[Corpus] | None = None, rounds: int = 3, models: Sequence[str] = MODELS
+) -> None:
+    """Measure modules.
+
+    Args:
+        corpora: of these; ``None`` takes the recipes' test split.
+        rounds: how often each is compiled each way.
+        models: names of shipped models, or folders.
+    """
+    corpora = corpora or [built(name) for name in RECIPES]
+    paths = [corpus.folder / f"{name}.bc" for corpus in corpora for name in corpus]
+    settings = settings_of(models)
+    for model in (name for name in settings if name != "clang"):
+        times = np.array([times_of(path, settings[model], rounds) for path in paths])
+        ratios = np.log(times[:, 1] / times[:, 0])
+        drawn = np.random.default_rng(0).integers(len(ratios), size=(10_000, len(ratios)))
+        low, high = np.quantile(ratios[drawn].mean(axis=1), (0.025, 0.975))
+        total = times.sum(axis=0)
+        print(
+            f"{model}: {len(times)} modules, clang {total[0]:.1f} s, mlgo-cc {total[1]:.1f} s, "
+            f"{total[1] / total[0]:.3f} x; geometric mean {np.exp(ratios.mean()):.3f} x "
+            f"[{np.exp(low):.3f}, {np.exp(high):.3f}]"
+        )
+
+
+def times_of(path: Path, settings: dict[str, str], rounds: int) -> tuple[float, float]:
+    """Seconds of one compilation by clang, and by clang under a model."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "module.o"
+        driver = str(ROOT / "scripts" / "mlgo-cc")
+        return alternating(
+            lambda: compile_module(CLANG, path, made, {}),
+            lambda: compile_module(driver, path, made, settings),
+            rounds,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.driver_modules")
+    parser.add_argument("--corpus", action="append", type=Path, help="repeat")
+    parser.add_argument("--model", action="append", help="a folder or a shipped one's name; repeat")
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    corpora = [Corpus.load(path) for path in options.corpus or ()]
+    run(corpora or None, options.rounds, options.model or MODELS)
+
+
+if __name__ == "__main__":
+    main()
