@@ -98,6 +98,7 @@ class TrainingRun:
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._check_config()
+            self._earlier_s = self._spent_before_s()
         except OSError as error:
             raise self._error(f"cannot be written: {error.strerror}") from error
 
@@ -129,7 +130,7 @@ class TrainingRun:
             with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             state = json.loads(arrays.pop(_STATE).tobytes())
-            self._earlier_s = float(state["spent_s"])
+            self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
             return Checkpoint(int(state["step"]), arrays, state["state"])
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error}") from error
@@ -239,6 +240,17 @@ class TrainingRun:
                 f"holds a run of another configuration: {name}: expected {wanted!r}, "
                 f"found {there!r}"
             )
+
+    def _spent_before_s(self) -> float:
+        """What the last whole line of progress says, which is newer than the checkpoint."""
+        path = self.directory / _PROGRESS_FILE
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        for line in reversed(lines):
+            try:
+                return float(json.loads(line)["spent_s"])
+            except (ValueError, KeyError, TypeError):  # cut off when the run was killed
+                continue
+        return 0.0
 
     def _error(self, message: str) -> TrainingError:
         return TrainingError(f"run {str(self.directory)!r}: {message}")

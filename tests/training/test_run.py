@@ -141,3 +141,15 @@ def test_time_of_earlier_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert again.spent_s == pytest.approx(40)
         now[0] += 21
         assert again.is_over
+
+
+def test_time_counts_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter([0.0, 25.0])
+    monkeypatch.setattr(run, "monotonic", lambda: next(seconds, 0.0))
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as killed:
+        killed.scalars(1, {"loss": 1.0})
+    with (tmp_path / "run" / "progress.jsonl").open("a") as file:
+        file.write('{"step": 2, "spen')  # cut off
+    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as again:
+        assert again.restore() is None
+        assert again.spent_s == pytest.approx(25)
