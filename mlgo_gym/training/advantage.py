@@ -42,7 +42,7 @@ from mlgo_gym.training.networks import InliningNetwork, network_features
 from mlgo_gym.training.normalization import Normalization
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.teacher import Labels, TeacherConfig, fit_teacher
-from mlgo_gym.training.validation import Validation, validate
+from mlgo_gym.training.validation import WORSE_WEIGHT, Validation, validate
 
 __all__ = ["Config", "train"]
 
@@ -86,7 +86,7 @@ class Config:
     distillation_rows: int = 200_000
     logit_limit: float = 3.0
     cautions: tuple[float, ...] = (0.0, 0.5, 1.0)
-    worse_weight: float = 0.1
+    worse_weight: float = WORSE_WEIGHT
     teacher: TeacherConfig = field(default_factory=TeacherConfig)
     fit: FitConfig = field(default_factory=FitConfig)
 
@@ -254,19 +254,19 @@ class _Trainer:
         candidate = self._run.directory / "rounds" / "candidate"
         save_model(network, self._problem, candidate, {"trainer": self._run.trainer})
         found = self._validated(candidate)
-        record = {"round": self._round + 1, "caution": caution, **found.to_json()}
-        loss = self._loss(record)
-        before = [each for each in self._validations if each["round"] == record["round"]]
-        if loss < min(map(self._loss, before), default=np.inf):
+        loss = found.loss(self._config.worse_weight)
+        losses = [each["loss"] for each in self._validations]
+        of_round = [each["loss"] for each in self._validations if each["round"] == self._round + 1]
+        if loss < min(of_round, default=np.inf):
             model = self._model(self._round + 1)
             shutil.rmtree(model, ignore_errors=True)
             candidate.rename(model)
             self._run.scalars(self._round + 1, found.scalars())
         else:
             shutil.rmtree(candidate)
-        best = min(map(self._loss, self._validations), default=np.inf)
-        self._validations.append(record)
-        if loss < best:
+        record = {"round": self._round + 1, "caution": caution, "loss": loss}
+        self._validations.append({**record, **found.to_json()})
+        if loss < min(losses, default=np.inf):
             self._best = found
             self._run.export(
                 network,
@@ -277,10 +277,6 @@ class _Trainer:
                     "validation": found.to_json(),
                 },
             )
-
-    def _loss(self, record: Mapping[str, Any]) -> float:
-        worse = record["worse_modules"] / max(1, record["modules"])
-        return float(record["linked_text"] + self._config.worse_weight * worse)
 
     def _labelled(self) -> tuple[_Array, _Array, _Array, _Array]:
         """All decisions so far; what inlining saves, NaN if unknown; the weight; the package."""

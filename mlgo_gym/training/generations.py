@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.validation import Validation, validate
 
 __all__ = ["Generations", "GenerationsConfig", "Progress"]
-
-_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
-"""The validation's change that the best model has: of the inliner, of register allocation."""
 
 
 class GenerationsConfig(Protocol):
@@ -40,7 +37,7 @@ class Progress:
 
     Attributes:
         generation: how many are done.
-        best: the best validation's change against LLVM's own heuristic; ``None`` before the first.
+        best: the best validation's loss; ``None`` before the first.
         validated: the generation of the last validation; -1 before the first.
     """
 
@@ -101,9 +98,9 @@ class Generations(ABC):
         save_model(network, run.problem, candidate, {"trainer": run.trainer})
         found = self._validation(candidate)
         run.scalars(progress.generation, found.scalars())
-        change = min(found.changes[key] for key in _CHOSEN_BY if key in found.changes)
-        if progress.best is None or change < progress.best:
-            progress.best, self._best = change, found
+        loss = found.loss()
+        if progress.best is None or loss < progress.best:
+            progress.best, self._best = loss, found
             run.export(network, {"generation": progress.generation, "validation": found.to_json()})
         progress.validated = progress.generation
         self._save()

@@ -48,9 +48,6 @@ __all__ = ["PPO_BANDIT", "PRESETS", "Config", "against_own_past", "train"]
 _FAILURES_ALLOWED: Final = 2
 """A module that has failed as often in a row is drawn no more."""
 
-_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
-"""The validation's change that the best model has: of the inliner, of register allocation."""
-
 _FIRST: Final[Mapping[str, Policy]] = {
     InliningForSize.name: default,
     RegallocEviction.name: lowest_density,
@@ -98,8 +95,7 @@ class _Progress:
 
     Attributes:
         iteration: how many are done.
-        best: the best validation's change against the baseline, negative is better; ``None``
-            before the first.
+        best: the best validation's loss; ``None`` before the first.
         validated: the iteration of the last validation; -1 before the first.
         averages: the moving average of each episode's score as a share of the baseline's.
         failures: how often each module has failed in a row.
@@ -168,9 +164,9 @@ class _Trainer:
         save_model(actor, self._run.problem, candidate, {"trainer": self._run.trainer})
         found = self._validation(candidate)
         self._run.scalars(progress.iteration, found.scalars())
-        change = next((found.changes[key] for key in _CHOSEN_BY if key in found.changes), None)
-        if progress.best is None or (change is not None and change < progress.best):
-            progress.best, self._best = change, found
+        loss = found.loss()
+        if progress.best is None or loss < progress.best:
+            progress.best, self._best = loss, found
             results = {"iteration": progress.iteration, "validation": found.to_json()}
             self._run.export(actor, results)
         progress.validated = progress.iteration

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.evaluation.evaluate import Setting, evaluate, in_order
@@ -15,9 +16,13 @@ from mlgo_gym.policies import from_runner
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.release import ReleaseModeModelRunner
 
-__all__ = ["Validation", "validate"]
+__all__ = ["WORSE_WEIGHT", "Validation", "validate"]
 
-_MODEL = "model"
+WORSE_WEIGHT: Final = 0.1
+"""What the share of modules that are worse counts beside the change itself."""
+
+_MODEL: Final = "model"
+_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,17 @@ class Validation:
     worse: int
     modules: int
     failed: int
+
+    def loss(self, worse_weight: float = WORSE_WEIGHT) -> float:
+        """What models are chosen by, the lower the better.
+
+        The change of linked text, or the geometric mean of register allocation's score, and
+        ``worse_weight`` times the share of the modules that are worse. Infinite where no module
+        was compiled.
+        """
+        found = (self.changes[key] for key in _CHOSEN_BY if key in self.changes)
+        change = min(found, default=math.inf)
+        return change + worse_weight * self.worse / max(1, self.modules)
 
     def to_json(self) -> dict[str, Any]:
         """The numbers as JSON values."""
