@@ -21,7 +21,7 @@ test-slow: $(DEV_READY)
 
 scale:
 	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale
-	.venv-scale/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[scale]'
+	.venv-scale/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[scale]' torch==2.13.0
 
 check: $(DEV_READY)
 	$(BIN)/ruff check .
