@@ -15,7 +15,6 @@ that does best on the validation packages. The first policy is LLVM's own defaul
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -61,6 +60,8 @@ class Config:
         rounds: how often decisions are labelled around the newest policy.
         batches: compilations of a module that flip single decisions, and as many that flip all
             calls of callees.
+        joint_labels: besides, share out what the policy's departures from LLVM's default did
+            together.
         linked_weight: how much linked bytes count against the object's, from 0 to 1.
         hidden: the widths of the network's hidden layers.
         band: the costs between which the network may answer otherwise than LLVM's default: beyond
@@ -68,9 +69,6 @@ class Config:
         distillation_rows: on how many decisions at most the network learns to answer as the
             teacher; labelled ones first.
         logit_limit: the teacher's certainty is clipped here.
-        cautions: after each round a network is fitted for each of these, and the best is kept: by
-            how many standard deviations of the teacher's ensembles, which see different packages,
-            its answers are moved towards LLVM's default.
         worse_weight: what is best: the change of linked text, and this times the share of the
             modules that are worse by more than 1 %.
         teacher: gradient boosting.
@@ -78,14 +76,14 @@ class Config:
     """
 
     seed: int = 0
-    rounds: int = 5
+    rounds: int = 3
     batches: int = 2
+    joint_labels: bool = False
     linked_weight: float = 0.4
     hidden: tuple[int, ...] = (64, 64)
     band: tuple[int, int] = (-25, 120)
     distillation_rows: int = 200_000
     logit_limit: float = 3.0
-    cautions: tuple[float, ...] = (0.0, 0.5, 1.0)
     worse_weight: float = WORSE_WEIGHT
     teacher: TeacherConfig = field(default_factory=TeacherConfig)
     fit: FitConfig = field(default_factory=FitConfig)
@@ -163,6 +161,7 @@ class _Trainer:
             self._data.jobs,
             self._data.timeout_s,
             self._config.seed + self._round,
+            self._config.joint_labels,
         )
         until_s = self._labelling_ends_s()
         labelled = 0
@@ -213,7 +212,7 @@ class _Trainer:
         return from_runner(partial(ReleaseModeModelRunner, self._model(self._round)))
 
     def _learn(self) -> None:
-        """Fit to all labels so far, once for each caution."""
+        """Fit to all labels so far, and keep the model if it is the best."""
         observations, advantages, weights, packages = self._labelled()
         features = network_features(self._problem)
         columns = {name: np.ascontiguousarray(observations[name]) for name in features}
@@ -228,55 +227,30 @@ class _Trainer:
         teacher = fit_teacher(labels, self._config.teacher, self._config.seed)
         chosen = self._distillation_rows(columns["cost_estimate"], is_known)
         columns = {name: values[chosen] for name, values in columns.items()}
-        answers = teacher(labels.features[chosen])
-        mean, deviation = answers.mean(axis=0), answers.std(axis=0) * labels.defaults[chosen]
-        normalization = Normalization.fit(columns, features)
-        for number, caution in enumerate(self._config.cautions):
-            network = InliningNetwork(
-                normalization, self._config.hidden, self._config.seed + number, self._config.band
-            )
-            self._fit(network, columns, mean + caution * deviation, number)
-            self._choose(network, caution, int(is_known.sum()))
-
-    def _fit(
-        self, network: InliningNetwork, columns: dict[str, _Array], answers: _Array, number: int
-    ) -> None:
         limit = self._config.logit_limit
+        answers = teacher(labels.features[chosen]).mean(axis=0)
         rows = Rows(columns, np.clip(answers, -limit, limit), np.ones(len(answers)))
-        fitting = fit_advantages(network, rows, self._config.fit, self._config.seed + number)
-        fits = self._round * len(self._config.cautions) + number
+        network = InliningNetwork(
+            Normalization.fit(columns, features),
+            self._config.hidden,
+            self._config.seed,
+            self._config.band,
+        )
+        fitting = fit_advantages(network, rows, self._config.fit, self._config.seed)
         for epoch, numbers in enumerate(fitting):
-            step = fits * self._config.fit.epochs + epoch
+            step = self._round * self._config.fit.epochs + epoch
             self._run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
-
-    def _choose(self, network: InliningNetwork, caution: float, labelled: int) -> None:
-        """Validate a network; keep it if it is the round's best, and the run's best."""
-        candidate = self._run.directory / "rounds" / "candidate"
-        save_model(network, self._problem, candidate, {"trainer": self._run.trainer})
-        found = self._validated(candidate)
+        model = self._model(self._round + 1)
+        save_model(network, self._problem, model, {"trainer": self._run.trainer})
+        found = self._validated(model)
         loss = found.loss(self._config.worse_weight)
-        losses = [each["loss"] for each in self._validations]
-        of_round = [each["loss"] for each in self._validations if each["round"] == self._round + 1]
-        if loss < min(of_round, default=np.inf):
-            model = self._model(self._round + 1)
-            shutil.rmtree(model, ignore_errors=True)
-            candidate.rename(model)
-            self._run.scalars(self._round + 1, found.scalars())
-        else:
-            shutil.rmtree(candidate)
-        record = {"round": self._round + 1, "caution": caution, "loss": loss}
-        self._validations.append({**record, **found.to_json()})
-        if loss < min(losses, default=np.inf):
+        best = min((each["loss"] for each in self._validations), default=np.inf)
+        self._validations.append({"loss": loss, **found.to_json()})
+        self._run.scalars(self._round + 1, found.scalars())
+        if loss < best:
             self._best = found
-            self._run.export(
-                network,
-                {
-                    "labelled_decisions": labelled,
-                    "rounds": self._round + 1,
-                    "caution": caution,
-                    "validation": found.to_json(),
-                },
-            )
+            learned = {"labelled_decisions": int(is_known.sum()), "rounds": self._round + 1}
+            self._run.export(network, {**learned, "validation": found.to_json()})
 
     def _labelled(self) -> tuple[_Array, _Array, _Array, _Array]:
         """All decisions so far; what inlining saves, NaN if unknown; the weight; the package."""

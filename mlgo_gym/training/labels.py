@@ -2,11 +2,10 @@
 
 Every module is compiled under the policy, and then a few times more with many answers changed at
 once (`mlgo_gym.search.attribution`). Single decisions are flipped, and all calls of a callee
-together, which is what it takes to make the callee disappear. Where the policy departs from LLVM's
-default, the module is also compiled under the default: what all departures did together is
-shared out among those whose functions meet, since flips that are good one by one need not be good
-together. A decision's label is the mean over the flips that it was part of, each flip's bytes
-shared by its decisions.
+together, which is what it takes to make the callee disappear. If asked for, a module where the
+policy departs from LLVM's default is also compiled under the default, and what all departures did
+together is shared out among those whose functions meet. A decision's label is the mean over the
+flips that it was part of, each flip's bytes shared by its decisions.
 
 There are two labels: bytes of the object, and bytes of the linked package, where a function that is
 in the objects of n modules (a COMDAT group) counts as 1/n of its size in each. Summed over the
@@ -63,6 +62,7 @@ class LabelSetting:
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         seed: decides what is flipped.
+        joint: whether what all departures from LLVM's default did together is shared out, too.
     """
 
     problem: InliningForSize = field(default_factory=InliningForSize)
@@ -70,6 +70,7 @@ class LabelSetting:
     jobs: int = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     seed: int = 0
+    joint: bool = False
 
 
 def survey(
@@ -178,7 +179,8 @@ class _Labels:
         for batch in range(2 * self._setting.batches):
             flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
             effects += effects_of(compiler, base, flips) if flips else []
-        effects += self._joint_effects(module, base)
+        if self._setting.joint:
+            effects += self._joint_effects(module, base)
         for effect in effects:
             chosen = list(effect.flip.decisions)
             text[chosen] += effect.total() / len(chosen)

@@ -24,6 +24,7 @@ from mlgo_gym.training.teacher import Labels, TeacherConfig, fit_teacher
 QUICK = Config(
     rounds=2,
     batches=1,
+    joint_labels=True,
     hidden=(8,),
     teacher=TeacherConfig(bags=1, iterations=20, least_leaf_rows=5),
     fit=FitConfig(epochs=2),
