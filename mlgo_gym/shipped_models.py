@@ -8,16 +8,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-__all__ = ["find_model", "shipped_models"]
+__all__ = ["PLACES", "find_model", "shipped_models"]
 
-_PLACES: Final = (Path(__file__).parent / "models", Path(__file__).parent.parent / "models")
+PLACES: Final = (Path(__file__).parent / "models", Path(__file__).parent.parent / "models")
+"""Where they may be: in a wheel, and in a checkout."""
+
 _CARD: Final = "card.json"
 
 
 def shipped_models() -> dict[str, Path]:
     """The models by name."""
     found: dict[str, Path] = {}
-    for place in _PLACES:
+    for place in PLACES:
         for card in sorted(place.glob(f"*/{_CARD}")):
             found.setdefault(card.parent.name, card.parent)
     return found

@@ -33,15 +33,13 @@ from mlgo_gym.native.freeze import find_description, load_frozen
 from mlgo_gym.native.header import c_header
 from mlgo_gym.native.model import NativeModel, compile_model, find_output
 from mlgo_gym.output_spec import OUTPUT_SPEC_FILE, model_files, parse_output_spec, read_json
+from mlgo_gym.shipped_models import PLACES
 
 __all__ = ["build_driver", "build_policy", "main"]
 
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
 
-_PACKAGE: Final = Path(__file__).parent.parent
-# Of a wheel and of a checkout; `mlgo_gym.shipped_models`.
-_MODELS: Final = (_PACKAGE / "models", _PACKAGE.parent / "models")
 _FOLDERS: Final = ("bin", "clang", "policies")
 _TIMEOUT_S: Final = 120.0
 _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
@@ -81,7 +79,7 @@ def build_driver(folder: Path) -> None:
             texts = {
                 "MLGO_PYTHON": sys.executable,
                 "MLGO_VERSION": __version__,
-                "MLGO_MODELS": str(next(filter(Path.is_dir, _MODELS), _MODELS[0])),
+                "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
             }
             defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
             # The compiler may be a clang++, to which all sources are C++.

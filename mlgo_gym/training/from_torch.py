@@ -33,11 +33,11 @@ from mlgo_gym.observations import row_shape
 from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
 from mlgo_gym.problems.regalloc_eviction import POSITIONS
 from mlgo_gym.training.export import save_model
+from mlgo_gym.training.networks import FORBIDDEN
 
 __all__ = ["TorchPolicy", "VectorNormalization", "export_torch_mlp"]
 
 _ACTIONS: Final = {InliningForSize.name: 2, RegallocEviction.name: POSITIONS}
-_FORBIDDEN: Final = -1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class TorchPolicy(keras.Model):  # type: ignore[misc, unused-ignore]
         if "mask" not in observations:
             return values
         mask = tf.cast(observations["mask"], tf.float32)
-        return values * mask + _FORBIDDEN * (1.0 - mask)
+        return values * mask + FORBIDDEN * (1.0 - mask)
 
 
 def export_torch_mlp(

@@ -27,8 +27,8 @@ from mlgo_gym.training.contexts import Sampler, Workshop, some_modules
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.generations import Generations, Progress
 from mlgo_gym.training.group_update import Tried, Update, UpdateConfig
-from mlgo_gym.training.networks import PolicyNetwork, network_from_config
-from mlgo_gym.training.plain import FORBIDDEN, PlainNetwork, plain_network
+from mlgo_gym.training.networks import FORBIDDEN, PolicyNetwork, network_from_config
+from mlgo_gym.training.plain import PlainNetwork, plain_network
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.start import first_network
 from mlgo_gym.training.validation import Validation

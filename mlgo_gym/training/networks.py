@@ -8,7 +8,7 @@ LLVM's own heuristic, to which the network adds, so that every trainer begins at
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import keras
 import tensorflow as tf
@@ -27,18 +27,21 @@ __all__ = [
     "network_from_config",
 ]
 
-_DEFAULT_THRESHOLD = 4.5
+# LLVM's own rules as logits, which `mlgo_gym.training.plain` adds too.
+DEFAULT_THRESHOLD: Final = 4.5
 """Between the costs that LLVM's default inlines at -Oz and those that it does not."""
 
-_PRIOR_SCALE = 20.0
-_PRIOR_LIMIT = 4.0
-_CERTAIN = 20.0
-_HEAVIEST = 2.0
-_LIGHTER = 6.0
-_BROKEN_HINT = 4.0
-_NOTHING = 0.01
-_STAGES = 7
-_FORBIDDEN = -1e9
+RULE_SCALE: Final = 20.0
+RULE_LIMIT: Final = 4.0
+CERTAIN: Final = 20.0
+HEAVIEST: Final = 2.0
+LIGHTER: Final = 6.0
+BROKEN_HINT: Final = 4.0
+NOTHING: Final = 0.01
+FORBIDDEN: Final = -1e9
+"""The logit of what may not be chosen."""
+
+_STAGES: Final = 7
 
 
 class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
@@ -135,12 +138,12 @@ class InliningNetwork(PolicyNetwork):
             [tf.cast(observations[name], tf.float32) for name in self.features()], axis=-1
         )
         cost = tf.cast(observations["cost_estimate"], tf.float32)
-        prior = (_DEFAULT_THRESHOLD - cost) / _PRIOR_SCALE
-        prior = tf.minimum(tf.maximum(prior, -_PRIOR_LIMIT), _PRIOR_LIMIT)
+        prior = (DEFAULT_THRESHOLD - cost) / RULE_SCALE
+        prior = tf.minimum(tf.maximum(prior, -RULE_LIMIT), RULE_LIMIT)
         advantage = self._score(self.normalization(values)) + prior
         if self.band:
-            advantage = tf.where(cost < self.band[0], _CERTAIN, advantage)
-            advantage = tf.where(cost >= self.band[1], -_CERTAIN, advantage)
+            advantage = tf.where(cost < self.band[0], CERTAIN, advantage)
+            advantage = tf.where(cost >= self.band[1], -CERTAIN, advantage)
         return tf.stack([-0.5 * advantage, 0.5 * advantage], axis=-1)
 
 
@@ -208,15 +211,15 @@ class EvictionNetwork(PolicyNetwork):
         ]
         scores = self._score(tf.concat([normal, normal - asking, flags, *stages], axis=-1))
         density = observations["use_def_density"]
-        weight = tf.minimum(tf.where(tf.equal(density, density), density, _HEAVIEST), _HEAVIEST)
+        weight = tf.minimum(tf.where(tf.equal(density, density), density, HEAVIEST), HEAVIEST)
         is_lighter = tf.cast(weight < weight[:, ASKING_POSITION:], tf.float32)
         is_asking = tf.one_hot([ASKING_POSITION], POSITIONS)
-        rule = _LIGHTER * is_lighter - _BROKEN_HINT * observations["nr_broken_hints"] - weight
-        scores += rule * (1.0 - is_asking) + _NOTHING * is_asking
+        rule = LIGHTER * is_lighter - BROKEN_HINT * observations["nr_broken_hints"] - weight
+        scores += rule * (1.0 - is_asking) + NOTHING * is_asking
         mask = tf.cast(observations["mask"], tf.float32)
         must_evict = 1.0 - mask[:, ASKING_POSITION:]
         allowed = mask * tf.maximum(must_evict, tf.maximum(is_lighter, is_asking))
-        return scores * allowed + _FORBIDDEN * (1.0 - allowed)
+        return scores * allowed + FORBIDDEN * (1.0 - allowed)
 
 
 _NETWORKS: dict[str, type[PolicyNetwork]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -21,8 +21,12 @@ __all__ = ["CHANNELS", "Normalization"]
 CHANNELS = 2
 """How many numbers each feature becomes."""
 
-_LOWEST_SCALE = 1e-3
-_BULK = (0.5, 99.5)
+# What `mlgo_gym.training.plain` does too.
+LOWEST_SCALE: Final = 1e-3
+LARGEST: Final = 1e9
+DEVIATIONS: Final = 5.0
+
+_BULK: Final = (0.5, 99.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +107,11 @@ class Normalization:
         )
         known = tf.where(tf.equal(values, values), values, high)
         clipped = tf.minimum(tf.maximum(known, low), high)
-        linear = (clipped - low) * (2.0 / tf.maximum(high - low, _LOWEST_SCALE)) - 1.0
-        bounded = tf.minimum(tf.maximum(known, -1e9), 1e9)
+        linear = (clipped - low) * (2.0 / tf.maximum(high - low, LOWEST_SCALE)) - 1.0
+        bounded = tf.minimum(tf.maximum(known, -LARGEST), LARGEST)
         logarithm = tf.sign(bounded) * tf.math.log(1.0 + tf.abs(bounded))
-        standard = tf.minimum(tf.maximum((logarithm - mean) / scale, -5.0), 5.0)
+        standard = (logarithm - mean) / scale
+        standard = tf.minimum(tf.maximum(standard, -DEVIATIONS), DEVIATIONS)
         return tf.concat([standard, linear], axis=-1)
 
 
@@ -116,5 +121,5 @@ def _statistics(name: str, values: np.ndarray[Any, Any]) -> tuple[float, float, 
         raise OptionsError(f"normalisation: expected finite values of {name!r}, found none")
     logarithm = np.sign(finite) * np.log1p(np.abs(finite))
     low, high = np.percentile(finite, _BULK)
-    scale = max(float(logarithm.std()), _LOWEST_SCALE)
+    scale = max(float(logarithm.std()), LOWEST_SCALE)
     return float(logarithm.mean()), scale, float(low), float(high)

@@ -16,28 +16,31 @@ import numpy as np
 from mlgo_gym.errors import InternalError
 from mlgo_gym.observations import observation_dtype
 from mlgo_gym.problems.regalloc_eviction import ASKING_POSITION, POSITIONS
-from mlgo_gym.training.networks import EvictionNetwork, InliningNetwork, PolicyNetwork
-from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training.networks import (
+    BROKEN_HINT,
+    CERTAIN,
+    DEFAULT_THRESHOLD,
+    FORBIDDEN,
+    HEAVIEST,
+    LIGHTER,
+    NOTHING,
+    RULE_LIMIT,
+    RULE_SCALE,
+    EvictionNetwork,
+    InliningNetwork,
+    PolicyNetwork,
+)
+from mlgo_gym.training.normalization import DEVIATIONS, LARGEST, LOWEST_SCALE, Normalization
 
-__all__ = ["FORBIDDEN", "PlainNetwork", "plain_network"]
+__all__ = ["PlainNetwork", "plain_network"]
 
 _Array = np.ndarray[Any, Any]
 
-FORBIDDEN: Final = -1e9
-"""The logit of what may not be chosen."""
-
-# The rest is as in `mlgo_gym.training.networks` and `mlgo_gym.training.normalization`.
-_THRESHOLD: Final = 4.5
-_RULE_SCALE: Final = 20.0
-_RULE_LIMIT: Final = 4.0
-_CERTAIN: Final = 20.0
-_HEAVIEST: Final = np.float32(2.0)
-_LIGHTER: Final = np.float32(6.0)
-_BROKEN_HINT: Final = np.float32(4.0)
-_NOTHING: Final = np.float32(0.01)
-_LIMIT: Final = 1e9
-_DEVIATIONS: Final = 5.0
-_LOWEST_SCALE: Final = 1e-3
+# As precise as in the graph.
+_LIGHTER: Final = np.float32(LIGHTER)
+_BROKEN_HINT: Final = np.float32(BROKEN_HINT)
+_NOTHING: Final = np.float32(NOTHING)
+_HEAVIEST: Final = np.float32(HEAVIEST)
 
 
 class PlainNetwork(Protocol):
@@ -98,15 +101,15 @@ class _Normalizer:
             np.asarray(each, np.float32)
             for each in (statistics.low, statistics.high, statistics.mean, statistics.scale)
         )
-        self._width = np.float32(2.0) / np.maximum(self._high - self._low, _LOWEST_SCALE)
+        self._width = np.float32(2.0) / np.maximum(self._high - self._low, LOWEST_SCALE)
 
     def __call__(self, values: _Array) -> _Array:
         known = np.where(np.isnan(values), self._high, values)
         clipped = np.minimum(np.maximum(known, self._low), self._high)
-        bounded = np.minimum(np.maximum(known, -_LIMIT), _LIMIT)
+        bounded = np.minimum(np.maximum(known, -LARGEST), LARGEST)
         logarithm = np.sign(bounded) * np.log1p(np.abs(bounded))
         standard = (logarithm - self._mean) / self._scale
-        standard = np.minimum(np.maximum(standard, -_DEVIATIONS), _DEVIATIONS)
+        standard = np.minimum(np.maximum(standard, -DEVIATIONS), DEVIATIONS)
         return np.concatenate([standard, (clipped - self._low) * self._width - 1], axis=1)
 
 
@@ -123,12 +126,12 @@ class _PlainInlining:
         row = np.frombuffer(payload, self._dtype)[0]
         values = np.array([[row[name] for name in self._names]], np.float32)
         cost = float(row["cost_estimate"])
-        rule = min(max((_THRESHOLD - cost) / _RULE_SCALE, -_RULE_LIMIT), _RULE_LIMIT)
+        rule = min(max((DEFAULT_THRESHOLD - cost) / RULE_SCALE, -RULE_LIMIT), RULE_LIMIT)
         advantage = float(self._parts.score(self._parts.normalize(values))[0]) + rule
         if self._band and cost < self._band[0]:
-            advantage = _CERTAIN
+            advantage = CERTAIN
         if self._band and cost >= self._band[1]:
-            advantage = -_CERTAIN
+            advantage = -CERTAIN
         return np.array([-0.5 * advantage, 0.5 * advantage], np.float32)
 
 

@@ -11,13 +11,14 @@ from mlgo_gym.observations import columns
 from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
 from mlgo_gym.problems.regalloc_eviction import ASKING_POSITION
 from mlgo_gym.training.networks import (
+    FORBIDDEN,
     EvictionNetwork,
     InliningNetwork,
     PolicyNetwork,
     network_features,
 )
 from mlgo_gym.training.normalization import Normalization
-from mlgo_gym.training.plain import FORBIDDEN, plain_network
+from mlgo_gym.training.plain import plain_network
 
 Recorded = np.ndarray[Any, Any]
 
