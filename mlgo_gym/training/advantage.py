@@ -131,7 +131,7 @@ class _Trainer:
             if self._run.is_over:
                 break
         if self._best is None:  # all was done before
-            self._best = self._validated(self._run.model)
+            self._best = validate(self._run.model, self._data, self._problem)
         return self._best
 
     def _survey(self) -> dict[str, dict[str, int]]:
@@ -242,7 +242,7 @@ class _Trainer:
             self._run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
         model = self._model(self._round + 1)
         save_model(network, self._problem, model, {"trainer": self._run.trainer})
-        found = self._validated(model)
+        found = validate(model, self._data, self._problem)
         loss = found.loss(self._config.worse_weight)
         best = min((each["loss"] for each in self._validations), default=np.inf)
         self._validations.append({"loss": loss, **found.to_json()})
@@ -285,16 +285,6 @@ class _Trainer:
         random = np.random.default_rng(self._config.seed)
         order = np.argsort(random.random(inside.size) - is_known[inside])
         return np.sort(inside[order[: self._config.distillation_rows]])
-
-    def _validated(self, model: Path) -> Validation:
-        return validate(
-            model,
-            self._data.validation,
-            self._problem,
-            jobs=self._data.jobs,
-            timeout_s=self._data.timeout_s,
-            warn=self._data.warn,
-        )
 
     def _model(self, rounds: int) -> Path:
         return self._run.directory / "rounds" / str(rounds)

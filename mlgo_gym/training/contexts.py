@@ -76,6 +76,16 @@ class Context:
         """
         return math.log(max(score, _LEAST_SCORE) / self.baseline)
 
+    def cost(self, score: float, tolerated: float) -> float:
+        """`log_ratio`, where what is above a limit counts twice.
+
+        >>> context = Context("f", Module("f", b""), baseline=50.0)
+        >>> context.cost(50.0, 0.05), round(context.cost(55.0, 0.05), 3)
+        (0.0, 0.141)
+        """
+        ratio = self.log_ratio(score)
+        return ratio + max(ratio - tolerated, 0.0)
+
 
 class Workshop:
     """Compilers that stay, and what they make of contexts; a context manager.
@@ -153,6 +163,21 @@ class Workshop:
                 self._compilers.put(compiler)
 
         yield from self._pool.map(run, items)
+
+    def successes(
+        self, work: Callable[[Compiler, _K], _T], items: Sequence[_K]
+    ) -> Iterator[tuple[_K, _T]]:
+        """As `each`, with the items; those that fail are warned of and left out."""
+
+        def tried(compiler: Compiler, item: _K) -> list[tuple[_K, _T]]:
+            try:
+                return [(item, work(compiler, item))]
+            except (CompilationError, InputError) as error:
+                self._warn(str(error))
+                return []
+
+        for found in self.each(tried, items):
+            yield from found
 
     def close(self) -> None:
         """End the compilers; safe to call twice."""

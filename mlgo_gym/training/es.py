@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import CompilationError, InputError, OptionsError, TrainingError
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.problems import Action
-from mlgo_gym.training.contexts import Context, Sampler, Workshop, some_modules
+from mlgo_gym.training.contexts import Context, Sampler, Workshop
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.es_update import (
     Momentum,
@@ -30,11 +30,11 @@ from mlgo_gym.training.es_update import (
     noise_of,
     scale_of,
 )
-from mlgo_gym.training.generations import Generations, Progress
-from mlgo_gym.training.networks import PolicyNetwork, network_from_config
+from mlgo_gym.training.generations import Generations, Progress, restored
+from mlgo_gym.training.networks import PolicyNetwork
 from mlgo_gym.training.plain import PlainNetwork, plain_network
 from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.start import first_network
+from mlgo_gym.training.start import first_network, prepared
 from mlgo_gym.training.validation import Validation
 from mlgo_gym.training_log import Observation
 
@@ -117,39 +117,31 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         OptionsError: there is no network for the problem.
         ModelError: there is no model to start from.
     """
-    with Workshop(
-        run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
-    ) as workshop:
-        packages = some_modules(data.packages, config.most_modules, config.seed)
-        contexts = list(workshop.contexts(packages))
-        if not contexts:
-            raise TrainingError("es: expected modules that compile and ask, found none")
-        return _Trainer(run, config, data, workshop, Sampler(contexts)).train()
+    with prepared(run, config, data) as (workshop, sampler):
+        return _Trainer(run, config, data, workshop, sampler).train()
 
 
-class _Trainer(Generations):
+class _Trainer(Generations[Progress]):
     """Disturb, compile, step."""
 
     def __init__(
         self, run: TrainingRun, config: Config, data: Data, workshop: Workshop, sampler: Sampler
     ) -> None:
-        checkpoint = run.restore()
-        if checkpoint is None:
-            progress, self._learned = Progress(), first_network(workshop, sampler, config)
-        else:
-            state = dict(checkpoint.state)
-            self._learned = network_from_config(state.pop("network"))
-            progress = Progress(**state)
-        super().__init__(run, config, data, progress)
+        progress, self._learned, arrays = restored(
+            run, Progress, lambda: first_network(workshop, sampler, config)
+        )
+        super().__init__(
+            run, data, progress, most=config.generations, validate_every=config.validate_every
+        )
         self._config, self._workshop, self._sampler = config, workshop, sampler
         self._shapes = self._learned.get_weights()
         self._weights = flattened(self._shapes)
         self._scale = scale_of(self._shapes, head_only=config.head_only)
         self._momentum = Momentum(len(self._weights), config.learning_rate, config.momentum)
-        if checkpoint is not None:
-            self._weights = checkpoint.arrays["weights"]
-            self._scale = checkpoint.arrays["scale"]
-            self._momentum.direction = checkpoint.arrays["direction"]
+        if arrays is not None:
+            self._weights = arrays["weights"]
+            self._scale = arrays["scale"]
+            self._momentum.direction = arrays["direction"]
 
     def _generation(self, number: int) -> dict[str, float]:
         config = self._config
@@ -180,24 +172,20 @@ class _Trainer(Generations):
     ) -> tuple[_Array, _Array]:
         """The costs of contexts, ``[contexts, networks]``, and their weights; failures left out."""
 
-        def costs(compiler: Compiler, index: int) -> list[float] | None:
+        def costs(compiler: Compiler, index: int) -> list[float]:
             context = self._sampler.contexts[index]
-            try:
-                return [self._cost(compiler, context, each) for each in networks]
-            except (CompilationError, InputError) as error:
-                self._data.warn(str(error))
-                return None
+            return [self._cost(compiler, context, each) for each in networks]
 
-        found = zip(drawn, self._workshop.each(costs, drawn), strict=True)
-        rows = [(self._sampler.weights[index], row) for index, row in found if row is not None]
+        found = self._workshop.successes(costs, drawn)
+        rows = [(self._sampler.weights[index], row) for index, row in found]
         return np.array([row for _, row in rows]), np.array([weight for weight, _ in rows])
 
     def _cost(self, compiler: Compiler, context: Context, network: PlainNetwork) -> float:
         def answer(observation: Observation) -> Action:
             return int(network.logits(observation.payload).argmax())
 
-        ratio = context.log_ratio(self._workshop.score(compiler, context, answer))
-        return ratio + max(ratio - self._config.tolerated, 0.0)
+        score = self._workshop.score(compiler, context, answer)
+        return context.cost(score, self._config.tolerated)
 
     def _network(self) -> PolicyNetwork:
         self._learned.set_weights(like(self._weights, self._shapes))

@@ -1,82 +1,113 @@
-"""The loop that trainers on contexts share: generations, validations, checkpoints."""
+"""The loop that trainers share: generations, validations, checkpoints."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.export import save_model
-from mlgo_gym.training.networks import PolicyNetwork
+from mlgo_gym.training.networks import PolicyNetwork, network_from_config
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.validation import Validation, validate
 
-__all__ = ["Generations", "GenerationsConfig", "Progress"]
+__all__ = ["Generations", "Progress", "restored"]
 
-
-class GenerationsConfig(Protocol):
-    """What the loop looks at of a trainer's configuration."""
-
-    @property
-    def generations(self) -> int:
-        """How many there are at most."""
-
-    @property
-    def validate_every(self) -> int:
-        """Generations between two validations."""
+_Arrays = Mapping[str, np.ndarray[Any, Any]]
 
 
 @dataclass(slots=True)
 class Progress:
-    """Where training is, besides the weights; JSON values.
+    """Where training is, besides the weights.
 
     Attributes:
-        generation: how many are done.
+        UNIT: what checkpoints and cards call a generation.
+        done: how many generations are.
         best: the best validation's loss; ``None`` before the first.
         validated: the generation of the last validation; -1 before the first.
     """
 
-    generation: int = 0
+    UNIT: ClassVar[str] = "generation"
+
+    done: int = 0
     best: float | None = None
     validated: int = -1
 
+    def to_json(self) -> dict[str, Any]:
+        """The progress as JSON values."""
+        values = asdict(self)
+        return {self.UNIT: values.pop("done"), **values}
 
-class Generations(ABC):
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The progress that `to_json` gave."""
+        rest = dict(values)
+        return cls(rest.pop(cls.UNIT), **rest)
+
+
+_P = TypeVar("_P", bound=Progress)
+
+
+def restored(
+    run: TrainingRun, progress: type[_P], first: Callable[[], PolicyNetwork]
+) -> tuple[_P, PolicyNetwork, _Arrays | None]:
+    """Where a run goes on.
+
+    Args:
+        run: the folder.
+        progress: the class of what is kept besides the weights.
+        first: makes the network that a new run starts from.
+
+    Returns:
+        The progress, the network, and what `Generations` saved of it; ``None`` in a new run.
+    """
+    checkpoint = run.restore()
+    if checkpoint is None:
+        return progress(), first(), None
+    state = dict(checkpoint.state)
+    network = network_from_config(state.pop("network"))
+    return progress.from_json(state), network, checkpoint.arrays
+
+
+class Generations(ABC, Generic[_P]):
     """Goes through generations, validates now and then, and exports what is best so far.
 
     Args:
         run: the folder, with the budget.
-        config: how many generations, and how often one is validated.
         data: what is chosen on.
         progress: where an earlier run stopped.
+        most: how many generations there are at most.
+        validate_every: generations between two validations.
     """
 
     def __init__(
-        self, run: TrainingRun, config: GenerationsConfig, data: Data, progress: Progress
+        self, run: TrainingRun, data: Data, progress: _P, *, most: int, validate_every: int
     ) -> None:
         self._run = run
-        self._limits = config
         self._data = data
         self._progress = progress
+        self._most = most
+        self._validate_every = validate_every
         self._best: Validation | None = None
 
     def train(self) -> Validation:
         """Go on to the end; what the best model is worth on the validation packages."""
-        progress, limits = self._progress, self._limits
+        progress, run = self._progress, self._run
         while True:
-            is_last = progress.generation >= limits.generations or self._run.is_over
-            is_due = is_last or progress.generation % limits.validate_every == 0
-            if is_due and progress.validated < progress.generation:
+            is_last = progress.done >= self._most or run.is_over
+            is_due = is_last or progress.done % self._validate_every == 0
+            if is_due and progress.validated < progress.done:
                 self._validate()
             if is_last:
-                return self._best or self._validation(self._run.model)
-            progress.generation += 1
-            self._run.scalars(progress.generation, self._generation(progress.generation))
+                return self._best or validate(run.model, self._data, run.problem)
+            number = progress.done + 1
+            scalars = self._generation(number)
+            progress.done = number
+            run.scalars(number, scalars)
             self._save()
 
     @abstractmethod
@@ -88,7 +119,7 @@ class Generations(ABC):
         """The network to validate and to export."""
 
     @abstractmethod
-    def _arrays(self) -> Mapping[str, np.ndarray[Any, Any]]:
+    def _arrays(self) -> _Arrays:
         """Everything that learning goes on from."""
 
     def _validate(self) -> None:
@@ -96,26 +127,15 @@ class Generations(ABC):
         progress, run, network = self._progress, self._run, self._network()
         candidate = run.directory / "candidate"
         save_model(network, run.problem, candidate, {"trainer": run.trainer})
-        found = self._validation(candidate)
-        run.scalars(progress.generation, found.scalars())
+        found = validate(candidate, self._data, run.problem)
+        run.scalars(progress.done, found.scalars())
         loss = found.loss()
         if progress.best is None or loss < progress.best:
             progress.best, self._best = loss, found
-            run.export(network, {"generation": progress.generation, "validation": found.to_json()})
-        progress.validated = progress.generation
+            run.export(network, {progress.UNIT: progress.done, "validation": found.to_json()})
+        progress.validated = progress.done
         self._save()
 
-    def _validation(self, model: Path) -> Validation:
-        data = self._data
-        return validate(
-            model,
-            data.validation,
-            self._run.problem,
-            jobs=data.jobs,
-            timeout_s=data.timeout_s,
-            warn=data.warn,
-        )
-
     def _save(self) -> None:
-        state = asdict(self._progress) | {"network": self._network().config()}
-        self._run.save(self._progress.generation, self._arrays(), state)
+        state = self._progress.to_json() | {"network": self._network().config()}
+        self._run.save(self._progress.done, self._arrays(), state)

@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import CompilationError, InputError, OptionsError, TrainingError
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.problems import Action
-from mlgo_gym.training.contexts import Sampler, Workshop, some_modules
+from mlgo_gym.training.contexts import Sampler, Workshop
 from mlgo_gym.training.data import Data
-from mlgo_gym.training.generations import Generations, Progress
+from mlgo_gym.training.generations import Generations, Progress, restored
 from mlgo_gym.training.group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training.networks import FORBIDDEN, PolicyNetwork, network_from_config
 from mlgo_gym.training.plain import PlainNetwork, plain_network
 from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.start import first_network
+from mlgo_gym.training.start import first_network, prepared
 from mlgo_gym.training.validation import Validation
 from mlgo_gym.training_log import Observation
 
@@ -134,50 +134,37 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         OptionsError: there is no network for the problem.
         ModelError: there is no model to start from.
     """
-    with Workshop(
-        run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
-    ) as workshop:
-        packages = some_modules(data.packages, config.most_modules, config.seed)
-        contexts = list(workshop.contexts(packages))
-        if not contexts:
-            raise TrainingError("group: expected modules that compile and ask, found none")
-        return _Trainer(run, config, data, workshop, Sampler(contexts)).train()
+    with prepared(run, config, data) as (workshop, sampler):
+        return _Trainer(run, config, data, workshop, sampler).train()
 
 
-class _Trainer(Generations):
+class _Trainer(Generations[Progress]):
     """Compile, compare, learn."""
 
     def __init__(
         self, run: TrainingRun, config: Config, data: Data, workshop: Workshop, sampler: Sampler
     ) -> None:
-        checkpoint = run.restore()
-        if checkpoint is None:
-            progress, network = Progress(), first_network(workshop, sampler, config)
-        else:
-            state = dict(checkpoint.state)
-            network = network_from_config(state.pop("network"))
-            progress = Progress(**state)
-        super().__init__(run, config, data, progress)
+        progress, network, arrays = restored(
+            run, Progress, lambda: first_network(workshop, sampler, config)
+        )
+        super().__init__(
+            run, data, progress, most=config.generations, validate_every=config.validate_every
+        )
         self._config, self._workshop, self._sampler = config, workshop, sampler
         self._update = Update(network, run.problem, config.temperature, config.update)
-        if checkpoint is not None:
-            self._update.load(checkpoint.arrays)
+        if arrays is not None:
+            self._update.load(arrays)
 
     def _generation(self, number: int) -> dict[str, float]:
         generator = np.random.default_rng([self._config.seed, number])
         drawn = self._sampler.draw(self._config.contexts, generator)
         network = plain_network(self._update.network)
 
-        def tried(compiler: Compiler, index: int) -> Trial | None:
-            try:
-                return self._trial(compiler, index, network)
-            except (CompilationError, InputError) as error:
-                self._data.warn(str(error))
-                return None
+        def tried(compiler: Compiler, index: int) -> Trial:
+            return self._trial(compiler, index, network, number)
 
         started = monotonic()
-        found = list(zip(drawn, self._workshop.each(tried, drawn), strict=True))
-        trials = [(index, trial) for index, trial in found if trial is not None]
+        trials = list(self._workshop.successes(tried, drawn))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 
@@ -189,13 +176,15 @@ class _Trainer(Generations):
     def _arrays(self) -> dict[str, _Array]:
         return self._update.arrays()
 
-    def _trial(self, compiler: Compiler, index: int, network: PlainNetwork) -> Trial:
+    def _trial(
+        self, compiler: Compiler, index: int, network: PlainNetwork, generation: int
+    ) -> Trial:
         """Compile a context with the likeliest actions and, if there is a choice, with others."""
         config, context = self._config, self._sampler.contexts[index]
 
         def cost(answers: _Answers) -> float:
-            ratio = context.log_ratio(self._workshop.score(compiler, context, answers))
-            return ratio + max(ratio - config.tolerated, 0.0)
+            score = self._workshop.score(compiler, context, answers)
+            return context.cost(score, config.tolerated)
 
         likeliest = _Answers(network)
         least = cost(likeliest)
@@ -203,7 +192,7 @@ class _Trainer(Generations):
         if likeliest.open:
             share = min(1.0, config.drawn / likeliest.open)
             for number in range(config.tries):
-                seed = [config.seed, self._progress.generation, index, number]
+                seed = [config.seed, generation, index, number]
                 generator = np.random.default_rng(seed)
                 answers = _Answers(network, share, config.temperature, generator)
                 costs.append(cost(answers))

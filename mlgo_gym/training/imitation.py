@@ -95,14 +95,7 @@ def imitated(
         if run.is_over:
             break
     run.export(network, numbers)
-    found = validate(
-        run.model,
-        data.validation,
-        run.problem,
-        jobs=data.jobs,
-        timeout_s=data.timeout_s,
-        warn=data.warn,
-    )
+    found = validate(run.model, data, run.problem)
     run.scalars(config.fit.epochs, found.scalars())
     run.export(network, {**numbers, "validation": found.to_json()})
     return found

@@ -12,47 +12,37 @@ that was saved, for eviction at the end of a function the share of its score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mlgo_gym.allocation_policies import lowest_density
-from mlgo_gym.errors import ModelError, OptionsError, TrainingError
-from mlgo_gym.llvm.compilation import Policy
+from mlgo_gym.errors import TrainingError
 from mlgo_gym.observations import columns, observation_dtype
-from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
+from mlgo_gym.problems import InliningForSize, Problem
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.episodes import Collected, Collector, Episode
-from mlgo_gym.training.export import load_network, save_model
+from mlgo_gym.training.generations import Generations, Progress, restored
 from mlgo_gym.training.networks import (
     InliningNetwork,
     PolicyNetwork,
     network_features,
     network_for,
-    network_from_config,
 )
 from mlgo_gym.training.normalization import Normalization
 from mlgo_gym.training.ppo_config import PPO_BANDIT, PRESETS, Config
 from mlgo_gym.training.ppo_update import Learner
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.sampling import BatchNetwork, SamplingPolicy
-from mlgo_gym.training.validation import Validation, validate
+from mlgo_gym.training.start import load_start, rule_of
+from mlgo_gym.training.validation import Validation
 
 __all__ = ["PPO_BANDIT", "PRESETS", "Config", "against_own_past", "train"]
 
 _FAILURES_ALLOWED: Final = 2
 """A module that has failed as often in a row is drawn no more."""
-
-_FIRST: Final[Mapping[str, Policy]] = {
-    InliningForSize.name: default,
-    RegallocEviction.name: lowest_density,
-}
-"""What answers when the features' statistics are taken."""
 
 
 def train(run: TrainingRun, config: Config, data: Data) -> Validation:
@@ -76,118 +66,62 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         ModelError: there is no model to start from.
     """
     collector = Collector(data.packages, run.problem, jobs=data.jobs, timeout_s=data.timeout_s)
-    checkpoint = run.restore()
-    if checkpoint is None:
-        progress, actor = _Progress(), _first_network(collector, run.problem, config)
-    else:
-        state = dict(checkpoint.state)
-        actor = network_from_config(state.pop("network"))
-        progress = _Progress(**state)
-    trainer = _Trainer(run, config, data, collector, progress=progress, actor=actor)
-    if checkpoint is not None:
-        trainer.learner.load(checkpoint.arrays)
-    return trainer.train()
+    return _Trainer(run, config, data, collector).train()
 
 
 @dataclass(slots=True)
-class _Progress:
-    """Where training is, besides the weights; JSON values.
+class _Progress(Progress):
+    """Where training is, besides the weights.
 
     Attributes:
-        iteration: how many are done.
-        best: the best validation's loss; ``None`` before the first.
-        validated: the iteration of the last validation; -1 before the first.
         averages: the moving average of each episode's score as a share of the baseline's.
         failures: how often each module has failed in a row.
     """
 
-    iteration: int = 0
-    best: float | None = None
-    validated: int = -1
+    UNIT: ClassVar[str] = "iteration"
+
     averages: dict[str, float] = field(default_factory=dict)
     failures: dict[str, int] = field(default_factory=dict)
 
 
-class _Trainer:
-    """The loop: compile, learn, record, save."""
+class _Trainer(Generations[_Progress]):
+    """Compile, learn."""
 
-    def __init__(
-        self,
-        run: TrainingRun,
-        config: Config,
-        data: Data,
-        collector: Collector,
-        *,
-        progress: _Progress,
-        actor: PolicyNetwork,
-    ) -> None:
-        self.learner: Final = Learner(actor, run.problem, config)
-        self._run = run
-        self._config = config
-        self._data = data
-        self._collector = collector
-        self._progress = progress
+    def __init__(self, run: TrainingRun, config: Config, data: Data, collector: Collector) -> None:
+        progress, actor, arrays = restored(
+            run, _Progress, lambda: _first_network(collector, run.problem, config)
+        )
+        super().__init__(
+            run, data, progress, most=config.iterations, validate_every=config.validate_every
+        )
+        self._config, self._collector = config, collector
+        self._learner = Learner(actor, run.problem, config)
         self._answering = BatchNetwork(actor, run.problem, data.jobs)
-        self._best: Validation | None = None
+        if arrays is not None:
+            self._learner.load(arrays)
 
-    def train(self) -> Validation:
-        """Iterate and validate to the end."""
-        progress, config = self._progress, self._config
-        while True:
-            is_last = progress.iteration >= config.iterations or self._run.is_over
-            is_due = is_last or progress.iteration % config.validate_every == 0
-            if is_due and progress.validated < progress.iteration:
-                self._validate()
-            if is_last:
-                return self._best or self._validation(self._run.model)
-            self._iterate()
-
-    def _iterate(self) -> None:
-        """One iteration."""
-        progress, started = self._progress, monotonic()
-        usable = self._usable()
-        progress.iteration += 1
-        collected = self._collect(usable)
+    def _generation(self, number: int) -> dict[str, float]:
+        started = monotonic()
+        collected = self._collect(self._usable(), number)
         scalars: dict[str, float] = {
             "collect/modules_failed": len(collected.failures),
             "collect/seconds": monotonic() - started,
         }
         if collected.episodes:
-            scalars |= self._learn(collected.episodes)
-        self._run.scalars(progress.iteration, scalars)
-        self._save()
+            scalars |= self._learn(collected.episodes, number)
+        return scalars
 
-    def _validate(self) -> None:
-        """Compile with the likeliest actions, and export what is best so far."""
-        progress, actor = self._progress, self.learner.actor
-        candidate = self._run.directory / "candidate"
-        save_model(actor, self._run.problem, candidate, {"trainer": self._run.trainer})
-        found = self._validation(candidate)
-        self._run.scalars(progress.iteration, found.scalars())
-        loss = found.loss()
-        if progress.best is None or loss < progress.best:
-            progress.best, self._best = loss, found
-            results = {"iteration": progress.iteration, "validation": found.to_json()}
-            self._run.export(actor, results)
-        progress.validated = progress.iteration
-        self._save()
+    def _network(self) -> PolicyNetwork:
+        return self._learner.actor
 
-    def _validation(self, model: Path) -> Validation:
-        data = self._data
-        return validate(
-            model,
-            data.validation,
-            self._run.problem,
-            jobs=data.jobs,
-            timeout_s=data.timeout_s,
-            warn=data.warn,
-        )
+    def _arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+        return self._learner.arrays()
 
-    def _collect(self, usable: Sequence[str]) -> Collected:
+    def _collect(self, usable: Sequence[str], iteration: int) -> Collected:
         """Compile an iteration's modules with actions by chance."""
         config, progress = self._config, self._progress
-        drawn = _drawn(usable, config.modules, config.seed, progress.iteration)
-        key = f"{config.seed}:{progress.iteration}"
+        drawn = _drawn(usable, config.modules, config.seed, iteration)
+        key = f"{config.seed}:{iteration}"
         policy = SamplingPolicy(self._answering, self._run.problem, key)
         collected = self._collector.collect(drawn, policy, lambda: self._run.is_over)
         failures = {name: progress.failures.get(name, 0) + 1 for name in collected.failures}
@@ -211,11 +145,11 @@ class _Trainer:
             )
         return usable
 
-    def _learn(self, episodes: Sequence[Episode]) -> dict[str, float]:
+    def _learn(self, episodes: Sequence[Episode], iteration: int) -> dict[str, float]:
         started = monotonic()
-        batch = self.learner.batch(episodes, [self._worth(each) for each in episodes])
-        generator = np.random.default_rng([self._config.seed, self._progress.iteration, 1])
-        metrics = self.learner.learn(batch, generator)
+        batch = self._learner.batch(episodes, [self._worth(each) for each in episodes])
+        generator = np.random.default_rng([self._config.seed, iteration, 1])
+        metrics = self._learner.learn(batch, generator)
         rewards = [each.reward for each in episodes]
         return metrics | {
             "reward/mean": float(np.mean(rewards)),
@@ -232,10 +166,6 @@ class _Trainer:
         kept = self._config.moving_average
         reward = against_own_past(episode, self._progress.averages, kept)
         return reward if limit is None else min(max(reward, -limit), limit)
-
-    def _save(self) -> None:
-        state = asdict(self._progress) | {"network": self.learner.actor.config()}
-        self._run.save(self._progress.iteration, self.learner.arrays(), state)
 
 
 def against_own_past(episode: Episode, averages: dict[str, float], kept: float) -> float:
@@ -268,10 +198,8 @@ def _drawn(names: Sequence[str], count: int, seed: int, purpose: int) -> tuple[s
 def _first_network(collector: Collector, problem: Problem, config: Config) -> PolicyNetwork:
     """The one to start from, or one with the statistics of what a simple policy sees."""
     if config.start:
-        return _started_from(Path(config.start), problem)
-    answer = _FIRST.get(problem.name)
-    if answer is None:
-        raise OptionsError(f"ppo: expected a problem of {', '.join(_FIRST)}, found {problem.name}")
+        return load_start(config.start, problem)
+    answer = rule_of(problem, "ppo")
     names = _drawn(collector.names, len(collector.names), config.seed, 0)
     for start in range(0, len(names), config.modules):
         some = names[start : start + config.modules]
@@ -287,12 +215,3 @@ def _first_network(collector: Collector, problem: Problem, config: Config) -> Po
     raise TrainingError(
         f"ppo: expected modules that compile and ask for decisions, found none among {len(names)}"
     )
-
-
-def _started_from(model: Path, problem: Problem) -> PolicyNetwork:
-    network = load_network(model)
-    if network.problem.name != problem.name:
-        raise ModelError(
-            str(model), f"expected one for {problem.name}, found one for {network.problem.name}"
-        )
-    return network

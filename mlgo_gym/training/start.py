@@ -1,8 +1,9 @@
-"""The network that training on contexts starts from."""
+"""What training starts from: the network and, for training on contexts, these."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -16,13 +17,15 @@ from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.observations import columns, observation_array
 from mlgo_gym.policies import default
 from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
-from mlgo_gym.training.contexts import Sampler, Workshop
+from mlgo_gym.training.contexts import Sampler, Workshop, some_modules
+from mlgo_gym.training.data import Data
 from mlgo_gym.training.export import load_network
 from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
 from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training_log import Observation
 
-__all__ = ["StartConfig", "first_network", "statistics_of"]
+__all__ = ["StartConfig", "first_network", "load_start", "prepared", "rule_of", "statistics_of"]
 
 _FIRST: Final[Mapping[str, Policy]] = MappingProxyType(
     {InliningForSize.name: default, RegallocEviction.name: lowest_density}
@@ -42,12 +45,35 @@ class StartConfig(Protocol):
         """Of a new network's weights, and of what is drawn."""
 
     @property
+    def most_modules(self) -> int:
+        """Of each package."""
+
+    @property
     def hidden(self) -> tuple[int, ...]:
         """The widths of a new network's hidden layers."""
 
     @property
     def start(self) -> str:
         """The model directory; empty makes a new network."""
+
+
+@contextmanager
+def prepared(
+    run: TrainingRun, config: StartConfig, data: Data
+) -> Iterator[tuple[Workshop, Sampler]]:
+    """Yield compilers, and what draws the contexts of some modules of each package.
+
+    Raises:
+        TrainingError: no module compiles and asks for a decision.
+    """
+    with Workshop(
+        run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
+    ) as workshop:
+        packages = some_modules(data.packages, config.most_modules, config.seed)
+        contexts = list(workshop.contexts(packages))
+        if not contexts:
+            raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
+        yield workshop, Sampler(contexts)
 
 
 def first_network(workshop: Workshop, sampler: Sampler, config: StartConfig) -> PolicyNetwork:
@@ -65,24 +91,42 @@ def first_network(workshop: Workshop, sampler: Sampler, config: StartConfig) -> 
     """
     problem = workshop.problem
     if config.start:
-        network = load_network(Path(config.start))
-        if network.problem.name != problem.name:
-            raise ModelError(
-                config.start,
-                f"expected one for {problem.name}, found one for {network.problem.name}",
-            )
-        return network
+        return load_start(config.start, problem)
     normalization = _normalization(workshop, sampler, config.seed)
     return network_for(problem, normalization, config.hidden, config.seed)
 
 
-def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:
-    problem = workshop.problem
+def load_start(folder: str, problem: Problem) -> PolicyNetwork:
+    """The network of a model directory.
+
+    Raises:
+        ModelError: the folder holds no network for this problem.
+    """
+    network = load_network(Path(folder))
+    if network.problem.name != problem.name:
+        raise ModelError(
+            folder, f"expected one for {problem.name}, found one for {network.problem.name}"
+        )
+    return network
+
+
+def rule_of(problem: Problem, trainer: str) -> Policy:
+    """What answers when the features' statistics are taken.
+
+    Raises:
+        OptionsError: there is no network for this problem.
+    """
     answer = _FIRST.get(problem.name)
     if answer is None:
         raise OptionsError(
-            f"training: expected a problem of {', '.join(_FIRST)}, found {problem.name}"
+            f"{trainer}: expected a problem of {', '.join(_FIRST)}, found {problem.name}"
         )
+    return answer
+
+
+def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:
+    problem = workshop.problem
+    answer = rule_of(problem, "training")
 
     def seen(compiler: Compiler, index: int) -> list[bytes]:
         payloads: list[bytes] = []

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.corpus import Corpus
 from mlgo_gym.evaluation.evaluate import Setting, evaluate, in_order
 from mlgo_gym.evaluation.summary import Scored
 from mlgo_gym.policies import from_runner
 from mlgo_gym.problems import Problem
 from mlgo_gym.runners.release import ReleaseModeModelRunner
+from mlgo_gym.training.data import Data
 
 __all__ = ["WORSE_WEIGHT", "Validation", "validate"]
 
@@ -68,31 +68,22 @@ class Validation:
         return {f"{prefix}{key}": float(value) for key, value in numbers.items()}
 
 
-def validate(
-    model: Path,
-    packages: Mapping[str, Corpus],
-    problem: Problem,
-    *,
-    jobs: int = 1,
-    timeout_s: float = 300.0,
-    warn: Callable[[str], None] = lambda _: None,
-) -> Validation:
-    """Compile packages with a model, in release mode, beside LLVM's own heuristic.
+def validate(model: Path, data: Data, problem: Problem) -> Validation:
+    """Compile what is held out with a model, in release mode, beside LLVM's own heuristic.
 
     Args:
         model: a model directory.
-        packages: corpora by the names of their packages.
-        problem: what it answers.
-        jobs: how many modules are compiled at once.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        warn: called with what failed; the other modules go on.
+        data: what is chosen on, and how it is compiled. What fails is warned of; the other modules
+            go on.
+        problem: what the model answers.
     """
     policy = from_runner(partial(ReleaseModeModelRunner, model))
-    setting = Setting(problem, jobs=jobs, timeout_s=timeout_s)
+    packages = data.validation
+    setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
     scores = in_order(list(evaluate(packages, {_MODEL: policy}, setting)), packages)
     for each in scores:
         for error in each.errors:
-            warn(f"{each.package}: {error}")
+            data.warn(f"{each.package}: {error}")
     scored = Scored(scores, [_MODEL], resamples=1)
     changes = {
         statistic.key: scored.change(statistic, _MODEL).value for statistic in scored.statistics()
