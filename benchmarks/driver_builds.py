@@ -247,11 +247,13 @@ def files(
 
 
 def file(source: Path, name: str, values: Mapping[str, str], rounds: int) -> None:
+    arguments = ["-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))]
+
     def plain() -> None:
-        compile_file(CLANG, source, {})
+        compile_file(CLANG, arguments, {})
 
     def advised() -> None:
-        compile_file(str(ROOT / "scripts" / "mlgo-cc"), source, values)
+        compile_file(compilers(driver=True)["CC"], arguments, values)
 
     advised()  # once before, so that the model is compiled
     base, mine = alternating(plain, advised, rounds)
@@ -261,14 +263,9 @@ def file(source: Path, name: str, values: Mapping[str, str], rounds: int) -> Non
     )
 
 
-def compile_file(compiler: str, source: Path, settings: Mapping[str, str]) -> None:
-    command = [compiler, "-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-    subprocess.run(command, env=environment(settings), check=True)
-
-
-def compile_module(compiler: str, source: Path, made: Path, settings: Mapping[str, str]) -> None:
-    command = [compiler, "-w", "-Oz", "-x", "ir", "-c", str(source), "-o", str(made)]
-    subprocess.run(command, env=environment(settings), check=True)
+def compile_file(compiler: str, arguments: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Run a compiler under settings."""
+    subprocess.run([compiler, *arguments], env=environment(settings), check=True)
 
 
 def alternating(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.driver_builds import CLANG, ROOT, alternating, compile_module, settings_of
+from benchmarks.driver_builds import CLANG, alternating, compile_file, compilers, settings_of
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
@@ -57,10 +57,10 @@ def times_of(path: Path, settings: dict[str, str], rounds: int) -> tuple[float, 
     """Seconds of one compilation by clang, and by clang under a model."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "module.o"
-        driver = str(ROOT / "scripts" / "mlgo-cc")
+        arguments = ["-w", "-Oz", "-x", "ir", "-c", str(path), "-o", str(made)]
         return alternating(
-            lambda: compile_module(CLANG, path, made, {}),
-            lambda: compile_module(driver, path, made, settings),
+            lambda: compile_file(CLANG, arguments, {}),
+            lambda: compile_file(compilers(driver=True)["CC"], arguments, settings),
             rounds,
         )
 

@@ -1,7 +1,8 @@
-"""What tests of training share: recorded decisions of the sample corpus."""
+"""What tests of training share: recorded decisions of the sample corpus, and data to train on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,16 @@ from mlgo_gym.observations import observation_array
 from mlgo_gym.policies import default
 from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
 from mlgo_gym.problems.regalloc_eviction import legal_positions
+from mlgo_gym.training.data import Data
 from mlgo_gym.training_log import Observation
 
 Recorded = np.ndarray[Any, Any]
+
+
+def data_of(corpus: Corpus, *names: str, jobs: int = 1, **more: Any) -> Data:
+    """Some modules to train on, and another one to choose on."""
+    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
+    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs, **more)
 
 
 def record(sample: Corpus, problem: Problem, names: tuple[str, ...]) -> Recorded:

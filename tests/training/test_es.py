@@ -27,6 +27,7 @@ from mlgo_gym.training.es_update import (
 )
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.validation import Validation
+from tests.training.conftest import data_of
 
 Array = np.ndarray[Any, Any]
 
@@ -35,11 +36,6 @@ EVICTION = RegallocEviction()
 QUICK = Config(
     generations=3, pairs=2, contexts=4, noise=1.0, learning_rate=0.5, hidden=(8,), validate_every=3
 )
-
-
-def data_of(corpus: Corpus, *names: str, jobs: int = 1, **more: Any) -> Data:
-    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
-    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs, **more)
 
 
 def trained(

@@ -24,6 +24,7 @@ from mlgo_gym.training.normalization import Normalization
 from mlgo_gym.training.plain import plain_network
 from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.validation import Validation
+from tests.training.conftest import data_of
 
 Array = np.ndarray[Any, Any]
 
@@ -31,11 +32,6 @@ EVICTION = RegallocEviction()
 INLINING = InliningForSize()
 
 QUICK = Config(generations=3, contexts=4, tries=3, hidden=(8,), validate_every=3)
-
-
-def data_of(corpus: Corpus, *names: str, jobs: int = 1) -> Data:
-    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
-    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs)
 
 
 def trained(

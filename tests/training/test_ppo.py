@@ -29,6 +29,7 @@ from mlgo_gym.training.run import TrainingRun
 from mlgo_gym.training.sampling import BatchNetwork, SamplingPolicy, features_of, raw_rows
 from mlgo_gym.training.validation import Validation
 from mlgo_gym.training_log import Header, Observation
+from tests.training.conftest import data_of
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[int, Mapping[str, float]], None]
@@ -59,11 +60,6 @@ QUICK = Config(
     moving_average=0.7,
     validate_every=100,
 )
-
-
-def data_of(corpus: Corpus, *names: str, jobs: int = 1, **more: Any) -> Data:
-    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
-    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs, **more)
 
 
 def trained(
