@@ -173,54 +173,57 @@ class _Labels:
         problem = self._setting.problem
         compiler = NamingCompiler(self._compiler, module, policy, problem)
         base = compiler.compile()
+        settings = settings_of(compiler.options, (problem,)) | {"opt_level": base.opt_level}
+        source = Source(self._package, module.name, module.sha256, self._policy_name, settings)
+        if not base.decisions:
+            return source, None
+        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+        actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
+        effects = self._flip_effects(compiler, module, base)
+        if self._setting.joint:
+            departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
+            effects += self._joint_effects(module, base, departures)
+        score = float(base.text_size_bytes)
+        labels = self._labels(effects, len(actions))
+        return source, Episode(
+            source, InliningForSize, observed, actions, score=score, labels=labels
+        )
+
+    def _flip_effects(
+        self, compiler: NamingCompiler, module: Module, base: NamedCompilation
+    ) -> list[Effect]:
         random = np.random.default_rng([self._setting.seed, *bytes.fromhex(module.sha256)])
-        text, linked, count = (np.zeros(len(base.decisions)) for _ in range(3))
         effects: list[Effect] = []
         for batch in range(2 * self._setting.batches):
             flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
             effects += effects_of(compiler, base, flips) if flips else []
-        if self._setting.joint:
-            effects += self._joint_effects(module, base)
+        return effects
+
+    def _joint_effects(
+        self, module: Module, base: NamedCompilation, departures: Sequence[int]
+    ) -> list[Effect]:
+        if not departures:
+            return []
+        compiler = NamingCompiler(self._compiler, module, default, self._setting.problem)
+        return joint_effects(base, compiler.compile(), departures)
+
+    def _labels(self, effects: Sequence[Effect], decisions: int) -> dict[str, Any]:
+        """Each decision's mean over the flips that it was part of, NaN where there was none."""
+        text, linked, count = (np.zeros(decisions) for _ in range(3))
         for effect in effects:
             chosen = list(effect.flip.decisions)
             text[chosen] += effect.total() / len(chosen)
             linked[chosen] += effect.total(self._share) / len(chosen)
             count[chosen] += 1
-        settings = settings_of(compiler.options, (problem,)) | {"opt_level": base.opt_level}
-        source = Source(self._package, module.name, module.sha256, self._policy_name, settings)
-        return source, _episode(source, base, text, linked, count)
-
-    def _joint_effects(self, module: Module, base: NamedCompilation) -> list[Effect]:
-        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
-        actions = np.array([each.action for each in base.decisions])
-        departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE])
-        if not departures.size:
-            return []
-        compiler = NamingCompiler(self._compiler, module, default, self._setting.problem)
-        return joint_effects(base, compiler.compile(), departures.tolist())
-
-    def _share(self, name: str) -> float:
-        return 1.0 / self._shares.get(name, 1)
-
-
-def _episode(
-    source: Source, base: NamedCompilation, text: Any, linked: Any, count: Any
-) -> Episode | None:
-    if not base.decisions:
-        return None
-    known = np.where(count > 0, count, np.nan)
-    return Episode(
-        source,
-        InliningForSize,
-        observation_array([each.payload for each in base.decisions], InliningForSize),
-        np.array([each.action for each in base.decisions], InliningForSize.advice.dtype),
-        score=float(base.text_size_bytes),
-        labels={
+        known = np.where(count > 0, count, np.nan)
+        return {
             "saved_bytes": text / known,
             "saved_linked_bytes": linked / known,
             "sample_weight": count,
-        },
-    )
+        }
+
+    def _share(self, name: str) -> float:
+        return 1.0 / self._shares.get(name, 1)
 
 
 def _wanted(decision: NamedDecision) -> float:
