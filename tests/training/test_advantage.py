@@ -120,6 +120,29 @@ def test_a_run_goes_on_where_it_was(data: Data, tmp_path: Path) -> None:
     assert Dataset.open(tmp_path / "run" / "labels").row_count == labels.row_count
 
 
+def test_packages_take_turns(data: Data, sample: Corpus, tmp_path: Path) -> None:
+    packages = {
+        "many": replace(sample, names=TRAINING),
+        "few": replace(sample, names=("matrix.cpp",)),
+    }
+    config = replace(QUICK, rounds=1)
+    with TrainingRun(tmp_path / "run", "advantage", InliningForSize(), config) as run:
+        train(run, config, replace(data, packages=packages))
+    labelled = [each.key.package for each in Dataset.open(tmp_path / "run" / "labels").modules]
+    assert sorted(labelled[:2]) == ["few", "many"]
+    assert len(labelled) == 4
+
+
+def test_caution_keeps_near_llvms_default(data: Data, tmp_path: Path) -> None:
+    changes = {}
+    for caution in (0.0, 20.0):
+        config = replace(QUICK, rounds=1, caution=caution, fit=FitConfig(epochs=40))
+        output = tmp_path / f"{caution:.0f}"
+        with TrainingRun(output, "advantage", InliningForSize(), config) as run:
+            changes[caution] = train(run, config, data).changes["text"]
+    assert abs(changes[20.0]) < abs(changes[0.0]) / 2
+
+
 def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     folder.mkdir()
