@@ -16,6 +16,7 @@ import contextlib
 import copy
 import functools
 import os
+import stat
 import tempfile
 import weakref
 from collections.abc import Callable
@@ -231,8 +232,11 @@ def _make_fifos() -> tuple[Path, _Ends]:
 
 
 def _remove_fifos(folder: Path) -> None:
-    """Remove a folder and its FIFOs; anything else in it stays, and so does the folder."""
+    """Remove a folder of ours and its FIFOs; anything else in it stays, and so does the folder."""
     with contextlib.suppress(OSError):
+        about = folder.lstat()  # in a shared folder, others may have put a link here
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            return
         for path in folder.iterdir():
             if path.is_fifo():
                 path.unlink()

@@ -18,13 +18,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import numpy as np
 
@@ -41,7 +43,7 @@ __all__ = ["main"]
 
 SCORE: Final = TensorSpec("delta_size", "int64_t", (1,))
 
-_DEPENDENCIES: Final = ("-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-MP", "-MG", "-MV")
+_DEPENDENCIES: Final = ("-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-MP", "-MG", "-MV", "-Wp,-M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,21 @@ class _RecordingRunner(ModelUnderTrainingRunner):
 
 
 class _Session:
-    """One command line of clang with a model's answers."""
+    """One command line of clang with a model's answers.
 
-    def __init__(self, model: Path, clang: str, arguments: Sequence[str]) -> None:
+    Args:
+        model: what answers.
+        clang: the compiler.
+        arguments: its arguments.
+        source: standard input, if the arguments name it; it is read once for each compilation.
+    """
+
+    def __init__(
+        self, model: Path, clang: str, arguments: Sequence[str], source: IO[bytes] | None
+    ) -> None:
         self._model = model
         self._command = [clang, *arguments]
+        self._source = source
         self._records: list[_Decision] = []
         self._runner: _RecordingRunner | None = None
 
@@ -100,7 +112,8 @@ class _Session:
             problem = InliningForSize(float(threshold)) if threshold else InliningForSize()
             options = problem.advisor_options(host.base)
             flags = [word for option in options for word in ("-mllvm", option)]
-            with subprocess.Popen([self._command[0], *flags, *self._command[1:]]) as process:
+            command = [self._command[0], *flags, *self._command[1:]]
+            with subprocess.Popen(command, stdin=self._input()) as process:
                 try:
                     host.serve(lambda: process.poll() is None)
                 except BaseException:
@@ -139,24 +152,44 @@ class _Session:
         with tempfile.TemporaryDirectory() as folder:
             target = Path(folder) / "plain.o"
             plain = [self._command[0], *_without_dependencies(arguments), "-w", "-o", str(target)]
-            done = subprocess.run(plain, stderr=subprocess.DEVNULL, check=False)
+            done = subprocess.run(
+                plain, stdin=self._input(), stderr=subprocess.DEVNULL, check=False
+            )
             if done.returncode:
                 return None
             return _text_bytes(output) - _text_bytes(target)
+
+    def _input(self) -> IO[bytes] | None:
+        if self._source is not None:
+            self._source.seek(0)
+        return self._source
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the module's command line; see above."""
     model, log, clang, *rest = arguments
-    session = _Session(Path(model), clang, rest)
     try:
-        status = session.run()
-        if status == 0 and log:
-            session.write(Path(log))
+        with _standard_input(rest) as source:
+            session = _Session(Path(model), clang, rest, source)
+            status = session.run()
+            if status == 0 and log:
+                session.write(Path(log))
     except (MlgoGymError, ObjectFileError, OSError) as error:
         sys.stderr.write(f"mlgo-cc: error: {error}\n")
         return 1
     return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _standard_input(arguments: Sequence[str]) -> Iterator[IO[bytes] | None]:
+    """A copy of standard input, if the arguments name it."""
+    if "-" not in arguments:
+        yield None
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        copy.flush()
+        yield copy
 
 
 def _output(arguments: Sequence[str]) -> Path | None:

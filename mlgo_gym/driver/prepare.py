@@ -7,7 +7,8 @@
 
 A policy is compiled for the least CPU of this machine's architecture, so that machines of
 different age may share a cache. What goes wrong is printed in one line; where a model is to blame,
-the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's files change.
+the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's files change, unless
+they could not be read.
 """
 
 from __future__ import annotations
@@ -53,7 +54,6 @@ _PROBLEMS: Final = MappingProxyType(
 
 _GLUE: Final = """\
 #include "{name}.h"
-#include "policy.h"
 
 const struct mlgo_policy mlgo_policy = {{
     MLGO_POLICY_VERSION, {name}_inputs, {input_count}, {name}_outputs, {output_count}, {decision},
@@ -86,9 +86,12 @@ def build_driver(folder: Path) -> None:
             flags = ["-std=c17", "-O2", *defines, "-ldl", "-x", "c"]
             _compile(_c_compiler(), [*flags, *map(str, sorted(NATIVE.glob("*.c")))], program)
         for name in PROGRAMS[1:]:
-            partial = folder / "bin" / f".{name}.{os.getpid()}"
-            partial.hardlink_to(program)
-            partial.replace(folder / "bin" / name)
+            other = folder / "bin" / name
+            if not (other.exists() and other.samefile(program)):  # renaming it would do nothing
+                partial = folder / "bin" / f".{name}.{os.getpid()}"
+                partial.unlink(missing_ok=True)
+                partial.hardlink_to(program)
+                partial.replace(other)
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
@@ -114,8 +117,9 @@ def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
             (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
             (folder / "glue.c").write_text(_glue(native, decision), encoding="ascii")
             sources = [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
-            flags = ["--driver-mode=gcc", "-shared", "-fPIC", "-O2", "-w"]
-            _compile(clang, [*flags, f"-I{NATIVE}", f"-I{folder}", *sources], library)
+            # The model's own header may be called policy.h, too.
+            flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
+            _compile(clang, ["--driver-mode=gcc", *flags, *sources], library)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -133,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
                 return 2
     except MlgoGymError as error:
         words = " ".join(str(error).split())
-        if refusal and isinstance(error, ModelError):
+        if refusal and isinstance(error, ModelError) and not isinstance(error.__cause__, OSError):
             refusal.write_text(words, encoding="utf-8", errors="surrogateescape")
         sys.stderr.write(f"{words}\n")
         return 1
@@ -211,7 +215,8 @@ def _compile(compiler: str, arguments: list[str], target: Path) -> None:
 
 
 def _c_compiler() -> str:
-    names = (os.environ.get("MLGO_CLANG"), *CANDIDATES, "cc")
+    # For this machine; the clang that is named may be for another.
+    names = (*CANDIDATES, "cc", os.environ.get("MLGO_CLANG"))
     found = next((path for name in names if name and (path := shutil.which(name))), None)
     if found is None:
         raise EnvironmentSetupError("mlgo-cc: expected a C compiler on PATH, found none")

@@ -211,6 +211,35 @@ def test_lto(driver: Driver, folders: tuple[Path, Path], kind: str) -> None:
     assert programs[0] == programs[1]
 
 
+def test_one_thread_links_whatever_the_command_line_says(
+    driver: Driver, folders: tuple[Path, Path]
+) -> None:
+    """Objects say themselves that they are ThinLTO's; threads would mix up their answers."""
+    require("ld.lld-22", "lld-22")
+    for name in ("one", "two"):
+        compare(driver, folders, ["-flto=thin", "-O2", "-c", f"{name}.c"])
+    arguments = ["-flto", "-O2", "--ld-path=/usr/bin/ld.lld-22", "-Wl,--thinlto-jobs=2", "-v"]
+    done = driver.run(
+        *arguments, "-o", "program", "--", "one.o", "two.o", cwd=folders[0], settings=AS_DEFAULT
+    )
+    assert done.returncode == 0
+    command = done.stderr.decode().splitlines()[-1]
+    assert command.rindex("--thinlto-jobs=1") > command.rindex("--thinlto-jobs=2")
+    assert "-enable-ml-inliner=" in command
+
+
+def test_a_temporary_folder_with_a_comma(
+    driver: Driver, folders: tuple[Path, Path], own_temporary_folder: Path
+) -> None:
+    require("ld.lld-22", "lld-22")
+    (own_temporary_folder / "a,b").mkdir()
+    settings = AS_DEFAULT | {"TMPDIR": str(own_temporary_folder / "a,b")}
+    arguments = ["-flto", "-O2", "--ld-path=/usr/bin/ld.lld-22", "one.c", "two.c", "-o", "program"]
+    done = driver.run(*arguments, cwd=folders[0], settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (own_temporary_folder / "a,b").rmdir()  # it is empty
+
+
 def test_advice_is_taken(driver: Driver, tmp_path: Path) -> None:
     """With a model that inlines nothing the code is another, with several inputs in each."""
     folder = fill(tmp_path / "work")

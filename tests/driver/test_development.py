@@ -105,3 +105,18 @@ def test_a_broken_model_is_an_error(driver: Driver, work: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.decode() == f"mlgo-cc: error: model '{work / 'broken'}': {words}\n"
     assert not (work / "f.o").exists()
+
+
+def test_a_source_from_a_pipe(driver: Driver, work: Path) -> None:
+    """It is compiled twice, with the model and without, and read once."""
+    scores = []
+    for source, text in (("f.c", b""), ("-", SOURCE.encode())):
+        options = [
+            f"--mlgo-model-under-training={MODELS / 'inliner'}",
+            f"--mlgo-training-log={work / 'log'}",
+        ]
+        command = ("-O2", "-Wp,-MMD,f.d", "-x", "c", "-c", source, "-o", "mine.o")
+        assert driver.run(*command, *options, cwd=work, stdin=text).returncode == 0
+        scores.append([record.score for record in records(work / "log")][-1])
+        assert (work / "f.d").read_text().startswith("mine.o:")
+    assert scores[0] == scores[1] != 0

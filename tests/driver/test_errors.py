@@ -7,13 +7,16 @@ import os
 import resource
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from mlgo_gym.channel import remove_stale_folders
 from mlgo_gym.driver.prepare import main as prepare
+from mlgo_gym.native.freeze import freeze
 from tests.driver.conftest import MODELS, Driver
 
 SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
@@ -239,6 +242,106 @@ def test_without_a_cache(driver: Driver, work: Path) -> None:
     assert (done.returncode, done.stderr.decode()) == (0, words)
     done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": "1"})
     assert done.returncode == 1
+
+
+def test_without_a_cache_clang_is_found_too(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """Under a version's name, behind a link to the script, in C++; our options are not clang's."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "clang").symlink_to(driver.command()[0])
+    for name in ("readlink", "tail", "ld"):
+        (programs / name).symlink_to(str(shutil.which(name)))
+    (programs / "clang-22").symlink_to(driver.clang)
+    settings = {"MLGO_CACHE": "/proc/none", "MLGO_CLANG": "", "PATH": str(programs)}
+    (work / "f.cpp").write_text("#include <new>\nint main() { return *new int(0); }\n")
+    option = "--mlgo-inlining-model=none"
+    done = driver.run(option, "f.cpp", "-o", "f", cwd=work, cxx=True, settings=settings)
+    assert done.returncode == 0
+    assert done.stderr.decode().endswith("; compiled by plain clang\n")
+    assert subprocess.run([work / "f"], check=False).returncode == 0
+    done = driver.run("f.cpp", "--mlgo-strict=1", "-o", "g", cwd=work, settings=settings)
+    assert done.returncode == 1
+    assert done.stderr.decode().startswith("mlgo-cc: error: ")
+
+
+def test_a_clang_that_is_the_script_is_none(driver: Driver, work: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "clang").symlink_to(driver.command()[0])
+    path = f"{tmp_path / 'bin'}{os.pathsep}{driver.environment['PATH']}"
+    done = driver.run("--version", cwd=work, settings={"MLGO_CLANG": "", "PATH": path})
+    assert done.returncode == 0
+    assert b"clang version" in done.stdout
+
+
+def test_a_frozen_model_that_is_replaced_in_place(
+    driver: Driver, work: Path, tmp_path: Path
+) -> None:
+    for name in ("default", "never"):
+        freeze(MODELS / name, tmp_path / name, name="policy")
+    settings = {"MLGO_INLINING_MODEL": str(tmp_path / "default"), "MLGO_STRICT": "1"}
+    objects = []
+    for _ in range(2):
+        assert driver.run("-O2", "-c", "f.c", cwd=work, settings=settings).returncode == 0
+        objects.append((work / "f.o").read_bytes())
+        for path in (tmp_path / "never").iterdir():
+            (tmp_path / "default" / path.name).write_bytes(path.read_bytes())
+    assert objects[0] != objects[1]
+
+
+def test_a_model_that_could_not_be_read_is_tried_again(
+    driver: Driver, work: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "model").mkdir()
+    settings = {"MLGO_INLINING_MODEL": str(tmp_path / "model")}
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+    words = f"model '{tmp_path}/model/model.tflite': cannot be read: No such file or directory"
+    warning = f"mlgo-cc: warning: {words}; compiled by plain clang\n"
+    assert (done.returncode, done.stderr.decode()) == (0, warning)
+    refusals = Path(driver.environment["MLGO_CACHE"]).rglob("*.error")
+    assert str(tmp_path) not in "".join(each.read_text() for each in refusals)
+
+
+def test_an_interpreter_that_is_gone(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """The cache outlives the virtual environment that made it; the next one's scripts go on."""
+    settings = {"MLGO_CACHE": str(tmp_path / "cache")}
+    first = tmp_path / "first" / "python3"
+    first.parent.mkdir()
+    first.symlink_to(sys.executable)
+    environment = {**driver.environment, **settings}
+    subprocess.run(
+        [first, "-m", "mlgo_gym.driver.prepare", "driver", tmp_path / "cache" / "cc-0.1.0"],
+        env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
+    )  # fmt: skip
+    first.unlink()
+    second = tmp_path / "second"
+    second.mkdir()
+    shutil.copy(str(driver.command()[0]), second)
+    (second / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (second / "python3").chmod(0o755)
+    done = subprocess.run(
+        [second / "mlgo-cc", "-O2", "-c", "f.c"], cwd=work, check=False, capture_output=True,
+        env=environment | {"MLGO_INLINING_MODEL": str(MODELS / "never"), "MLGO_STRICT": "1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_link_in_a_shared_temporary_folder_is_not_followed(
+    driver: Driver, work: Path, own_temporary_folder: Path
+) -> None:
+    """What a dead compilation left behind is removed; where others put a link, nothing is."""
+    other = work / "other"
+    other.mkdir()
+    os.mkfifo(other / "pipe")
+    space = Path("/proc/self/ns/pid").stat().st_ino
+    dead = subprocess.Popen(["/bin/true"])
+    dead.wait()
+    link = own_temporary_folder / f"mlgo-gym-channel-{os.getuid()}-{space}-{dead.pid}-abcdef"
+    link.symlink_to(other)
+    settings = {"MLGO_INLINING_MODEL": str(MODELS / "never"), "MLGO_STRICT": "1"}
+    assert driver.run("-O2", "-c", "f.c", cwd=work, settings=settings).returncode == 0
+    remove_stale_folders()
+    assert (other / "pipe").is_fifo()
+    link.unlink()
 
 
 def test_closed_standard_streams(driver: Driver, work: Path, tmp_path: Path) -> None:

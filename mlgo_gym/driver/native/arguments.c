@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* With one of these no code is generated. */
@@ -33,8 +34,18 @@ static const char *const NO_CODE[] = {
     "-rewrite-objc",
 };
 static const char *const NO_CODE_PREFIXES[] = {"-print-", "--print-", "--autocomplete"};
-/* The word behind one of these is no input. */
-static const char *const VALUED[] = {"-o", "-MF", "-MT", "-MQ", "-MJ", "-dumpdir"};
+/* The word behind one of these is its value. */
+static const char *const VALUED[] = {
+    "-o",       "--output",    "-MF",       "-MT",            "-MQ",     "-MJ",
+    "-dumpdir", "-Xclang",     "-Xlinker",  "-Xassembler",    "-mllvm",  "-Xpreprocessor",
+    "-include", "-imacros",    "-I",        "-D",             "-U",      "-L",
+    "-isystem", "-iquote",     "-idirafter", "-T",            "-z",      "-u",
+    "-e",       "-target",
+};
+/* Options with the name of a file directly behind them. */
+static const char *const JOINED[] = {"-o", "--output=", "-MF", "-MJ"};
+/* What these name may be a pipe today, and a file in the next call. */
+static const char *const STREAMS[] = {"/dev/std", "/dev/fd/", "/proc/"};
 /* Somebody else has a channel or an advisor of their own. */
 static const char *const ADVISORS[] = {
     "-enable-ml-inliner",
@@ -51,7 +62,7 @@ static const char *const SOURCES[] = {
 
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
-  bool expects_value;
+  bool runs_once, expects_value;
   int depth;
 };
 
@@ -67,11 +78,34 @@ static bool is_source(const char *argument) {
   return false;
 }
 
+/* Whether what is read or written there is gone afterwards: a pipe, a socket, a terminal. */
+static bool is_stream(const char *path) {
+  struct stat about;
+  for (size_t index = 0; index < COUNT(STREAMS); ++index)
+    if (has_prefix(path, STREAMS[index]))
+      return true;
+  return strcmp(path, "/dev/null") && !stat(path, &about) && !S_ISREG(about.st_mode) &&
+         !S_ISDIR(about.st_mode);
+}
+
+static bool names_stream(const char *argument) {
+  if (argument[0] != '-')
+    return is_stream(argument);
+  for (size_t index = 0; index < COUNT(JOINED); ++index)
+    if (has_prefix(argument, JOINED[index]) && is_stream(argument + strlen(JOINED[index])))
+      return true;
+  return false;
+}
+
 static void look_at(const char *argument, struct seen *seen);
 
-/* A response file; one that cannot be read is clang's to complain about. */
+/* A response file; one that cannot be read is clang's to complain about, and one that can be read
+ * only once is left to clang. */
 static void look_into(const char *path, struct seen *seen) {
   seen->has_source = true; /* of the names in it, quotes and escapes are not undone */
+  seen->runs_once |= is_stream(path);
+  if (seen->runs_once)
+    return;
   int file = seen->depth < 8 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
   char *text = file < 0 ? NULL : malloc(1 << 20);
   ssize_t length = text ? read(file, text, (1 << 20) - 1) : -1;
@@ -98,14 +132,15 @@ static bool takes_value(const char *argument) {
 static void look_at(const char *argument, struct seen *seen) {
   bool is_value = seen->expects_value;
   seen->expects_value = !is_value && takes_value(argument);
+  seen->runs_once |= names_stream(argument);
+  for (size_t index = 0; index < COUNT(ADVISORS); ++index)
+    seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
   if (is_value)
     return;
   for (size_t index = 0; index < COUNT(NO_CODE); ++index)
     seen->no_code |= !strcmp(argument, NO_CODE[index]);
   for (size_t index = 0; index < COUNT(NO_CODE_PREFIXES); ++index)
     seen->no_code |= has_prefix(argument, NO_CODE_PREFIXES[index]);
-  for (size_t index = 0; index < COUNT(ADVISORS); ++index)
-    seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
   if (argument[0] == '@')
     look_into(argument + 1, seen);
   else if (!strcmp(argument, "-"))
@@ -129,7 +164,7 @@ struct plan plan_of(const struct settings *settings) {
   struct seen seen = {0};
   for (size_t index = 1; index < settings->argument_count; ++index)
     look_at(settings->arguments[index], &seen);
-  struct plan plan = {.action = PASS_ON, .reads_stdin = seen.reads_stdin};
+  struct plan plan = {.action = PASS_ON, .reads_stdin = seen.reads_stdin, .runs_once = seen.runs_once};
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

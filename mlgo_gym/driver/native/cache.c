@@ -4,10 +4,11 @@
  *   clang/KEY                 the major version of a clang
  *   policies/PROBLEM-KEY.so   a frozen policy; PROBLEM-KEY.error says why there is none
  *
- * A KEY stands for a file as it is: device, inode, size and time stamp. */
+ * A KEY stands for a file, or a folder with its files, as it is: device, inode, size, time stamps. */
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,10 +29,17 @@
 
 static const char *const CANDIDATES[] = {"", "-25", "-24", "-23", "-22", "-21", "-20", "-19"};
 #define CANDIDATE_COUNT (sizeof CANDIDATES / sizeof *CANDIDATES)
-static const char *const MODEL_FILES[] = {"", "/model.tflite", "/output_spec.json", "/card.json"};
-#define MODEL_FILE_COUNT (sizeof MODEL_FILES / sizeof *MODEL_FILES)
 
-const char *python_path(void) { return MLGO_PYTHON; }
+/* The interpreter that made this program; if that is gone, the one of the script that started it. */
+const char *python_path(void) {
+  static char beside[4096];
+  const char *script = getenv("MLGO_SELF");
+  if (!access(MLGO_PYTHON, X_OK) || !script || !realpath(script, beside))
+    return MLGO_PYTHON;
+  char *name = strrchr(beside, '/') + 1;
+  snprintf(name, sizeof beside - (size_t)(name - beside), "python3");
+  return access(beside, X_OK) ? MLGO_PYTHON : beside;
+}
 
 static bool cache_path(char *path, size_t size, const char *name) {
   char self[4096];
@@ -49,6 +57,7 @@ static bool cache_path(char *path, size_t size, const char *name) {
 }
 
 /* FNV-1a, which is enough to tell the files of one user apart. */
+#define START 0xcbf29ce484222325u
 static uint64_t mixed(uint64_t hash, const void *data, size_t size) {
   for (const uint8_t *byte = data; size--; ++byte)
     hash = (hash ^ *byte) * 0x100000001b3u;
@@ -59,15 +68,41 @@ static bool mix_file(uint64_t *hash, const char *path) {
   struct stat about;
   if (stat(path, &about))
     return false;
-  uint64_t facts[] = {(uint64_t)about.st_dev, (uint64_t)about.st_ino, (uint64_t)about.st_size,
-                      (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec};
+  uint64_t facts[] = {(uint64_t)about.st_dev,          (uint64_t)about.st_ino,
+                      (uint64_t)about.st_size,         (uint64_t)about.st_mtim.tv_sec,
+                      (uint64_t)about.st_mtim.tv_nsec, (uint64_t)about.st_ctim.tv_sec,
+                      (uint64_t)about.st_ctim.tv_nsec};
   *hash = mixed(*hash, facts, sizeof facts);
   return true;
 }
 
+/* A folder and the files directly in it, in whatever order they are listed. */
+static bool mix_folder(uint64_t *hash, const char *folder) {
+  DIR *directory = mix_file(hash, folder) ? opendir(folder) : NULL;
+  if (!directory)
+    return false;
+  uint64_t sum = 0;
+  char path[4096 + 256];
+  for (struct dirent *entry; (entry = readdir(directory));) {
+    uint64_t each = mixed(START, entry->d_name, strlen(entry->d_name));
+    if (entry->d_name[0] != '.' &&
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path &&
+        mix_file(&each, path))
+      sum += each;
+  }
+  closedir(directory);
+  *hash = mixed(*hash, &sum, sizeof sum);
+  return true;
+}
+
+/* A program other than the script that started this one, which may be called clang, too. */
 static bool is_program(const char *path) {
-  struct stat about;
-  return !stat(path, &about) && S_ISREG(about.st_mode) && !access(path, X_OK);
+  struct stat about, script;
+  const char *self = getenv("MLGO_SELF");
+  if (stat(path, &about) || !S_ISREG(about.st_mode) || access(path, X_OK))
+    return false;
+  return !self || stat(self, &script) || script.st_ino != about.st_ino ||
+         script.st_dev != about.st_dev;
 }
 
 static bool on_path(const char *name, char *found, size_t size) {
@@ -156,8 +191,9 @@ static void write_text(const char *path, const char *text) {
 /* Runs a program and keeps the beginning of what it prints; returns its exit status, or -1. */
 static int ask(char *const *command, char *text, size_t size) {
   int output = memfd_create("mlgo-cc", MFD_CLOEXEC);
-  pid_t child = output < 0 ? -1 : fork();
+  pid_t parent = getpid(), child = output < 0 ? -1 : fork();
   if (child == 0) {
+    die_with(parent);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, 0);
     dup2(output, 1);
@@ -177,7 +213,7 @@ static int ask(char *const *command, char *text, size_t size) {
 }
 
 bool check_clang(struct clang *clang, struct message *message) {
-  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t hash = START;
   char path[4096], name[64], text[512] = "";
   bool is_kept = mix_file(&hash, clang->path);
   snprintf(name, sizeof name, "clang/%016llx", (unsigned long long)hash);
@@ -209,7 +245,7 @@ bool check_clang(struct clang *clang, struct message *message) {
 static bool freeze(const char *problem, const char *model, const char *clang, const char *library,
                    struct message *message) {
   char text[MESSAGE_BYTES - 64];
-  char *command[] = {(char *)MLGO_PYTHON,
+  char *command[] = {(char *)python_path(),
                      "-P",
                      "-m",
                      "mlgo_gym.driver.prepare",
@@ -243,16 +279,12 @@ static const struct mlgo_policy *open_library(const char *path, struct message *
 const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
                                       enum problem problem, struct message *message) {
   const char *model = settings->models[problem];
-  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t hash = START;
   char path[4096], name[128];
-  for (size_t index = 0; index < MODEL_FILE_COUNT; ++index) {
-    bool fits =
-        (size_t)snprintf(path, sizeof path, "%s%s", model, MODEL_FILES[index]) < sizeof path;
-    if ((!fits || !mix_file(&hash, path)) && index == 0) {
-      snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
-               strerror(fits ? errno : ENAMETOOLONG));
-      return NULL;
-    }
+  if (!mix_folder(&hash, model)) {
+    snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
+             strerror(errno));
+    return NULL;
   }
   snprintf(name, sizeof name, "policies/%s-%016llx.so", PROBLEMS[problem].name,
            (unsigned long long)hash);
@@ -271,7 +303,7 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
 
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
                        struct message *message) {
-  uint64_t hash = 0xcbf29ce484222325u;
+  uint64_t hash = START;
   mix_file(&hash, clang->path);
   printf("mlgo-cc %s\nclang %d %016llx\n", MLGO_VERSION, clang->version,
          (unsigned long long)hash);

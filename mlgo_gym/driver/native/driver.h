@@ -54,6 +54,7 @@ struct plan {
   enum action action;
   bool is_thin_link; /* in-process ThinLTO: one thread, with a warning */
   bool reads_stdin;
+  bool runs_once; /* an input or output is a pipe or a device, which cannot be had twice */
 };
 
 struct clang {
@@ -126,10 +127,11 @@ struct job {
   size_t channel_count;
   char folder[4096];
   double timeout_s;
-  int stdin_copy;  /* or -1 */
-  int stderr_copy; /* or -1 */
+  int copies[3]; /* what stands for the standard streams; -1 where the stream itself does */
 };
 struct outcome run_job(const struct job *job);
 void remove_folder(const struct job *job);
+/* Called by a child: it is told to end when its parent has ended. */
+void die_with(pid_t parent);
 
 #endif

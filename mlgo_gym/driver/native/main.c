@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 static const char *program = "mlgo-cc";
+static const char IN_TURN[] = "-Wl,--thinlto-jobs=1,--lto-partitions=1";
 
 static void say(const char *kind, const char *text, const char *rest) {
   fprintf(stderr, "%s: %s: %s%s\n", program, kind, text, rest);
@@ -89,29 +91,44 @@ static bool make_folder(struct job *job, struct message *message) {
 
 static int memory_file(void) { return memfd_create("mlgo-cc", MFD_CLOEXEC); }
 
-/* All of standard input, which plain clang may have to read again; or -1. */
-static int copy_of_stdin(void) {
+/* Puts a copy of all of standard input in its place, for plain clang may have to read it again;
+ * false where a part of it is lost. */
+static bool keep_stdin(void) {
   char data[1 << 16];
   int copy = memory_file();
-  for (ssize_t length; copy >= 0 && (length = read(0, data, sizeof data)) != 0;) {
+  if (copy < 0)
+    return true;
+  for (ssize_t length; (length = read(0, data, sizeof data)) != 0;) {
     if (length < 0 && errno == EINTR)
       continue;
-    if (length < 0 || write(copy, data, (size_t)length) != length) {
-      close(copy);
-      copy = -1;
-    }
+    if (length < 0 || write(copy, data, (size_t)length) != length)
+      return false;
   }
-  if (copy >= 0)
-    lseek(copy, 0, SEEK_SET);
-  return copy;
+  lseek(copy, 0, SEEK_SET);
+  return dup2(copy, 0) == 0 && !close(copy);
 }
 
-static void show(int copy) {
+/* Writes all, also to a pipe that does not block. */
+static bool write_whole(int stream, const char *data, ssize_t length) {
+  for (ssize_t done; length > 0; data += done, length -= done)
+    while ((done = write(stream, data, (size_t)length)) < 0) {
+      struct pollfd ready = {.fd = stream, .events = POLLOUT};
+      if (errno == EAGAIN)
+        poll(&ready, 1, -1);
+      else if (errno != EINTR)
+        return false;
+    }
+  return true;
+}
+
+/* What was held back of a stream; false where it cannot be written. */
+static bool show(int copy, int stream) {
   char data[1 << 14];
-  ssize_t length;
+  ssize_t length = 0;
   for (off_t at = 0; copy >= 0 && (length = pread(copy, data, sizeof data, at)) > 0; at += length)
-    if (write(2, data, (size_t)length) != length)
-      return;
+    if (!write_whole(stream, data, length))
+      return false;
+  return length == 0;
 }
 
 struct list {
@@ -121,10 +138,13 @@ struct list {
 
 static void add(struct list *list, bool to_linker, const char *option, const char *value) {
   char *text = NULL;
-  if (asprintf(&text, "%s%s%s", to_linker ? "-Wl,-mllvm," : "", option, value) < 0)
+  if (asprintf(&text, "%s%s", option, value) < 0)
     abort();
-  if (!to_linker)
-    list->items[list->count++] = (char *)"-mllvm";
+  if (to_linker)
+    list->items[list->count++] = (char *)"-Xlinker";
+  list->items[list->count++] = (char *)"-mllvm";
+  if (to_linker)
+    list->items[list->count++] = (char *)"-Xlinker";
   list->items[list->count++] = text;
 }
 
@@ -139,10 +159,12 @@ static void add_advisor(struct list *list, bool to_linker, const struct settings
     add(list, to_linker, "-ml-advisor-size-increase-threshold=", settings->threshold);
 }
 
-/* Clang's command line with the advisors' options in front, where nothing can swallow them. */
+/* Clang's command line with the advisors' options in front, where nothing can swallow them. All of
+ * a link's code is generated in turn: threads would share a channel, and each take the other's
+ * advice. That comes last, for the last word counts; behind "--" there are only inputs. */
 static char **advised(const struct settings *settings, const struct plan *plan,
                       const struct job *job) {
-  struct list list = {calloc(settings->argument_count + 40, sizeof *list.items), 0};
+  struct list list = {calloc(settings->argument_count + 64, sizeof *list.items), 0};
   bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
   list.items[list.count++] = (char *)job->clang->name;
   if (job->clang->needs_cxx_mode)
@@ -154,11 +176,17 @@ static char **advised(const struct settings *settings, const struct plan *plan,
     if (links)
       add_advisor(&list, true, settings, &job->channels[index]);
   }
-  if (plan->is_thin_link)
-    list.items[list.count++] = (char *)"-Wl,--thinlto-jobs=1";
   list.items[list.count++] = (char *)"--end-no-unused-arguments";
-  memcpy(list.items + list.count, settings->arguments + 1,
-         (settings->argument_count - 1) * sizeof *list.items);
+  bool is_told = !links;
+  for (size_t index = 1; index < settings->argument_count; ++index) {
+    if (!is_told && !strcmp(settings->arguments[index], "--")) {
+      list.items[list.count++] = (char *)IN_TURN;
+      is_told = true;
+    }
+    list.items[list.count++] = settings->arguments[index];
+  }
+  if (!is_told)
+    list.items[list.count++] = (char *)IN_TURN;
   return list.items;
 }
 
@@ -190,9 +218,11 @@ static bool is_doubtful(const struct outcome *outcome) {
 static int try_plain(const struct settings *settings, const struct clang *clang) {
   int status = 0;
   fflush(stderr);
-  pid_t child = fork();
-  if (child == 0)
+  pid_t parent = getpid(), child = fork();
+  if (child == 0) {
+    die_with(parent);
     _exit(become_clang(settings, clang));
+  }
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
     continue;
   if (child > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
@@ -228,25 +258,35 @@ static int compile(const struct settings *settings, const struct clang *clang,
   struct job job = {.clang = clang,
                     .channels = channels,
                     .timeout_s = settings->timeout_s,
-                    .stdin_copy = -1,
-                    .stderr_copy = -1};
+                    .copies = {-1, -1, -1}};
   struct message message = {""};
   if (!open_channels(&job, settings, &message))
     return give_up(settings, clang, &message);
-  if (plan->reads_stdin && (job.stdin_copy = copy_of_stdin()) >= 0)
-    dup2(job.stdin_copy, 0); /* plain clang reads it from there as well */
-  if (!isatty(2))            /* nothing is said twice; a terminal keeps its colours instead */
-    job.stderr_copy = memory_file();
+  if (plan->reads_stdin && !keep_stdin()) {
+    remove_folder(&job);
+    say("error", "cannot keep standard input: ", strerror(errno));
+    return 1;
+  }
+  for (int stream = 1; stream <= 2; ++stream) /* nothing is said twice; a terminal keeps colours */
+    if (!plan->runs_once && !isatty(stream))
+      job.copies[stream] = memory_file();
   job.arguments = advised(settings, plan, &job);
   if (plan->is_thin_link)
     say("warning", "ThinLTO's back ends share one channel: linking with one thread", "");
   struct outcome outcome = run_job(&job);
-  bool is_final = !is_doubtful(&outcome) || settings->is_strict;
+  bool is_final = !is_doubtful(&outcome) || settings->is_strict || plan->runs_once;
   if (outcome.is_served && is_final) {
-    show(job.stderr_copy);
-    return end_as(outcome.status);
+    bool is_shown = show(job.copies[1], 1);
+    show(job.copies[2], 2);
+    if (!is_shown)
+      say("error", "cannot write to standard output: ", strerror(errno));
+    return is_shown ? end_as(outcome.status) : 1;
   }
-  if (job.stdin_copy >= 0)
+  if (plan->runs_once) {
+    say("error", outcome.message.text, "; a pipe among clang's files cannot be had twice");
+    return 1;
+  }
+  if (plan->reads_stdin)
     lseek(0, 0, SEEK_SET);
   if (outcome.is_served)
     return try_plain(settings, clang);

@@ -60,16 +60,22 @@ static void end_children(void) {
   }
 }
 
-/* Removes a folder that holds nothing but FIFOs. */
+/* Removes a folder of ours that holds nothing but FIFOs. */
 static void remove_fifos(const char *folder) {
-  DIR *directory = opendir(folder);
+  int file = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   struct stat about;
-  for (struct dirent *entry; directory && (entry = readdir(directory));)
+  bool is_ours = file >= 0 && !fstat(file, &about) && about.st_uid == getuid();
+  DIR *directory = is_ours ? fdopendir(file) : NULL;
+  if (!directory) {
+    if (file >= 0)
+      close(file);
+    return;
+  }
+  for (struct dirent *entry; (entry = readdir(directory));)
     if (!fstatat(dirfd(directory), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) &&
         S_ISFIFO(about.st_mode))
       unlinkat(dirfd(directory), entry->d_name, 0);
-  if (directory)
-    closedir(directory);
+  closedir(directory);
   rmdir(folder);
 }
 
@@ -103,7 +109,7 @@ static void sweep(const struct job *job) {
     closedir(directory);
 }
 
-static void die_with(pid_t parent) {
+void die_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent)
     _exit(1);
@@ -118,10 +124,9 @@ static pid_t start_clang(const struct job *job, const sigset_t *mask) {
   if (child == 0) {
     die_with(parent);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    if (job->stdin_copy >= 0)
-      dup2(job->stdin_copy, 0);
-    if (job->stderr_copy >= 0)
-      dup2(job->stderr_copy, 2);
+    for (int stream = 0; stream <= 2; ++stream)
+      if (job->copies[stream] >= 0)
+        dup2(job->copies[stream], stream);
     execv(job->clang->path, job->arguments);
     error = errno;
     _exit(write(report[1], &error, sizeof error) == sizeof error ? 127 : 126);

@@ -1,0 +1,163 @@
+"""Pipes among clang's files: what can be read or written only once is, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.driver.conftest import MODELS, Driver
+
+NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
+SOURCE = (
+    "static int g(int x) { return x > 9 ? x / 3 : x * 2; }\nint f(int x) { return g(x) + g(-x); }\n"
+)
+BAD = 'static int g(int x) { return x; }\nint f(int x) { asm("bogus"); return g(x); }\n'
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "f.c").write_text(SOURCE)
+    return folder
+
+
+def in_place_of_clang(driver: Driver, folder: Path, script: str) -> dict[str, str]:
+    """Settings under which a script stands for clang, which is ``$clang`` in it."""
+    program = folder / "clang"
+    program.write_text(f"#!/bin/sh\nclang={driver.clang}\n{script}")
+    program.chmod(0o755)
+    return NEVER | {"MLGO_CLANG": str(program)}
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/fd/0"])
+@pytest.mark.parametrize("text", [SOURCE, BAD], ids=["good", "bad"])
+def test_a_source_that_is_a_pipe(driver: Driver, work: Path, name: str, text: str) -> None:
+    command = ("-O2", "-x", "c", "-c", name, "-o", "m.o")
+    plain = driver.plain(*command, cwd=work, stdin=text.encode())
+    (work / "m.o").unlink(missing_ok=True)
+    done = driver.run(*command, cwd=work, stdin=text.encode(), settings=NEVER)
+    assert (done.returncode, done.stderr) == (plain.returncode, plain.stderr)
+    assert (work / "m.o").exists() == (text == SOURCE)
+
+
+def test_our_side_fails_where_nothing_can_be_had_twice(driver: Driver, work: Path) -> None:
+    script = 'case "$*" in *enable-ml-inliner*) sleep 60;; esac; exec $clang "$@"\n'
+    settings = in_place_of_clang(driver, work, script)
+    os.mkfifo(work / "pipe.c")
+    writer = threading.Thread(target=(work / "pipe.c").write_text, args=(SOURCE,))
+    writer.start()
+    command = ["sh", "-c", '"$@" & wait $!', "sh", *driver.command("-O2", "-c", "pipe.c")]
+    process = psutil.Popen(
+        command, cwd=work, env={**driver.environment, **settings}, stderr=subprocess.PIPE
+    )
+    servers: list[psutil.Process] = []
+    until = time.monotonic() + 60
+    while not servers and time.monotonic() < until:  # sh, the driver, its server, clang
+        found = process.children(recursive=True)
+        servers = [each for each in found if each.name() == "mlgo-cc" and each.children()][1:]
+        time.sleep(0.05)
+    servers[0].kill()
+    _, stderr = process.communicate(timeout=60)
+    assert (process.returncode, stderr.decode()) == (
+        1,
+        "mlgo-cc: error: the process that answers clang was killed; "
+        "a pipe among clang's files cannot be had twice\n",
+    )
+    (work / "pipe.c").read_text()
+    writer.join()
+
+
+def test_a_response_file_that_is_a_pipe(driver: Driver, work: Path) -> None:
+    command = shlex.join(map(str, driver.command()))
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{command} @<(echo -O2 -c f.c)"],
+        cwd=work, env={**driver.environment, **NEVER}, check=False, capture_output=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (work / "f.o").exists()
+
+
+@pytest.mark.parametrize("output", [["-o", "-"], ["--output", "-"], ["-o", "/dev/stdout"]])
+def test_assembly_on_standard_output(driver: Driver, work: Path, output: list[str]) -> None:
+    command = ["-O2", "-S", *output, "f.c"]
+    driver.run("-O2", "-S", "-o", "f.s", "f.c", cwd=work, settings=NEVER)
+    readable, writable = os.pipe()  # standard input stays open: nobody may read it to its end
+    try:
+        done = subprocess.run(
+            driver.command(*command), cwd=work, env={**driver.environment, **NEVER}, check=False,
+            capture_output=True, stdin=readable, timeout=60,
+        )  # fmt: skip
+    finally:
+        os.close(readable)
+        os.close(writable)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout == (work / "f.s").read_bytes()
+
+
+def test_output_of_a_failed_run_is_taken_back(driver: Driver, work: Path) -> None:
+    """Clang dies when half of it is written; what comes out is plain clang's, once."""
+    script = '$clang "$@" || exit\ncase "$*" in *enable-ml-inliner*) kill -SEGV $$;; esac\n'
+    settings = in_place_of_clang(driver, work, script)
+    plain = driver.plain("-O2", "-S", "-o", "-", "f.c", cwd=work)
+    done = driver.run("-O2", "-S", "-o", "-", "f.c", cwd=work, settings=settings)
+    assert (done.returncode, done.stdout) == (0, plain.stdout)
+    words = "mlgo-cc: warning: clang failed with advice; compiled by plain clang\n"
+    assert done.stderr.decode() == words
+
+
+def test_messages_through_a_pipe_that_does_not_block(driver: Driver, work: Path) -> None:
+    lines = "".join(f"static int unused_{number};\n" for number in range(3_000))
+    (work / "f.c").write_text(SOURCE + lines)
+    command = ("-O2", "-Wall", "-ferror-limit=0", "-c", "f.c")
+    expected = driver.plain(*command, cwd=work).stderr
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    process = subprocess.Popen(
+        driver.command(*command), cwd=work, env={**driver.environment, **NEVER}, stderr=writable
+    )
+    os.close(writable)
+    time.sleep(1)  # the pipe is full now
+    with open(readable, "rb") as stream:
+        found = stream.read()
+    assert process.wait(60) == 0
+    assert len(expected) > 1 << 16
+    assert found == expected
+
+
+def test_a_word_for_the_linker_is_not_clang_s(driver: Driver, work: Path) -> None:
+    (work / "f.c").write_text(SOURCE + "int main(void) { return f(3); }\n")
+    command = ("-O2", "f.c", "-v", "-Xlinker", "-E", "-o", "program")
+    done = driver.run(*command, cwd=work, settings=NEVER | {"MLGO_STRICT": "1"})
+    assert done.returncode == 0
+    assert b"-enable-ml-inliner=" in done.stderr
+
+
+@pytest.mark.parametrize("when", ["*enable-ml-inliner*) kill -SEGV $$", "--nothing) :"])
+def test_clang_ends_with_the_driver(driver: Driver, work: Path, when: str) -> None:
+    """The plain one does, and one that is asked for its version."""
+    version = "--version) exec $clang --version;;" if "SEGV" in when else ""
+    script = f'case "$*" in {version} {when};; *) exec sleep 600;; esac\n'
+    assert driver.run("-O2", "-c", "f.c", cwd=work, settings=NEVER).returncode == 0  # freezes
+    settings = in_place_of_clang(driver, work, script)
+    process = psutil.Popen(
+        driver.command("-O2", "-c", "f.c"), cwd=work, env={**driver.environment, **settings}
+    )
+    until = time.monotonic() + 60
+    children: list[psutil.Process] = []
+    while not any(each.name() == "sleep" for each in children) and time.monotonic() < until:
+        time.sleep(0.05)
+        children = process.children(recursive=True)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == -signal.SIGTERM
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert children
+    assert not alive
