@@ -15,7 +15,7 @@ that does best on the validation packages. The first policy is LLVM's own defaul
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.datasets.dataset import Dataset
+from mlgo_gym.datasets.episodes import Episode
 from mlgo_gym.datasets.header import DatasetHeader
 from mlgo_gym.datasets.writer import DatasetWriter
 from mlgo_gym.errors import TrainingError
@@ -57,7 +58,10 @@ class Config:
 
     Attributes:
         seed: of everything random.
-        rounds: how often decisions are labelled around the newest policy.
+        rounds: how often decisions are labelled around the newest policy; 0 learns from `labels`
+            alone, once.
+        labels: the folders of labels that other runs have left, to learn from as well; those of
+            modules that are held out are not.
         batches: compilations of a module that flip single decisions, and as many that flip all
             calls of callees.
         joint_labels: besides, share out what the policy's departures from LLVM's default did
@@ -79,6 +83,7 @@ class Config:
 
     seed: int = 0
     rounds: int = 3
+    labels: tuple[str, ...] = ()
     batches: int = 2
     joint_labels: bool = False
     linked_weight: float = 0.4
@@ -125,9 +130,10 @@ class _Trainer:
         self._best: Validation | None = None
 
     def train(self) -> Validation:
-        shares = self._survey()
-        while self._round < self._config.rounds:
-            self._label(shares)
+        shares = self._survey() if self._config.rounds else {}
+        while self._round < max(1, self._config.rounds):
+            if self._config.rounds:
+                self._label(shares)
             self._learn()
             self._round += 1
             self._run.save(self._round, {}, {"validations": self._validations})
@@ -263,25 +269,34 @@ class _Trainer:
 
     def _labelled(self) -> tuple[_Array, _Array, _Array, _Array]:
         """All decisions so far; what inlining saves, NaN if unknown; the weight; the package."""
-        dataset = Dataset.open(self._labels, problem=self._problem)
         observations, advantages, weights, packages = [], [], [], []
-        numbers = {name: number for number, name in enumerate(self._data.packages)}
         share = self._config.linked_weight
-        for episode in dataset.episodes():
+        for episode in self._episodes():
             saved = (1 - share) * episode.label("saved_bytes")
             saved = saved + share * episode.label("saved_linked_bytes")
             observations.append(episode.observations)
             advantages.append(np.where(episode.actions == 0, saved, -saved))
             weights.append(episode.label("sample_weight"))
-            packages.append(np.full(len(episode), numbers.get(episode.source.package, -1)))
+            packages.append(episode.source.package)
         if not observations:
             raise TrainingError("advantage: expected labelled decisions, found none")
         return (
             np.concatenate(observations),
             np.concatenate(advantages),
             np.concatenate(weights),
-            np.concatenate(packages),
+            np.repeat(np.unique(packages, return_inverse=True)[1], list(map(len, observations))),
         )
+
+    def _episodes(self) -> Iterator[Episode]:
+        """This run's labels, and those of other runs that may be learned from."""
+        held_out = {
+            (name, each) for name, corpus in self._data.validation.items() for each in corpus
+        }
+        own = [self._labels] if self._labels.exists() else []
+        for folder in (*own, *map(Path, self._config.labels)):
+            for episode in Dataset.open(folder, problem=self._problem).episodes():
+                if (episode.source.package, episode.source.module) not in held_out:
+                    yield episode
 
     def _distillation_rows(self, costs: _Array, is_known: _Array) -> _Array:
         """Rows inside the band: labelled decisions first, then others at random."""

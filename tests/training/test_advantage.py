@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from mlgo_gym.policies import default
 from mlgo_gym.problems import InliningForSize, RegallocEviction
 from mlgo_gym.training.advantage import Config, train
 from mlgo_gym.training.data import Data, describe
+from mlgo_gym.training.export import load_network
 from mlgo_gym.training.fitting import FitConfig
 from mlgo_gym.training.labels import LabelSetting, label_modules, shares_of, survey
 from mlgo_gym.training.run import TrainingRun
@@ -131,6 +133,35 @@ def test_packages_take_turns(data: Data, sample: Corpus, tmp_path: Path) -> None
     labelled = [each.key.package for each in Dataset.open(tmp_path / "run" / "labels").modules]
     assert sorted(labelled[:2]) == ["few", "many"]
     assert len(labelled) == 4
+
+
+def test_labels_of_other_runs(data: Data, sample: Corpus, tmp_path: Path) -> None:
+    """They are learned from, alone or besides the run's own, but for what is held out."""
+    problem = InliningForSize()
+    config = replace(QUICK, rounds=1)
+    with TrainingRun(tmp_path / "first", "advantage", problem, config) as run:
+        train(run, config, data)
+    alone = replace(config, rounds=0, labels=(str(tmp_path / "first" / "labels"),))
+    with TrainingRun(tmp_path / "second", "advantage", problem, alone) as run:
+        train(run, alone, data)
+    assert not (tmp_path / "second" / "labels").exists()
+    networks = [load_network(tmp_path / run / "model") for run in ("first", "second")]
+    for mine, theirs in zip(*(each.get_weights() for each in networks), strict=True):
+        assert np.array_equal(mine, theirs)
+    both = replace(alone, rounds=1, seed=1)
+    counted = {}
+    for name, held_out in (("all", "digest.c"), ("some", "graph.cpp")):
+        validation = {"sample": replace(sample, names=(held_out,))}
+        with TrainingRun(tmp_path / name, "advantage", problem, both) as run:
+            train(run, both, replace(data, validation=validation))
+            card = json.loads((run.model / "card.json").read_text())
+        counted[name] = card["results"]["labelled_decisions"]
+    assert counted["some"] < counted["all"]
+    nothing = replace(config, rounds=0)
+    run = TrainingRun(tmp_path / "third", "advantage", problem, nothing)
+    with run, pytest.raises(TrainingError) as error:
+        train(run, nothing, data)
+    assert str(error.value) == "advantage: expected labelled decisions, found none"
 
 
 def test_caution_keeps_near_llvms_default(data: Data, tmp_path: Path) -> None:
