@@ -15,6 +15,7 @@ from benchmarks import (
     oracle,
     real_builds,
     regalloc_baselines,
+    regalloc_headroom,
     regalloc_score,
     regalloc_sweep,
     runner_latency,
@@ -29,6 +30,7 @@ NAMES = (
     "clang_equality",
     "sweep_overhead",
     "regalloc_baselines",
+    "regalloc_headroom",
     "regalloc_score",
     "regalloc_sweep",
     "soak",
@@ -51,6 +53,7 @@ parser.add_argument("--episodes", type=int, default=2000, help="for soak")
 parser.add_argument("--model", type=Path, help="for runner_latency; see benchmarks.latency_model")
 parser.add_argument("--sdists", type=Path, help="for driver_builds: where sdists are kept")
 parser.add_argument("--budget", type=float, default=60.0, help="seconds a module, for oracle")
+parser.add_argument("--tries", type=int, default=200, help="of a function, for regalloc_headroom")
 parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
 parser.add_argument("--build", help="for real_builds: only those with this in their names")
 options = parser.parse_args()
@@ -62,6 +65,8 @@ if options.name in {"all", "sweep_overhead"}:
     sweep_overhead.run(corpus, options.rounds)
 if options.name in {"all", "regalloc_baselines"}:
     regalloc_baselines.run({name: built(name, "O3") for name in regalloc_baselines.RECIPES})
+if options.name in {"all", "regalloc_headroom"}:
+    regalloc_headroom.run({name: built(name) for name in regalloc_headroom.RECIPES}, options.tries)
 if options.name in {"all", "regalloc_score"}:
     regalloc_score.run([built(name, "O3") for name in regalloc_score.RECIPES])
 if options.name in {"all", "regalloc_sweep"}:
