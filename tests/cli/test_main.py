@@ -339,7 +339,7 @@ def test_interrupted(tmp_path: Path) -> None:
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob("x.log.*")) and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(0.5)
+        time.sleep(0.1)  # in all it takes a second or two
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "mlgo-gym: error: interrupted\n")

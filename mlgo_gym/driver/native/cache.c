@@ -4,7 +4,7 @@
  *   clang/KEY                 the major version of a clang
  *   policies/PROBLEM-KEY.so   a frozen policy; PROBLEM-KEY.error says why there is none
  *
- * A KEY stands for a file, or a folder with its files, as it is: device, inode, size, time stamps. */
+ * A KEY stands for a file, or a folder with its files, as it is: device, inode, size, time stamp. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -68,10 +68,8 @@ static bool mix_file(uint64_t *hash, const char *path) {
   struct stat about;
   if (stat(path, &about))
     return false;
-  uint64_t facts[] = {(uint64_t)about.st_dev,          (uint64_t)about.st_ino,
-                      (uint64_t)about.st_size,         (uint64_t)about.st_mtim.tv_sec,
-                      (uint64_t)about.st_mtim.tv_nsec, (uint64_t)about.st_ctim.tv_sec,
-                      (uint64_t)about.st_ctim.tv_nsec};
+  uint64_t facts[] = {(uint64_t)about.st_dev, (uint64_t)about.st_ino, (uint64_t)about.st_size,
+                      (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec};
   *hash = mixed(*hash, facts, sizeof facts);
   return true;
 }
