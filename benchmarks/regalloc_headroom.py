@@ -91,19 +91,13 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
             return under_policy, min(least, context.baseline)
 
         chosen = most_of_the_spill_code(contexts)
-        scores = list(workshop.each(searched, range(len(contexts))))
+        under_policy, best = zip(*workshop.each(searched, range(len(contexts))), strict=True)
     modules = {module_of(context) for context in contexts}
     print(f"{len(modules)} modules, {len(contexts)} functions that ask, {len(chosen)} searched")
     changes = {
         "no spill code at all": [-each.potential for each in contexts],
-        "the policy that ships": [
-            context.share * (found[0] / context.baseline - 1)
-            for context, found in zip(contexts, scores, strict=True)
-        ],
-        f"the best of {tries + 1} allocations": [
-            context.share * (found[1] / context.baseline - 1)
-            for context, found in zip(contexts, scores, strict=True)
-        ],
+        "the policy that ships": changes_of(contexts, under_policy),
+        f"the best of {tries + 1} allocations": changes_of(contexts, best),
     }
     for name, parts in changes.items():
         found: dict[str, float] = defaultdict(float)
@@ -111,6 +105,14 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
             found[module_of(context)] += part
         logs = [math.log(max(1 + each, 1e-3)) for each in found.values()]
         print(f"{name}: {math.expm1(sum(logs) / len(logs)):+.2%}", flush=True)
+
+
+def changes_of(contexts: Sequence[Context], scores: Sequence[float]) -> list[float]:
+    """What each function changes of its module's score."""
+    return [
+        context.share * (score / context.baseline - 1)
+        for context, score in zip(contexts, scores, strict=True)
+    ]
 
 
 def module_of(context: Context) -> str:

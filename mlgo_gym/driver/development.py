@@ -188,7 +188,6 @@ def _standard_input(arguments: Sequence[str]) -> Iterator[IO[bytes] | None]:
         return
     with tempfile.TemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
-        copy.flush()
         yield copy
 
 

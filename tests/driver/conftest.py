@@ -14,6 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "tests" / "models"
+SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
 # LLVM's own answers, asked for to the end: the code must be plain clang's.
 AS_DEFAULT = {
     "MLGO_INLINING_MODEL": str(MODELS / "default"),
@@ -64,6 +65,15 @@ class Driver:
             timeout=120,
             check=False,
         )
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A folder with ``f.c``."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "f.c").write_text(SOURCE)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import require
-from tests.driver.conftest import MODELS, NOTHING, Argument, Driver
+from tests.driver.conftest import MODELS, NOTHING, SOURCE, Argument, Driver
 
 CHECK = {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"}
-SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
 DEFAULT = {"MLGO_INLINING_MODEL": str(MODELS / "default")}
 

@@ -32,12 +32,14 @@ def records(path: Path) -> list[Record]:
         return list(TrainingLogReader(file))
 
 
-def train(driver: Driver, work: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+def train(
+    driver: Driver, work: Path, *arguments: str, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
     options = [
         f"--mlgo-model-under-training={MODELS / 'inliner'}",
         f"--mlgo-training-log={work / 'log'}",
     ]
-    return driver.run(*arguments, *options, cwd=work)
+    return driver.run(*arguments, *options, cwd=work, stdin=stdin)
 
 
 def test_the_log(driver: Driver, work: Path) -> None:
@@ -111,12 +113,8 @@ def test_a_source_from_a_pipe(driver: Driver, work: Path) -> None:
     """It is compiled twice, with the model and without, and read once."""
     scores = []
     for source, text in (("f.c", b""), ("-", SOURCE.encode())):
-        options = [
-            f"--mlgo-model-under-training={MODELS / 'inliner'}",
-            f"--mlgo-training-log={work / 'log'}",
-        ]
         command = ("-O2", "-Wp,-MMD,f.d", "-x", "c", "-c", source, "-o", "mine.o")
-        assert driver.run(*command, *options, cwd=work, stdin=text).returncode == 0
+        assert train(driver, work, *command, stdin=text).returncode == 0
         scores.append([record.score for record in records(work / "log")][-1])
         assert (work / "f.d").read_text().startswith("mine.o:")
     assert scores[0] == scores[1] != 0

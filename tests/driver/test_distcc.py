@@ -21,9 +21,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import require
-from tests.driver.conftest import MODELS, NOTHING, ROOT, Driver
+from tests.driver.conftest import MODELS, NOTHING, ROOT, SOURCE, Driver
 
-SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
 WAIT_S = 60
 SHARED = tempfile.gettempdir()  # and not the tests' own, which is for their user alone
 ENDS = re.compile(r"COMPILE_OK|COMPILE_ERROR")  # of distccd's dcc_job_summary

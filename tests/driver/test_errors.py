@@ -19,8 +19,6 @@ from mlgo_gym.driver.prepare import main as prepare
 from mlgo_gym.native.freeze import freeze
 from tests.driver.conftest import MODELS, Driver
 
-SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
-
 
 @dataclass(frozen=True)
 class Case:
@@ -133,14 +131,6 @@ CASES = [
         "cannot read {folder}/none.conf: No such file or directory",
     ),
 ]
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "f.c").write_text(SOURCE)
-    return folder
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -428,6 +418,9 @@ def test_the_scripts_and_the_package_agree_on_the_cache() -> None:
         script = Path(__file__).parents[2] / "scripts" / name
         assert f"/cc-{__version__}\n" in script.read_text()
         assert os.access(script, os.X_OK)
+    texts = [script.with_name(name).read_text() for name in ("mlgo-cc", "mlgo-c++")]
+    one, other = (text.replace("=--driver-mode=g++\n", "=\n") for text in texts)
+    assert other.replace("mlgo-c++", "mlgo-cc") == one
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.driver.conftest import MODELS, ROOT, Driver
-
-SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
+from tests.driver.conftest import MODELS, ROOT, SOURCE, Driver
 
 
 @pytest.fixture

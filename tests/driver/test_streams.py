@@ -13,21 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.driver.conftest import MODELS, Driver
+from tests.driver.conftest import MODELS, SOURCE, Driver
 
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
-SOURCE = (
-    "static int g(int x) { return x > 9 ? x / 3 : x * 2; }\nint f(int x) { return g(x) + g(-x); }\n"
-)
 BAD = 'static int g(int x) { return x; }\nint f(int x) { asm("bogus"); return g(x); }\n'
-
-
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    folder = tmp_path / "work"
-    folder.mkdir()
-    (folder / "f.c").write_text(SOURCE)
-    return folder
 
 
 def in_place_of_clang(driver: Driver, folder: Path, script: str) -> dict[str, str]:
@@ -84,6 +73,14 @@ def test_a_response_file_that_is_a_pipe(driver: Driver, work: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
     assert (work / "f.o").exists()
+
+
+def test_a_response_file_counts_beside_a_pipe(driver: Driver, work: Path) -> None:
+    """It says that somebody else advises: this side must not."""
+    (work / "words").write_text("-mllvm -enable-ml-inliner=default f.c")
+    done = driver.run("-O2", "-S", "-o", "/dev/stdout", "@words", cwd=work, settings=NEVER)
+    plain = driver.plain("-O2", "-S", "-o", "-", "f.c", cwd=work)
+    assert (done.returncode, done.stdout, done.stderr) == (0, plain.stdout, b"")
 
 
 @pytest.mark.parametrize("output", [["-o", "-"], ["--output", "-"], ["-o", "/dev/stdout"]])

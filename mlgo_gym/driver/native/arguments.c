@@ -103,9 +103,10 @@ static void look_at(const char *argument, struct seen *seen);
  * only once is left to clang. */
 static void look_into(const char *path, struct seen *seen) {
   seen->has_source = true; /* of the names in it, quotes and escapes are not undone */
-  seen->runs_once |= is_stream(path);
-  if (seen->runs_once)
+  if (is_stream(path)) {
+    seen->runs_once = true;
     return;
+  }
   int file = seen->depth < 8 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
   char *text = file < 0 ? NULL : malloc(1 << 20);
   ssize_t length = text ? read(file, text, (1 << 20) - 1) : -1;

@@ -127,7 +127,8 @@ struct job {
   size_t channel_count;
   char folder[4096];
   double timeout_s;
-  int copies[3]; /* what stands for the standard streams; -1 where the stream itself does */
+  int stdout_copy; /* or -1 */
+  int stderr_copy; /* or -1 */
 };
 struct outcome run_job(const struct job *job);
 void remove_folder(const struct job *job);

@@ -92,12 +92,12 @@ static bool make_folder(struct job *job, struct message *message) {
 static int memory_file(void) { return memfd_create("mlgo-cc", MFD_CLOEXEC); }
 
 /* Puts a copy of all of standard input in its place, for plain clang may have to read it again;
- * false where a part of it is lost. */
+ * false where that cannot be done. */
 static bool keep_stdin(void) {
   char data[1 << 16];
   int copy = memory_file();
   if (copy < 0)
-    return true;
+    return false;
   for (ssize_t length; (length = read(0, data, sizeof data)) != 0;) {
     if (length < 0 && errno == EINTR)
       continue;
@@ -258,7 +258,8 @@ static int compile(const struct settings *settings, const struct clang *clang,
   struct job job = {.clang = clang,
                     .channels = channels,
                     .timeout_s = settings->timeout_s,
-                    .copies = {-1, -1, -1}};
+                    .stdout_copy = -1,
+                    .stderr_copy = -1};
   struct message message = {""};
   if (!open_channels(&job, settings, &message))
     return give_up(settings, clang, &message);
@@ -267,19 +268,20 @@ static int compile(const struct settings *settings, const struct clang *clang,
     say("error", "cannot keep standard input: ", strerror(errno));
     return 1;
   }
-  for (int stream = 1; stream <= 2; ++stream) /* nothing is said twice; a terminal keeps colours */
-    if (!plan->runs_once && !isatty(stream))
-      job.copies[stream] = memory_file();
+  if (!plan->runs_once && !isatty(1)) /* nothing is said twice; a terminal keeps its colours */
+    job.stdout_copy = memory_file();
+  if (!plan->runs_once && !isatty(2))
+    job.stderr_copy = memory_file();
   job.arguments = advised(settings, plan, &job);
   if (plan->is_thin_link)
     say("warning", "ThinLTO's back ends share one channel: linking with one thread", "");
   struct outcome outcome = run_job(&job);
   bool is_final = !is_doubtful(&outcome) || settings->is_strict || plan->runs_once;
   if (outcome.is_served && is_final) {
-    bool is_shown = show(job.copies[1], 1);
-    show(job.copies[2], 2);
+    bool is_shown = show(job.stdout_copy, 1);
     if (!is_shown)
       say("error", "cannot write to standard output: ", strerror(errno));
+    show(job.stderr_copy, 2);
     return is_shown ? end_as(outcome.status) : 1;
   }
   if (plan->runs_once) {

@@ -124,9 +124,10 @@ static pid_t start_clang(const struct job *job, const sigset_t *mask) {
   if (child == 0) {
     die_with(parent);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    for (int stream = 0; stream <= 2; ++stream)
-      if (job->copies[stream] >= 0)
-        dup2(job->copies[stream], stream);
+    if (job->stdout_copy >= 0)
+      dup2(job->stdout_copy, 1);
+    if (job->stderr_copy >= 0)
+      dup2(job->stderr_copy, 2);
     execv(job->clang->path, job->arguments);
     error = errno;
     _exit(write(report[1], &error, sizeof error) == sizeof error ? 127 : 126);
