@@ -13,6 +13,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
     network = plain_network(load_start(str(shipped_models()[MODEL]), problem))
     packages = some_modules(corpora, MODULES, seed=0)
     with Workshop(problem, jobs=os.cpu_count() or 1, timeout_s=60.0, warn=print) as workshop:
-        contexts = list(workshop.contexts(packages))
+        contexts = list(chain.from_iterable(workshop.contexts(packages)))
 
         def searched(compiler: Compiler, index: int) -> tuple[float, float]:
             """The score under the policy, and the best that was found."""

@@ -136,14 +136,12 @@ class OptimizedModule:
     """A module that has been through the optimiser.
 
     Attributes:
-        source: the module as it was.
-        module: the optimised module; its name is the source's.
+        module: the optimised module; its name is the one that it had before.
         options: how its code is generated, with the level that it was optimised at.
         functions: the functions that LLVM asks about, in its order.
         frequencies: of the blocks of each function, once the baseline is known.
     """
 
-    source: Module
     module: Module
     options: CompileOptions
     functions: tuple[str, ...] = ()
@@ -171,7 +169,6 @@ class Allocator:
         """
         product = self.compiler.produce(module, options, OPTIMIZE)
         return OptimizedModule(
-            source=module,
             module=Module(module.name, product.data),
             options=replace(options, opt_level=product.opt_level),
         )
@@ -206,10 +203,9 @@ class Allocator:
         parts: dict[str, OptimizedModule] = {}
         start = 0
         for name, size in zip(names, product.sizes, strict=True):
-            module = Module(f"{optimized.source.name}:{name}", product.data[start : start + size])
-            parts[name] = OptimizedModule(
-                optimized.source, module, optimized.options, functions=(name,)
-            )
+            data = product.data[start : start + size]
+            module = Module(f"{optimized.module.name}:{name}", data)
+            parts[name] = OptimizedModule(module, optimized.options, functions=(name,))
             start += size
         return parts
 

@@ -113,14 +113,19 @@ class Workshop:
             self._compilers.put(self._stack.enter_context(Compiler(timeout_s=timeout_s)))
         self._pool = ThreadPoolExecutor(jobs, "mlgo-gym") if jobs > 1 else None
 
-    def contexts(self, packages: Mapping[str, Corpus]) -> Iterator[Context]:
-        """All contexts of packages, in their order; what fails, and what asks nothing, is left out.
+    def contexts(self, packages: Mapping[str, Corpus], skip: int = 0) -> Iterator[list[Context]]:
+        """The contexts of each module of packages, in their order.
 
-        A module is compiled a few times for it; this takes as long as some rollouts.
+        What fails, and what never asks, has none. A module is compiled a few times for them;
+        this takes as long as some rollouts.
+
+        Args:
+            packages: corpora by the names of their packages.
+            skip: how many modules are passed over.
         """
         names = [(package, name) for package, corpus in packages.items() for name in corpus]
 
-        def prepared(compiler: Compiler, key: tuple[str, str]) -> list[Context] | None:
+        def prepared(compiler: Compiler, key: tuple[str, str]) -> list[Context]:
             package, name = key
             try:
                 module = packages[package][name]
@@ -129,10 +134,9 @@ class Workshop:
                 return _functions(Allocator(compiler, self.problem), f"{package}/{name}", module)
             except (CompilationError, InputError) as error:
                 self._warn(f"{package}: {error}")
-                return None
+                return []
 
-        for found in self.each(prepared, names):
-            yield from found or ()
+        yield from self.each(prepared, names[skip:])
 
     def score(self, compiler: Compiler, context: Context, policy: Policy) -> float:
         """What comes out under a policy: bytes, or LLVM's score.

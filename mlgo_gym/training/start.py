@@ -20,6 +20,7 @@ from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
 from mlgo_gym.training.contexts import Sampler, Workshop, some_modules
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.export import load_network
+from mlgo_gym.training.kept_contexts import KeptContexts, key_of
 from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
 from mlgo_gym.training.normalization import Normalization
 from mlgo_gym.training.run import TrainingRun
@@ -63,14 +64,20 @@ def prepared(
 ) -> Iterator[tuple[Workshop, Sampler]]:
     """Yield compilers, and what draws the contexts of some modules of each package.
 
+    Contexts are kept in the run's folder as they are found, and read there when it goes on.
+
     Raises:
-        TrainingError: no module compiles and asks for a decision.
+        TrainingError: no module compiles and asks for a decision, or contexts cannot be kept.
     """
     with Workshop(
         run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
     ) as workshop:
         packages = some_modules(data.packages, config.most_modules, config.seed)
-        contexts = list(workshop.contexts(packages))
+        kept = KeptContexts(run.directory / "contexts", key_of(packages, run.problem))
+        for found in workshop.contexts(packages, skip=kept.modules):
+            kept.add(found)
+        kept.flush()
+        contexts = kept.contexts
         if not contexts:
             raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
         yield workshop, Sampler(contexts)

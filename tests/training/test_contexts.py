@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,12 +39,16 @@ def packages(corpus: Corpus, *names: str) -> dict[str, Corpus]:
     return {"sample": replace(corpus, names=names)}
 
 
+def joined(modules: Iterable[list[Context]]) -> list[Context]:
+    return [each for contexts in modules for each in contexts]
+
+
 def test_functions_are_scored_as_in_their_module(compiler: Compiler, sample: Corpus) -> None:
     module = sample["expr_vm.c"]
     allocator = Allocator(compiler, EVICTION)
     result, whole = allocator.baseline(allocator.optimize(module, options_of(module)))
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
-        contexts = list(workshop.contexts(packages(sample, "expr_vm.c")))
+        contexts = joined(workshop.contexts(packages(sample, "expr_vm.c")))
         costs = workshop.each(
             lambda worker, each: workshop.score(worker, each, lowest_density), contexts
         )
@@ -60,7 +65,7 @@ def test_functions_are_scored_as_in_their_module(compiler: Compiler, sample: Cor
 def test_what_potential_is(compiler: Compiler, sample: Corpus) -> None:
     """What nobody spills cannot be saved; and where all is spilled, there is more of it."""
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
-        contexts = list(workshop.contexts(packages(sample, "bignum.c", "matrix.cpp")))
+        contexts = joined(workshop.contexts(packages(sample, "bignum.c", "matrix.cpp")))
         assert any(each.potential > 0 for each in contexts)
         context = max(contexts, key=lambda each: each.potential)
         assert workshop.score(compiler, context, keep) > context.baseline
@@ -70,7 +75,7 @@ def test_what_potential_is(compiler: Compiler, sample: Corpus) -> None:
 def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
     names = ("digest.c", "scene.cpp")
     with Workshop(InliningForSize(), jobs=2, timeout_s=120) as workshop:
-        contexts = list(workshop.contexts(packages(sample, *names)))
+        contexts = joined(workshop.contexts(packages(sample, *names)))
         sizes = list(
             workshop.each(lambda worker, each: workshop.score(worker, each, always), contexts)
         )
@@ -90,7 +95,7 @@ def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
     corpus = _Fixed(tmp_path, ("broken", "quiet"), {"quiet": Module.from_ir(quiet, "quiet")})
     warnings: list[str] = []
     with Workshop(EVICTION, jobs=1, timeout_s=60, warn=warnings.append) as workshop:
-        assert list(workshop.contexts({"package": corpus})) == []
+        assert list(workshop.contexts({"package": corpus})) == [[], []]
     assert warnings == [
         "package: module 'broken': LLVM bitcode parsing error\nExpected a single module"
     ]
@@ -137,6 +142,6 @@ def test_what_is_drawn_stands_for_all() -> None:
 
 def test_a_context_that_is_a_function(sample: Corpus) -> None:
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
-        context = next(iter(workshop.contexts(packages(sample, "bignum.c"))))
+        context, *_ = next(workshop.contexts(packages(sample, "bignum.c")))
     assert isinstance(context.code, OptimizedModule)
     assert context.size_bytes == len(context.code.module.data)

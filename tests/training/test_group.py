@@ -126,9 +126,12 @@ def finished(sample: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 def test_going_on_is_as_never_stopping(finished: tuple[Path, Path], sample: Corpus) -> None:
-    """Also with two workers."""
+    """Also with two workers; contexts are not made again."""
     folder, cut_off = finished
+    (contexts,) = (cut_off / "contexts").iterdir()
+    before = contexts.stat()
     trained(cut_off, QUICK, data_of(sample, "bignum.c", "matrix.cpp", jobs=2))
+    assert (contexts.stat().st_ino, contexts.stat().st_size) == (before.st_ino, before.st_size)
     expected, found = (dict(np.load(each / "checkpoint.npz")) for each in (folder, cut_off))
     assert expected.keys() == found.keys()
     for name in expected.keys() - {"state"}:

@@ -1,0 +1,119 @@
+"""Contexts in a run's folder: read as they were written, and made again where they do not fit."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.problems import InliningForSize, RegallocEviction
+from mlgo_gym.training.contexts import Context, Workshop
+from mlgo_gym.training.kept_contexts import KeptContexts, key_of
+
+KEY = {"llvm_version": "22.1.0"}
+
+
+@pytest.fixture(scope="module")
+def modules(sample: Corpus) -> list[list[Context]]:
+    """The functions of three modules, of which the second has none, and a whole module."""
+    found: list[list[Context]] = []
+    with Workshop(RegallocEviction(), jobs=1, timeout_s=120) as workshop:
+        found += workshop.contexts({"a": replace(sample, names=("bignum.c",))})
+        found.append([])
+        found += workshop.contexts({"a": replace(sample, names=("expr_vm.c",))})
+    with Workshop(InliningForSize(), jobs=1, timeout_s=120) as workshop:
+        found += workshop.contexts({"b": replace(sample, names=("scene.cpp",))})
+    assert found[0]
+    assert found[2]
+    return found
+
+
+@pytest.fixture
+def kept(tmp_path: Path, modules: list[list[Context]]) -> Iterator[Path]:
+    """A folder with two parts."""
+    folder = tmp_path / "contexts"
+    files = KeptContexts(folder, KEY)
+    assert (files.contexts, files.modules) == ([], 0)
+    for half in (modules[:2], modules[2:]):
+        for contexts in half:
+            files.add(contexts)
+        files.flush()
+        files.flush()
+    assert sorted(folder.iterdir()) == [folder / f"part-0000{index}.parquet" for index in (0, 1)]
+    yield folder
+    assert not list(folder.glob(".*"))
+
+
+def test_there_and_back(kept: Path, modules: list[list[Context]]) -> None:
+    files = KeptContexts(kept, KEY)
+    assert files.modules == 4
+    assert files.contexts == [each for contexts in modules for each in contexts]
+
+
+def test_going_on_behind_the_last_part(kept: Path, modules: list[list[Context]]) -> None:
+    (kept / "part-00001.parquet").unlink()
+    files = KeptContexts(kept, KEY)
+    assert (files.contexts, files.modules) == (modules[0], 2)
+    for contexts in modules[2:]:
+        files.add(contexts)
+    files.flush()
+    assert KeptContexts(kept, KEY).contexts == files.contexts
+
+
+@pytest.mark.parametrize("left", [0, 100, -1])
+def test_a_part_that_was_cut_off(kept: Path, modules: list[list[Context]], left: int) -> None:
+    part = kept / "part-00001.parquet"
+    part.write_bytes(part.read_bytes()[:left])
+    files = KeptContexts(kept, KEY)
+    assert (files.contexts, files.modules) == (modules[0], 2)
+
+
+def test_of_something_else(kept: Path, modules: list[list[Context]]) -> None:
+    """The first part is then written again, and the old second does not follow it."""
+    files = KeptContexts(kept, {"llvm_version": "23.1.0"})
+    assert (files.contexts, files.modules) == ([], 0)
+    files.add(modules[2])
+    files.flush()
+    assert KeptContexts(kept, {"llvm_version": "23.1.0"}).contexts == modules[2]
+
+
+def test_what_contexts_depend_on(tmp_path: Path) -> None:
+    """Settings, names, code and commands; a module that cannot be read does no harm."""
+    (tmp_path / "f.bc").write_bytes(b"BC\xc0\xde")
+    (tmp_path / "f.cmd").write_bytes(b"-cc1\0-Oz")
+    corpus = Corpus(tmp_path, ("f", "missing"))
+    problem = RegallocEviction()
+    keys = [key_of({"a": corpus}, problem)]
+    keys.append(key_of({"b": corpus}, problem))
+    keys.append(key_of({"a": corpus}, RegallocEviction(max_eviction_count=7)))
+    keys.append(key_of({"a": replace(corpus, names=("f",))}, problem))
+    (tmp_path / "f.cmd").write_bytes(b"-cc1\0-Os")
+    keys.append(key_of({"a": corpus}, problem))
+    (tmp_path / "f.bc").write_bytes(b"BC\xc0\xdf")
+    keys.append(key_of({"a": corpus}, problem))
+    assert key_of({"a": corpus}, problem) == keys[-1]
+    assert all(one != other for one in keys for other in keys if one is not other)
+
+
+def test_a_full_disk(
+    kept: Path, modules: list[list[Context]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = KeptContexts(kept, KEY)
+    files.add(modules[0])
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(TrainingError) as caught:
+        files.flush()
+    assert str(caught.value) == (
+        f"run {str(kept.parent)!r}: contexts/part-00002.parquet cannot be written: "
+        "No space left on device"
+    )
