@@ -93,7 +93,7 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
 
         chosen = most_of_the_spill_code(contexts)
         under_policy, best = zip(*workshop.each(searched, range(len(contexts))), strict=True)
-    modules = {module_of(context) for context in contexts}
+    modules = {context.module for context in contexts}
     print(f"{len(modules)} modules, {len(contexts)} functions that ask, {len(chosen)} searched")
     changes = {
         "no spill code at all": [-each.potential for each in contexts],
@@ -103,7 +103,7 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
     for name, parts in changes.items():
         found: dict[str, float] = defaultdict(float)
         for context, part in zip(contexts, parts, strict=True):
-            found[module_of(context)] += part
+            found[context.module] += part
         logs = [math.log(max(1 + each, 1e-3)) for each in found.values()]
         print(f"{name}: {math.expm1(sum(logs) / len(logs)):+.2%}", flush=True)
 
@@ -114,10 +114,6 @@ def changes_of(contexts: Sequence[Context], scores: Sequence[float]) -> list[flo
         context.share * (score / context.baseline - 1)
         for context, score in zip(contexts, scores, strict=True)
     ]
-
-
-def module_of(context: Context) -> str:
-    return context.name.rpartition(":")[0]
 
 
 def most_of_the_spill_code(contexts: Sequence[Context]) -> set[int]:

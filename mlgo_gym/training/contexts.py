@@ -67,6 +67,11 @@ class Context:
         code = self.code.module if isinstance(self.code, OptimizedModule) else self.code
         return len(code.data)
 
+    @property
+    def module(self) -> str:
+        """``PACKAGE/MODULE``."""
+        return self.name.rpartition(":")[0] if isinstance(self.code, OptimizedModule) else self.name
+
     def log_ratio(self, score: float) -> float:
         """The cost of a score: ``log(score / baseline)``.
 

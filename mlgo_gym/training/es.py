@@ -20,7 +20,7 @@ import numpy as np
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.compiler import Compiler
 from mlgo_gym.problems import Action
-from mlgo_gym.training.contexts import Context, Sampler, Workshop
+from mlgo_gym.training.contexts import Context
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.es_update import (
     Momentum,
@@ -34,7 +34,7 @@ from mlgo_gym.training.generations import Generations, Progress, restored
 from mlgo_gym.training.networks import PolicyNetwork
 from mlgo_gym.training.plain import PlainNetwork, plain_network
 from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.start import first_network, prepared
+from mlgo_gym.training.start import Prepared, first_network, prepared
 from mlgo_gym.training.validation import Validation
 from mlgo_gym.training_log import Observation
 
@@ -117,21 +117,25 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         OptionsError: there is no network for the problem.
         ModelError: there is no model to start from.
     """
-    with prepared(run, config, data) as (workshop, sampler):
-        return _Trainer(run, config, data, workshop, sampler).train()
+    with prepared(run, config, data) as found:
+        return _Trainer(run, config, data, found).train()
 
 
 class _Trainer(Generations[Progress]):
     """Disturb, compile, step."""
 
-    def __init__(
-        self, run: TrainingRun, config: Config, data: Data, workshop: Workshop, sampler: Sampler
-    ) -> None:
+    def __init__(self, run: TrainingRun, config: Config, data: Data, prepared: Prepared) -> None:
+        workshop, sampler = prepared.workshop, prepared.sampler
         progress, self._learned, arrays = restored(
             run, Progress, lambda: first_network(workshop, sampler, config)
         )
         super().__init__(
-            run, data, progress, most=config.generations, validate_every=config.validate_every
+            run,
+            data,
+            progress,
+            most=config.generations,
+            validate_every=config.validate_every,
+            validated=prepared.validated,
         )
         self._config, self._workshop, self._sampler = config, workshop, sampler
         self._shapes = self._learned.get_weights()

@@ -82,20 +82,30 @@ class Generations(ABC, Generic[_P]):
         progress: where an earlier run stopped.
         most: how many generations there are at most.
         validate_every: generations between two validations.
+        validated: finds what a network is worth; by default what is held out is compiled with it
+            in release mode.
     """
 
     def __init__(
-        self, run: TrainingRun, data: Data, progress: _P, *, most: int, validate_every: int
+        self,
+        run: TrainingRun,
+        data: Data,
+        progress: _P,
+        *,
+        most: int,
+        validate_every: int,
+        validated: Callable[[PolicyNetwork], Validation] | None = None,
     ) -> None:
         self._run = run
         self._data = data
         self._progress = progress
         self._most = most
         self._validate_every = validate_every
+        self._validated = validated
         self._best: Validation | None = None
 
     def train(self) -> Validation:
-        """Go on to the end; what the best model is worth on the validation packages."""
+        """Go on to the end; what the best model is worth on what is held out, in release mode."""
         progress, run = self._progress, self._run
         while True:
             is_last = progress.done >= self._most or run.is_over
@@ -123,18 +133,22 @@ class Generations(ABC, Generic[_P]):
         """Everything that learning goes on from."""
 
     def _validate(self) -> None:
-        """Compile the held-out packages; export the network if it is the best so far."""
+        """Find what the network is worth, and export it if it is the best so far."""
         progress, run, network = self._progress, self._run, self._network()
-        candidate = run.directory / "candidate"
-        save_model(network, run.problem, candidate, {"trainer": run.trainer})
-        found = validate(candidate, self._data, run.problem)
+        found = self._validated(network) if self._validated else self._in_release_mode(network)
         run.scalars(progress.done, found.scalars())
         loss = found.loss()
         if progress.best is None or loss < progress.best:
-            progress.best, self._best = loss, found
+            progress.best, self._best = loss, None if self._validated else found
             run.export(network, {progress.UNIT: progress.done, "validation": found.to_json()})
         progress.validated = progress.done
         self._save()
+
+    def _in_release_mode(self, network: PolicyNetwork) -> Validation:
+        run = self._run
+        candidate = run.directory / "candidate"
+        save_model(network, run.problem, candidate, {"trainer": run.trainer})
+        return validate(candidate, self._data, run.problem)
 
     def _save(self) -> None:
         state = self._progress.to_json() | {"network": self._network().config()}

@@ -1,9 +1,10 @@
 """Contexts in a run's folder, so that a run that goes on need not take modules apart again.
 
-``contexts/part-00000.parquet`` and so on, a row for each context, each part with the contexts of
-whole modules. The metadata of a part says, under `METADATA_KEY`, what its contexts come of and how
-many modules it and the parts before it stand for. The first part that is missing, damaged or of
-something else ends what is read; it and those behind it are made again.
+``contexts/trained-on`` and ``contexts/held-out`` have parts ``part-00000.parquet`` and so on, a
+row for each context, each part with the contexts of whole modules. The metadata of a part says,
+under `METADATA_KEY`, what its contexts come of and how many modules it and the parts before it
+stand for. The first part that is missing, damaged or of something else ends what is read; it and
+those behind it are made again.
 """
 
 from __future__ import annotations
@@ -136,12 +137,11 @@ class KeptContexts:
         pq.write_table(pa.Table.from_pylist(rows, schema), buffer, compression="zstd")
         path = self._path()
         try:
-            self._folder.mkdir(exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
             write_atomically(path, buffer.getvalue())
         except OSError as error:
             raise TrainingError(
-                f"run {str(self._folder.parent)!r}: contexts/{path.name} cannot be written: "
-                f"{error.strerror}"
+                f"contexts {str(self._folder)!r}: {path.name} cannot be written: {error.strerror}"
             ) from error
         self._parts += 1
         self._kept, self._saved_modules = len(self.contexts), self.modules

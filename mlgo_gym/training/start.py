@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -11,22 +13,33 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from mlgo_gym.allocation_policies import lowest_density
+from mlgo_gym.corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError, ModelError, OptionsError, TrainingError
 from mlgo_gym.llvm.compilation import Policy
 from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.measures import TextSize, measure_class
 from mlgo_gym.observations import columns, observation_array
 from mlgo_gym.policies import default
 from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
-from mlgo_gym.training.contexts import Sampler, Workshop, some_modules
+from mlgo_gym.training.contexts import Context, Sampler, Workshop, some_modules
 from mlgo_gym.training.data import Data
 from mlgo_gym.training.export import load_network
 from mlgo_gym.training.kept_contexts import KeptContexts, key_of
 from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
 from mlgo_gym.training.normalization import Normalization
 from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.training.validation import Validation, validate_functions
 from mlgo_gym.training_log import Observation
 
-__all__ = ["StartConfig", "first_network", "load_start", "prepared", "rule_of", "statistics_of"]
+__all__ = [
+    "Prepared",
+    "StartConfig",
+    "first_network",
+    "load_start",
+    "prepared",
+    "rule_of",
+    "statistics_of",
+]
 
 _FIRST: Final[Mapping[str, Policy]] = MappingProxyType(
     {InliningForSize.name: default, RegallocEviction.name: lowest_density}
@@ -58,11 +71,25 @@ class StartConfig(Protocol):
         """The model directory; empty makes a new network."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What training on contexts needs.
+
+    Attributes:
+        workshop: compilers.
+        sampler: draws contexts to train on.
+        validated: finds what a network is worth on the functions that are held out; ``None`` for
+            the inliner, of which whole packages are compiled.
+    """
+
+    workshop: Workshop
+    sampler: Sampler
+    validated: Callable[[PolicyNetwork], Validation] | None
+
+
 @contextmanager
-def prepared(
-    run: TrainingRun, config: StartConfig, data: Data
-) -> Iterator[tuple[Workshop, Sampler]]:
-    """Yield compilers, and what draws the contexts of some modules of each package.
+def prepared(run: TrainingRun, config: StartConfig, data: Data) -> Iterator[Prepared]:
+    """Yield compilers, and contexts of some modules of each package.
 
     Contexts are kept in the run's folder as they are found, and read there when it goes on.
 
@@ -73,14 +100,24 @@ def prepared(
         run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
     ) as workshop:
         packages = some_modules(data.packages, config.most_modules, config.seed)
-        kept = KeptContexts(run.directory / "contexts", key_of(packages, run.problem))
-        for found in workshop.contexts(packages, skip=kept.modules):
-            kept.add(found)
-        kept.flush()
-        contexts = kept.contexts
+        contexts = _kept_contexts(run, workshop, "trained-on", packages)
         if not contexts:
             raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
-        yield workshop, Sampler(contexts)
+        validated = None
+        if measure_class(run.problem) is not TextSize:
+            held_out = _kept_contexts(run, workshop, "held-out", data.validation)
+            validated = partial(validate_functions, workshop, held_out)
+        yield Prepared(workshop, Sampler(contexts), validated)
+
+
+def _kept_contexts(
+    run: TrainingRun, workshop: Workshop, name: str, packages: Mapping[str, Corpus]
+) -> list[Context]:
+    kept = KeptContexts(run.directory / "contexts" / name, key_of(packages, run.problem))
+    for found in workshop.contexts(packages, skip=kept.modules):
+        kept.add(found)
+    kept.flush()
+    return kept.contexts
 
 
 def first_network(workshop: Workshop, sampler: Sampler, config: StartConfig) -> PolicyNetwork:

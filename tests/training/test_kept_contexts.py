@@ -114,6 +114,5 @@ def test_a_full_disk(
     with pytest.raises(TrainingError) as caught:
         files.flush()
     assert str(caught.value) == (
-        f"run {str(kept.parent)!r}: contexts/part-00002.parquet cannot be written: "
-        "No space left on device"
+        f"contexts {str(kept)!r}: part-00002.parquet cannot be written: No space left on device"
     )
