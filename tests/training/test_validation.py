@@ -3,10 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from mlgo_gym.training.validation import Validation
+from mlgo_gym.allocation import Allocator, OptimizedModule
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.llvm.compiler import Compiler, options_of
+from mlgo_gym.observations import columns
+from mlgo_gym.problems import Action, RegallocEviction
+from mlgo_gym.training.contexts import Context, Workshop
+from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
+from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training.plain import plain_network
+from mlgo_gym.training.validation import Validation, validate_functions
+from mlgo_gym.training_log import Observation
+from tests.training.conftest import Recorded
+
+EVICTION = RegallocEviction()
+MODULES = ("bignum.c", "expr_vm.c")
 
 
 def test_modules_that_are_worse_count() -> None:
@@ -25,3 +42,71 @@ def test_register_allocation_is_chosen_by_its_score() -> None:
 
 def test_nothing_compiled_is_never_better() -> None:
     assert Validation({}, worse=0, modules=0, failed=3).loss() == math.inf
+
+
+@pytest.fixture
+def workshop() -> Iterator[Workshop]:
+    with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
+        yield workshop
+
+
+@pytest.fixture(scope="module")
+def contexts(sample: Corpus) -> list[Context]:
+    packages = {"sample": replace(sample, names=MODULES)}
+    with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
+        return [each for found in workshop.contexts(packages) for each in found]
+
+
+@pytest.fixture(scope="module")
+def network(eviction: Recorded) -> PolicyNetwork:
+    """It answers by chance."""
+    statistics = Normalization.fit(columns(eviction, EVICTION), network_features(EVICTION))
+    network = network_for(EVICTION, statistics, (8,), 0)
+    generator = np.random.default_rng(0)
+    network.set_weights([generator.normal(0, 3, each.shape) for each in network.get_weights()])
+    return network
+
+
+def test_functions_by_themselves_give_what_modules_do(
+    workshop: Workshop,
+    contexts: list[Context],
+    network: PolicyNetwork,
+    compiler: Compiler,
+    sample: Corpus,
+) -> None:
+    plain = plain_network(network)
+
+    def answer(observation: Observation) -> Action:
+        return int(plain.logits(observation.payload).argmax())
+
+    modules, functions = [], []
+    allocator = Allocator(compiler, EVICTION)
+    for name in MODULES:
+        optimized = allocator.optimize(sample[name], options_of(sample[name]))
+        baseline, optimized = allocator.baseline(optimized)
+        found = allocator.allocate(optimized, answer)
+        modules.append(math.log(found.score / baseline.score))
+        functions += [
+            math.log(found.scores[each].value / baseline.scores[each].value) for each in found.asked
+        ]
+    validation = validate_functions(workshop, contexts, network)
+    expected = {"score_module_mean": np.mean(modules), "score_mean": np.mean(functions)}
+    assert validation.changes == pytest.approx({k: math.expm1(v) for k, v in expected.items()})
+    assert any(modules)
+    assert validation.worse == sum(each > math.log(1.01) for each in modules) > 0
+    assert (validation.modules, validation.failed) == (2, 0)
+
+
+def test_a_function_that_fails_is_left_out(
+    workshop: Workshop, contexts: list[Context], network: PolicyNetwork
+) -> None:
+    code = contexts[0].code
+    assert isinstance(code, OptimizedModule)
+    broken = replace(code, module=replace(code.module, data=b"BC"))
+    found = validate_functions(workshop, [replace(contexts[0], code=broken)], network)
+    assert (found.failed, found.modules) == (1, 1)
+    assert found.changes == {"score_module_mean": 0.0, "score_mean": 0.0}
+
+
+def test_no_function_asks(workshop: Workshop, network: PolicyNetwork) -> None:
+    assert validate_functions(workshop, [], network).modules == 0
