@@ -74,9 +74,9 @@ class Config:
 
     seed: int = 0
     generations: int = 1000
-    contexts: int = 64
-    tries: int = 8
-    drawn: float = 8.0
+    contexts: int = 32
+    tries: int = 16
+    drawn: float = 6.0
     temperature: float = 1.7
     most_modules: int = 60
     hidden: tuple[int, ...] = (32, 16)

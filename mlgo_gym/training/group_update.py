@@ -40,9 +40,9 @@ class UpdateConfig:
         average: the part of the old average in the weights' moving average.
     """
 
-    epochs: int = 3
-    minibatch: int = 1024
-    learning_rate: float = 1e-3
+    epochs: int = 6
+    minibatch: int = 256
+    learning_rate: float = 2e-3
     clip: float = 0.2
     gradient_norm: float = 1.0
     average: float = 0.9
