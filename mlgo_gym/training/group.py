@@ -76,7 +76,7 @@ class Config:
     generations: int = 1000
     contexts: int = 32
     tries: int = 16
-    drawn: float = 6.0
+    drawn: float = 8.0
     temperature: float = 1.7
     most_modules: int = 60
     hidden: tuple[int, ...] = (32, 16)

@@ -40,12 +40,12 @@ class UpdateConfig:
         average: the part of the old average in the weights' moving average.
     """
 
-    epochs: int = 6
+    epochs: int = 4
     minibatch: int = 256
     learning_rate: float = 2e-3
     clip: float = 0.2
     gradient_norm: float = 1.0
-    average: float = 0.9
+    average: float = 0.8
 
 
 @dataclass(frozen=True, slots=True)
