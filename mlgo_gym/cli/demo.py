@@ -107,7 +107,7 @@ def _run_inlining(options: argparse.Namespace, output: Output) -> int:
     shown, model = _TRAINED, options.output / "run" / "model"
     try:
         output.print(
-            f"1. Train on {len(packages['corpus'])} modules, for {options.budget:g} minutes."
+            f"1. Train on {len(packages['corpus'])} modules, for about {options.budget:g} min."
         )
         request = TrainingRequest(
             trainer="advantage",

@@ -8,6 +8,7 @@ from typing import Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.runners.base import MLModelRunner, RunnerFactory
+from mlgo_gym.runners.grpc_address import Address
 from mlgo_gym.tensor_spec import TensorSpec
 
 __all__ = ["MODES", "runner_factory"]
@@ -26,10 +27,12 @@ def runner_factory(model: str, mode: str) -> RunnerFactory:
         mode: one of `MODES`.
 
     Raises:
-        OptionsError: there is no such mode.
+        OptionsError: there is no such mode, or what is given is no address of a host.
     """
     if mode not in MODES:
         raise OptionsError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")
+    if mode == "interactive":
+        Address(model)
     makers = {"release": _release, "under-training": _under_training, "interactive": _interactive}
     return functools.partial(makers[mode], model)
 

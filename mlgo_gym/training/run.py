@@ -2,7 +2,7 @@
 
 ::
 
-    config.json          what is trained: trainer, problem, configuration
+    config.json          what is trained: trainer, problem, configuration, corpora
     checkpoint.npz       where it is: arrays and a JSON state, replaced as a whole
     model/               the best model so far, usable at any time
     tensorboard/         scalars
@@ -33,6 +33,9 @@ from mlgo_gym.training.files import write_atomically, write_json
 from mlgo_gym.training.networks import PolicyNetwork
 
 __all__ = ["Checkpoint", "TrainingRun"]
+
+_DATA: Final = ("trained_on", "validated_on")
+"""What of a model's provenance is the run's configuration, too."""
 
 _CONFIG_FILE: Final = "config.json"
 _CHECKPOINT_FILE: Final = "checkpoint.npz"
@@ -69,8 +72,8 @@ class TrainingRun:
         provenance: more for the card of the model: corpora, their hashes, the command.
 
     Raises:
-        TrainingError: the folder belongs to another configuration, is damaged or cannot be
-            written.
+        TrainingError: the folder belongs to another configuration or to other corpora, is damaged
+            or cannot be written.
     """
 
     def __init__(
@@ -94,7 +97,9 @@ class TrainingRun:
         self._start = monotonic()
         self._earlier_s = 0.0
         self._writer: Any = None
-        self._described = _described(trainer, problem, config)
+        self._described = _described(trainer, problem, config) | {
+            "data": {name: self._provenance[name] for name in _DATA if name in self._provenance}
+        }
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._check_config()

@@ -12,6 +12,8 @@ from types import MappingProxyType
 
 import pytest
 
+from mlgo_gym import __version__
+
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "tests" / "models"
 SOURCE = "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n"
@@ -33,9 +35,15 @@ class Driver:
 
     clang: str
     environment: Mapping[str, str] = field(repr=False)
+    scripts: Path = ROOT / "scripts"
 
     def command(self, *arguments: Argument, cxx: bool = False) -> list[Argument]:
-        return [ROOT / "scripts" / ("mlgo-c++" if cxx else "mlgo-cc"), *arguments]
+        return [self.scripts / ("mlgo-c++" if cxx else "mlgo-cc"), *arguments]
+
+    def program(self) -> Path:
+        """The native driver, once it was made."""
+        cache = self.environment["MLGO_CACHE"]
+        return Path(f"{cache}/cc-{__version__}{self.scripts}/bin/mlgo-cc")
 
     def run(
         self,

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import require
-from tests.driver.conftest import MODELS, NOTHING, ROOT, SOURCE, Driver
+from tests.driver.conftest import MODELS, NOTHING, SOURCE, Driver
 
 WAIT_S = 60
 SHARED = tempfile.gettempdir()  # and not the tests' own, which is for their user alone
@@ -107,16 +107,15 @@ def farm(driver: Driver) -> Iterator[Farm]:
         for part in ("work", "client", "temporary"):
             (folder / part).mkdir()
         (folder / "work" / "f.c").write_text(SOURCE)
-        driver.run("--version", cwd=folder)  # makes the driver
-        shutil.copytree(driver.environment["MLGO_CACHE"], folder / "cache")
-        shutil.copytree(ROOT / "scripts", folder / "bin")
+        shutil.copytree(driver.scripts, folder / "bin")
         shutil.copytree(MODELS / "never", folder / "models" / "never")
         environment = {
             **driver.environment,
             "MLGO_CACHE": str(folder / "cache"),
             "PATH": f"{folder / 'bin'}{os.pathsep}{driver.environment['PATH']}",
         }
-        ready = Farm(distcc, replace(driver, environment=environment), folder, free_port())
+        copied = replace(driver, environment=environment, scripts=folder / "bin")
+        ready = Farm(distcc, copied, folder, free_port())
         ready.expected(ready.model)  # freezes the model
         for each in (folder, *folder.rglob("*")):
             each.chmod(each.stat().st_mode | 0o555)

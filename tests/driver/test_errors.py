@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym import __version__
 from mlgo_gym.channel import remove_stale_folders
 from mlgo_gym.driver.prepare import main as prepare
 from mlgo_gym.native.freeze import freeze
-from tests.driver.conftest import MODELS, Driver
+from tests.driver.conftest import MODELS, ROOT, Driver
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def test_no_clang_on_path(driver: Driver, work: Path, tmp_path: Path) -> None:
     bare = {"MLGO_CLANG": "", "PATH": str(tmp_path)}
     program = driver.run("--version", cwd=work)  # makes the driver
     assert program.returncode == 0
-    native = Path(driver.environment["MLGO_CACHE"]) / "cc-0.1.0" / "bin" / "mlgo-cc"
+    native = driver.program()
     done = subprocess.run(
         [native, "-c", "f.c"], cwd=work, env={**driver.environment, **bare},
         capture_output=True, text=True, check=False,
@@ -202,7 +203,7 @@ def test_clang_is_asked_for_its_version_once(driver: Driver, work: Path, tmp_pat
 def test_a_command_line_at_the_limit(driver: Driver, work: Path) -> None:
     """One that clang takes and that has no room for the advisor's options."""
     driver.run("--version", cwd=work)
-    native = Path(driver.environment["MLGO_CACHE"]) / "cc-0.1.0" / "bin" / "mlgo-cc"
+    native = driver.program()
     environment = {**driver.environment, "MLGO_INLINING_MODEL": str(MODELS / "inliner")}
     limit = min(resource.getrlimit(resource.RLIMIT_STACK)[0], 8 << 20) // 4
     room = limit - sum(len(f"{name}={text}") + 9 for name, text in environment.items())
@@ -226,8 +227,8 @@ def test_without_a_cache(driver: Driver, work: Path) -> None:
     settings = {"MLGO_CACHE": "/proc/none"}
     done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
     words = (
-        "mlgo-cc: warning: cannot write to '/proc/none/cc-0.1.0': [Errno 2] No such file or "
-        "directory: '/proc/none'; compiled by plain clang\n"
+        f"mlgo-cc: warning: cannot write to '/proc/none/cc-{__version__}{ROOT}/scripts': "
+        "[Errno 2] No such file or directory: '/proc/none'; compiled by plain clang\n"
     )
     assert (done.returncode, done.stderr.decode()) == (0, words)
     done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings | {"MLGO_STRICT": "1"})
@@ -291,28 +292,58 @@ def test_a_model_that_could_not_be_read_is_tried_again(
     assert str(tmp_path) not in "".join(each.read_text() for each in refusals)
 
 
+def installation(driver: Driver, folder: Path) -> Path:
+    """A folder with the script and an interpreter."""
+    folder.mkdir()
+    shutil.copy(str(driver.command()[0]), folder)
+    (folder / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (folder / "python3").chmod(0o755)
+    return folder
+
+
 def test_an_interpreter_that_is_gone(driver: Driver, work: Path, tmp_path: Path) -> None:
-    """The cache outlives the virtual environment that made it; the next one's scripts go on."""
-    settings = {"MLGO_CACHE": str(tmp_path / "cache")}
-    first = tmp_path / "first" / "python3"
-    first.parent.mkdir()
-    first.symlink_to(sys.executable)
-    environment = {**driver.environment, **settings}
+    """A virtual environment was made again, with another Python; its driver is still there."""
+    scripts = installation(driver, tmp_path / "scripts")
+    environment = {**driver.environment, "MLGO_CACHE": str(tmp_path / "cache")}
+    old = tmp_path / "python3"
+    old.symlink_to(sys.executable)
+    folder = f"{tmp_path}/cache/cc-{__version__}{scripts}"
     subprocess.run(
-        [first, "-m", "mlgo_gym.driver.prepare", "driver", tmp_path / "cache" / "cc-0.1.0"],
+        [old, "-m", "mlgo_gym.driver.prepare", "driver", folder],
         env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
     )  # fmt: skip
-    first.unlink()
-    second = tmp_path / "second"
-    second.mkdir()
-    shutil.copy(str(driver.command()[0]), second)
-    (second / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    (second / "python3").chmod(0o755)
+    old.unlink()
     done = subprocess.run(
-        [second / "mlgo-cc", "-O2", "-c", "f.c"], cwd=work, check=False, capture_output=True,
+        [scripts / "mlgo-cc", "-O2", "-c", "f.c"], cwd=work, check=False, capture_output=True,
         env=environment | {"MLGO_INLINING_MODEL": str(MODELS / "never"), "MLGO_STRICT": "1"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_each_installation_has_a_driver_of_its_own(
+    driver: Driver, work: Path, tmp_path: Path
+) -> None:
+    """Its models and its interpreter are in it. However the script is called, it is the same."""
+    cache = tmp_path / "cache"
+    environment = {**driver.environment, "MLGO_CACHE": str(cache)}
+    scripts = [installation(driver, tmp_path / name) for name in ("one", "other")]
+    (work / "cc").symlink_to(scripts[1] / "mlgo-cc")
+    ways: list[list[str | Path]] = [
+        [scripts[0] / "mlgo-cc"],
+        [scripts[1] / "mlgo-cc"],
+        [tmp_path / "one" / ".." / "other" / "mlgo-cc"],
+        ["../other/mlgo-cc"],
+        [work / "cc"],
+        ["./cc"],
+        ["sh", "../other/mlgo-cc"],
+    ]
+    for way in ways:
+        done = subprocess.run(
+            [*way, "--version"], cwd=work, env=environment, check=False, capture_output=True
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+    made = [cache / f"cc-{__version__}{each}" / "bin" / "mlgo-cc" for each in scripts]
+    assert sorted(cache.rglob("mlgo-cc")) == made
 
 
 def test_a_link_in_a_shared_temporary_folder_is_not_followed(
@@ -412,11 +443,9 @@ def test_what_has_no_fingerprint(
 
 
 def test_the_scripts_and_the_package_agree_on_the_cache() -> None:
-    from mlgo_gym import __version__  # noqa: PLC0415
-
     for name in ("mlgo-cc", "mlgo-c++"):
         script = Path(__file__).parents[2] / "scripts" / name
-        assert f"/cc-{__version__}\n" in script.read_text()
+        assert f"/cc-{__version__}${{mlgo_self%/*}}\n" in script.read_text()
         assert os.access(script, os.X_OK)
     texts = [script.with_name(name).read_text() for name in ("mlgo-cc", "mlgo-c++")]
     one, other = (text.replace("=--driver-mode=g++\n", "=\n") for text in texts)

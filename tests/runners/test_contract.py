@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners.interactive_grpc import GrpcInteractiveModelRunner, serve_grpc
 from mlgo_gym.runners.load import MODES, runner_factory
@@ -42,5 +43,16 @@ def test_models_keep_the_contract(mode: str) -> None:
 
 
 def test_every_mode_has_a_factory() -> None:
-    factories: list[Callable[..., object]] = [runner_factory("model", mode) for mode in MODES]
+    factories: list[Callable[..., object]] = [
+        runner_factory("unix:/run/host", mode) for mode in MODES
+    ]
     assert len(factories) == len(MODES)
+
+
+def test_a_model_is_no_address() -> None:
+    """Said once, before anything is compiled."""
+    with pytest.raises(OptionsError) as caught:
+        runner_factory("inlining-for-size", "interactive")
+    assert str(caught.value) == (
+        "gRPC address 'inlining-for-size': expected HOST:PORT, [IPV6]:PORT or unix:PATH"
+    )

@@ -67,6 +67,24 @@ def test_another_configuration_is_refused(tmp_path: Path) -> None:
         )
 
 
+def test_other_corpora_are_refused(tmp_path: Path) -> None:
+    """What was chosen on must not be trained on when the run goes on."""
+    kinds = ({"jq": 9}, {"jq": 9, "zopfli": 4})
+    provenances = [
+        {"command": str(index), "trained_on": {"modules": {"fasttext": 8}}, "validated_on": each}
+        for index, each in enumerate(kinds)
+    ]
+    TrainingRun(tmp_path, "es", InliningForSize(), Config(), provenance=provenances[0])
+    again = {**provenances[0], "command": "another"}
+    TrainingRun(tmp_path, "es", InliningForSize(), Config(), provenance=again)
+    with pytest.raises(TrainingError) as error:
+        TrainingRun(tmp_path, "es", InliningForSize(), Config(), provenance=provenances[1])
+    assert str(error.value) == (
+        f"run {str(tmp_path)!r}: holds a run of another configuration: "
+        "data.validated_on.zopfli: expected 4, found None"
+    )
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(TrainingError) as error:

@@ -1,4 +1,4 @@
-/* What is remembered between compilations, in the folder that this program lies in:
+/* What is remembered between compilations, in this installation's folder, which the program lies in:
  *
  *   bin/mlgo-cc               this program
  *   clang/KEY                 the major version of a clang
