@@ -33,6 +33,28 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class TrainingLine:
+    """What is shown of a training run.
+
+    Args:
+        show: called with the line's text.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self.doing("training")
+
+    def doing(self, what: str) -> None:
+        """Show what the run is doing, until there are numbers of it."""
+        self._what = what
+        self._show(what)
+
+    def report(self, step: int, values: Mapping[str, float]) -> None:
+        """Show the numbers of a step."""
+        numbers = (f"{name.rpartition('/')[2]} {value:.4g}" for name, value in values.items())
+        self._show("  ".join([f"{self._what} {step}:", *numbers]))
+
+
 class Output:
     """Where a command's results, progress and errors go.
 
@@ -86,18 +108,13 @@ class Output:
         )
 
     @contextmanager
-    def scalars(self) -> Iterator[Callable[[int, Mapping[str, float]], None]]:
-        """A line that shows the newest numbers of a training run; off a terminal, a line each."""
+    def training(self) -> Iterator[TrainingLine]:
+        """A line that shows what a training run does, and its newest numbers, on a terminal."""
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
         is_shown = self._err.is_terminal and not self.as_json
         with Progress(*columns, console=self._err, disable=not is_shown, transient=True) as line:
-            task = line.add_task("training", total=None)
-
-            def report(step: int, values: Mapping[str, float]) -> None:
-                text = "  ".join(f"{name} {value:.4g}" for name, value in values.items())
-                line.update(task, description=f"{step}: {text}")
-
-            yield report
+            task = line.add_task("", total=None)
+            yield TrainingLine(lambda text: line.update(task, description=text))
 
     def track(self, items: Iterable[_T], description: str, total: int) -> Iterator[_T]:
         """Pass items through while a progress bar counts them."""

@@ -216,14 +216,15 @@ def train_model(
         "validated_on": data_module.describe(held_out),
     }
     with (
-        output.scalars() as report,
+        output.training() as line,
         run_module.TrainingRun(
             request.output,
             request.trainer,
             request.problem,
             config,
             budget_s=request.budget_s,
-            report=report,
+            report=line.report,
+            doing=line.doing,
             provenance=provenance,
         ) as run,
     ):

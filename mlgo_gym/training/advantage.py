@@ -147,6 +147,7 @@ class _Trainer:
         path = self._run.directory / "survey.json"
         if path.exists():
             return dict(json.loads(path.read_bytes()))
+        self._run.doing("survey")
         found: dict[ModuleName, tuple[str, ...]] = {}
         for name, functions in survey(
             self._data.packages, jobs=self._data.jobs, timeout_s=self._data.timeout_s
@@ -172,6 +173,7 @@ class _Trainer:
             self._config.seed + self._round,
             self._config.joint_labels,
         )
+        self._run.doing("labels")
         until_s = self._labelling_ends_s()
         labelled = 0
         header = DatasetHeader.of(self._problem, llvm_version())
@@ -238,6 +240,7 @@ class _Trainer:
             np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
             packages,
         )
+        self._run.doing("fitting the teacher")
         teacher = fit_teacher(labels, self._config.teacher, self._config.seed)
         chosen = self._distillation_rows(columns["cost_estimate"], is_known)
         columns = {name: values[chosen] for name, values in columns.items()}
@@ -251,12 +254,14 @@ class _Trainer:
             self._config.seed,
             self._config.band,
         )
+        self._run.doing("fitting")
         fitting = fit_advantages(network, rows, self._config.fit, self._config.seed)
         for epoch, numbers in enumerate(fitting):
             step = self._round * self._config.fit.epochs + epoch
             self._run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
         model = self._model(self._round + 1)
         save_model(network, self._problem, model, {"trainer": self._run.trainer})
+        self._run.doing("validation")
         found = validate(model, self._data, self._problem)
         loss = found.loss(self._config.worse_weight)
         best = min((each["loss"] for each in self._validations), default=np.inf)

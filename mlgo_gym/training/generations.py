@@ -112,6 +112,7 @@ class Generations(ABC, Generic[_P]):
             is_due = is_last or progress.done % self._validate_every == 0
             if is_due and progress.validated < progress.done:
                 self._validate()
+                run.doing(progress.UNIT)
             if is_last:
                 return self._best or validate(run.model, self._data, run.problem)
             number = progress.done + 1
@@ -135,6 +136,7 @@ class Generations(ABC, Generic[_P]):
     def _validate(self) -> None:
         """Find what the network is worth, and export it if it is the best so far."""
         progress, run, network = self._progress, self._run, self._network()
+        run.doing("validation")
         found = self._validated(network) if self._validated else self._in_release_mode(network)
         run.scalars(progress.done, found.scalars())
         loss = found.loss()

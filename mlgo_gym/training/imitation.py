@@ -88,6 +88,7 @@ def imitated(
     network = network_for(
         run.problem, Normalization.fit(values, features), config.hidden, config.seed
     )
+    run.doing("fitting")
     numbers: dict[str, float] = {}
     rows = Rows(values, recorded.actions[order], recorded.weights[order])
     for epoch, numbers in enumerate(fit_actions(network, rows, config.fit, config.seed)):
@@ -95,6 +96,7 @@ def imitated(
         if run.is_over:
             break
     run.export(network, numbers)
+    run.doing("validation")
     found = validate(run.model, data, run.problem)
     run.scalars(config.fit.epochs, found.scalars())
     run.export(network, {**numbers, "validation": found.to_json()})

@@ -69,6 +69,7 @@ class TrainingRun:
         budget_s: how long all runs in this folder may take together, in seconds; ``None`` is no
             limit.
         report: called with the step and its scalars, for people to see.
+        doing: called with what the run does next, such as ``fitting``, for people to see.
         provenance: more for the card of the model: corpora, their hashes, the command.
 
     Raises:
@@ -85,6 +86,7 @@ class TrainingRun:
         *,
         budget_s: float | None = None,
         report: Callable[[int, Mapping[str, float]], None] | None = None,
+        doing: Callable[[str], None] = lambda _: None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
         self.directory: Final = directory
@@ -92,6 +94,7 @@ class TrainingRun:
         self.problem: Final = problem
         self.config: Final = config
         self.budget_s: Final = budget_s
+        self.doing: Final = doing
         self._report = report
         self._provenance = dict(provenance or {})
         self._start = monotonic()

@@ -113,6 +113,7 @@ def prepared(run: TrainingRun, config: StartConfig, data: Data) -> Iterator[Prep
 def _kept_contexts(
     run: TrainingRun, workshop: Workshop, name: str, packages: Mapping[str, Corpus]
 ) -> list[Context]:
+    run.doing(f"contexts {name}")
     kept = KeptContexts(run.directory / "contexts" / name, key_of(packages, run.problem))
     for found in workshop.contexts(packages, skip=kept.modules):
         kept.add(found)
