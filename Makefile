@@ -14,7 +14,7 @@ demo: $(READY)
 	$(BIN)/mlgo-gym demo --jobs 2
 
 test: $(DEV_READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --durations 15
 
 test-slow: $(DEV_READY)
 	$(BIN)/pytest -m slow --timeout 3600

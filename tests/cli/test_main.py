@@ -14,7 +14,7 @@ import pytest
 
 from corpus_tools import available_recipes
 from mlgo_gym import __version__
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.training_log import TrainingLogReader
 
 
@@ -323,24 +323,24 @@ def test_freeze(small_folder: Path, tmp_path: Path) -> None:
 
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C in the middle: a line, exit status 130, no log, no leftovers."""
-    command = [
-        sys.executable,
-        "-m",
-        "mlgo_gym.cli.main",
-        "rollout",
-        "--log",
-        "x.log",
-        "--jobs",
-        "2",
-    ]
+    corpus, work = tmp_path / "corpus", tmp_path / "work"
+    corpus.mkdir()
+    work.mkdir()
+    names = [f"scene-{number}.cpp" for number in range(1000)]  # takes half a minute
+    for name in names:
+        (corpus / f"{name}.bc").symlink_to(SAMPLE_CORPUS / "scene.cpp.bc")
+    (corpus / "corpus_description.json").write_text(
+        json.dumps({"modules": names, "has_thinlto": False, "global_command_override": ["-cc1"]})
+    )
+    command = [sys.executable, "-m", "mlgo_gym.cli.main", "rollout", "--log", "x.log"]
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+        [*command, "--corpus", corpus, "--jobs", "2"],
+        cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
         deadline = time.monotonic() + 60
-        while not list(tmp_path.glob("x.log.*")) and time.monotonic() < deadline:
+        while not list(work.glob("x.log.*")) and time.monotonic() < deadline:
             time.sleep(0.05)
-        time.sleep(0.1)  # in all it takes a second or two
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (130, "mlgo-gym: error: interrupted\n")
-    assert not list(tmp_path.iterdir())
+    assert not list(work.iterdir())

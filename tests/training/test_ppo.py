@@ -249,6 +249,7 @@ def test_where_the_reward_is_given() -> None:
     np.testing.assert_allclose(bandit.advantages, [0.5, 0.5, -1.0, -1.0, -1.0])
 
 
+@pytest.mark.slow
 def test_the_penalty_keeps_the_policy_near() -> None:
     divergences = {}
     for target in (None, 0.001):
