@@ -332,7 +332,8 @@ def test_interrupted(tmp_path: Path) -> None:
     (corpus / "corpus_description.json").write_text(
         json.dumps({"modules": names, "has_thinlto": False, "global_command_override": ["-cc1"]})
     )
-    command = [sys.executable, "-m", "mlgo_gym.cli.main", "rollout", "--log", "x.log"]
+    heard = ["env", "--default-signal=INT"]  # what a shell starts with & ignores it
+    command = [*heard, sys.executable, "-m", "mlgo_gym.cli.main", "rollout", "--log", "x.log"]
     with subprocess.Popen(
         [*command, "--corpus", corpus, "--jobs", "2"],
         cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
