@@ -11,7 +11,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,8 +22,8 @@ from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 
 __all__ = ["CorpusStore", "open_store"]
 
-_STAGING_PREFIX = ".mlgo-corpus-staging-"
-_MARKER = "staging"
+# Always this name, so that whatever a killed run left is found by it.
+_STAGING = ".mlgo-corpus-staging"
 
 
 @contextmanager
@@ -39,12 +38,12 @@ def open_store(folder: Path) -> Iterator[CorpusStore]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _locked(folder):
-            for stale in folder.glob(f"{_STAGING_PREFIX}*/{_MARKER}"):
-                if not stale.parent.is_symlink():
-                    shutil.rmtree(stale.parent)
-            with tempfile.TemporaryDirectory(dir=folder, prefix=_STAGING_PREFIX) as staging:
-                (Path(staging) / _MARKER).touch()
-                yield CorpusStore(folder, Path(staging))
+            _remove(staging := folder / _STAGING)
+            staging.mkdir()
+            try:
+                yield CorpusStore(folder, staging)
+            finally:
+                _remove(staging)
     except OSError as error:
         raise OutputError.refused(folder, error) from error
 
@@ -83,7 +82,7 @@ class CorpusStore:
                 f"module {module.name!r}: expected a name of its own, found that of {owner}; "
                 "name a folder above both with --obj_base_dir"
             )
-        if module.name.startswith(_STAGING_PREFIX):
+        if key.startswith(_STAGING):
             raise ExtractionError(f"module {module.name!r}: such names are the corpus's own")
         targets = {suffix: self._folder / f"{module.name}{suffix}" for suffix in module.files}
         for target in targets.values():
@@ -161,6 +160,14 @@ class CorpusStore:
         kept = tuple(module for module in old.modules if module not in modules)
         if kept != old.modules:
             self._write(replace(old, modules=kept))
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or whatever else has its name; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import subprocess
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from corpus_tools.errors import OutputError
+from corpus_tools.errors import ExtractionError, OutputError
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.store import open_store
-from corpus_tools.manifest import Manifest
+from corpus_tools.manifest import MANIFEST_NAME, Manifest
 from tests.corpus_tools.extraction.conftest import tree
 
-NAMES = tuple(f"module{number}" for number in range(40))
+NAMES = tuple(f"module{number}" for number in range(2))
 
 
 def write(folder: Path, generation: bytes) -> None:
@@ -40,35 +41,71 @@ def test_nothing_is_written_before_the_end(tmp_path: Path) -> None:
     assert tree(tmp_path) == before
 
 
-CHILD = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from tests.corpus_tools.extraction.test_store import write
-print("go", flush=True)
-while True:
-    for generation in (b"one", b"two"):
-        write(Path(sys.argv[1]), generation)
-"""
+def killed_at(moment: int, folder: Path) -> bool:
+    """Write in a process that is killed before its call of that number to the file system."""
+    child = os.fork()
+    if child == 0:
+        events = itertools.count(1)
+
+        def kill(event: str, _: object) -> None:
+            if event.startswith(("open", "os.", "shutil.", "tempfile.")) and next(events) == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(kill)
+        write(folder, b"new")
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in {0, -signal.SIGKILL}
+    return status != 0
 
 
-@pytest.mark.parametrize("delay_ms", [3, 11, 17, 29, 41, 53])
-def test_a_killed_run_leaves_no_half_module(delay_ms: int, tmp_path: Path) -> None:
-    root = str(Path(__file__).parents[3])
-    command = [sys.executable, "-c", CHILD, str(tmp_path), root]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        with pytest.raises(subprocess.TimeoutExpired):
-            child.wait(delay_ms / 1000)
-        child.kill()
-    if (tmp_path / "corpus_description.json").exists():
-        for name in Manifest.read(tmp_path).modules:
-            generation = (tmp_path / f"{name}.cmd").read_bytes().removeprefix(b"-cc1\0")
-            assert (tmp_path / f"{name}.bc").read_bytes() == generation * 100
-    write(tmp_path, b"three")
-    assert len(tree(tmp_path)) == 2 * len(NAMES) + 1
-    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+def check_whole(folder: Path) -> None:
+    """See that each module of the manifest, if there is one, has files of one generation."""
+    if (folder / "corpus_description.json").exists():
+        for name in Manifest.read(folder).modules:
+            generation = (folder / f"{name}.cmd").read_bytes().removeprefix(b"-cc1\0")
+            assert (folder / f"{name}.bc").read_bytes() == generation * 100
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_run_killed_at_any_moment(is_new: bool, tmp_path: Path) -> None:
+    for moment in itertools.count(1):
+        folder = tmp_path / str(moment)
+        if not is_new:
+            write(folder, b"old")
+        if not killed_at(moment, folder):
+            break
+        check_whole(folder)
+        write(folder, b"three")
+        check_whole(folder)
+        expected = {f"{name}{suffix}" for name in NAMES for suffix in (".bc", ".cmd")}
+        assert {each.name for each in folder.iterdir()} == {MANIFEST_NAME, *expected}, moment
+    assert moment > 6 * len(NAMES)
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link", "broken link"])
+def test_whatever_is_where_files_are_staged(kind: str, tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").touch()
+    folder.mkdir()
+    staging = folder / ".mlgo-corpus-staging"
+    if kind == "file":
+        staging.touch()
+    elif kind == "folder":
+        (staging / "left").mkdir(parents=True)
+    else:
+        staging.symlink_to(elsewhere if kind == "link" else tmp_path / "none")
+    write(folder, b"new")
+    assert len(list(folder.iterdir())) == 2 * len(NAMES) + 1
+    assert (elsewhere / "mine").exists()
+
+
+@pytest.mark.parametrize("name", [".mlgo-corpus-staging/a.o", "./.mlgo-corpus-staging/a.o"])
+def test_modules_are_not_called_as_staged_files_are(name: str, tmp_path: Path) -> None:
+    with open_store(tmp_path) as store, pytest.raises(ExtractionError) as caught:
+        store.stage(ExtractedModule(name, {".bc": b""}), name)
+    assert str(caught.value) == f"module {name!r}: such names are the corpus's own"
 
 
 def test_two_runs_at_once(tmp_path: Path) -> None:
