@@ -40,7 +40,7 @@ protos: $(DEV_READY)
 	$(BIN)/python protos/generate.py
 
 sample-corpus: $(DEV_READY)
-	$(BIN)/python -m mlgo_gym.sample_corpus.build
+	$(BIN)/python -m mlgo_gym.corpus.sample.build
 
 recipes-table: $(DEV_READY)
 	$(BIN)/python -m corpus_tools.recipes_table docs/recipes.md

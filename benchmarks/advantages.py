@@ -12,10 +12,10 @@ import time
 import numpy as np
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
-from mlgo_gym.llvm.compilation import Policy
+from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.policies import default
-from mlgo_gym.search.advantages import advantages
-from mlgo_gym.training_log import Observation
+from mlgo_gym.search import advantages
+from mlgo_gym.stream import Observation
 
 
 def run(corpus: Corpus, name: str) -> None:

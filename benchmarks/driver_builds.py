@@ -30,9 +30,8 @@ from benchmarks.debian_source import DebianSource, fetch_tree
 from corpus_tools import load_recipe
 from corpus_tools.archive import unpack_sdist
 from corpus_tools.sdist import fetch_sdist
-from mlgo_gym.build_sizes import BinaryFile, read_build
-from mlgo_gym.model_card import read_card
-from mlgo_gym.shipped_models import find_model
+from mlgo_gym.model import find_model, read_card
+from mlgo_gym.objects._builds import BinaryFile, read_build
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "tests" / "models"

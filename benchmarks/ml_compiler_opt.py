@@ -28,9 +28,9 @@ from statistics import median
 
 from benchmarks.recipes import built
 from mlgo_gym import Compiler, InliningForSize
-from mlgo_gym.batch_rollout import batch_rollout
-from mlgo_gym.llvm.pool import map_names
+from mlgo_gym.llvm._schedule import map_names
 from mlgo_gym.policies import default
+from mlgo_gym.rollout._batched import batch_rollout
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--source", type=Path, required=True, help="ml-compiler-opt's folder")

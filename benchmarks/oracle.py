@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
-from mlgo_gym.search.corpus_search import search_corpus
+from mlgo_gym.search import search_corpus
 
 LEAST_BYTES = 50_000
 MODULES = 10

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mlgo_gym import Corpus, RegallocEviction
-from mlgo_gym.allocation import geometric_mean_ratio
-from mlgo_gym.policies import EVICTION_POLICIES, make_policy
+from mlgo_gym.policies import make_policy
+from mlgo_gym.policies._policies import EVICTION_POLICIES
 from mlgo_gym.rollout import ModuleReport, rollout
+from mlgo_gym.scoring._allocation import geometric_mean_ratio
 
 RECIPES = ("lupa", "brotli", "zstandard", "lz4", "fasttext", "libsass")
 Key = tuple[str, str, str]

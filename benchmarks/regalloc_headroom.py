@@ -18,12 +18,12 @@ from itertools import chain
 import numpy as np
 
 from mlgo_gym import Compiler, Corpus, RegallocEviction
-from mlgo_gym.shipped_models import shipped_models
-from mlgo_gym.training.contexts import Context, Workshop, some_modules
-from mlgo_gym.training.networks import FORBIDDEN
-from mlgo_gym.training.plain import PlainNetwork, plain_network
-from mlgo_gym.training.start import load_start
-from mlgo_gym.training_log import Observation
+from mlgo_gym.model import shipped_models
+from mlgo_gym.stream import Observation
+from mlgo_gym.training._contexts import Context, Workshop, some_modules
+from mlgo_gym.training._networks import FORBIDDEN
+from mlgo_gym.training._plain import PlainNetwork, plain_network
+from mlgo_gym.training._start import load_start
 
 RECIPES = ("lupa", "cmarkgfm", "pycares", "yara-python", "box2d-py", "libsass")
 MODEL = "regalloc-eviction"

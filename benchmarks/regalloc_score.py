@@ -22,12 +22,12 @@ from typing import Final
 import numpy as np
 
 from mlgo_gym import Compiler, Corpus, RegallocEviction
-from mlgo_gym.allocation import Allocator, OptimizedModule
-from mlgo_gym.llvm.compilation import Policy
-from mlgo_gym.llvm.compiler import options_of
-from mlgo_gym.llvm.task import ALLOCATE_WITH_FREQUENCIES
-from mlgo_gym.policies import EVICTION_POLICIES
+from mlgo_gym.llvm import options_of
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.llvm._task import ALLOCATE_WITH_FREQUENCIES
+from mlgo_gym.policies._policies import EVICTION_POLICIES
 from mlgo_gym.problems import Problem
+from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 REMARK_WEIGHTS: Final = {

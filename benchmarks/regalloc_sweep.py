@@ -26,12 +26,12 @@ import gymnasium
 
 import mlgo_gym
 from mlgo_gym import Compiler, Corpus, RegallocEviction
-from mlgo_gym.allocation import Allocator, OptimizedModule
-from mlgo_gym.allocation_policies import first_legal
-from mlgo_gym.llvm import binding
-from mlgo_gym.llvm.compiler import options_of
-from mlgo_gym.llvm.task import COMPILE
-from mlgo_gym.training_log import Observation
+from mlgo_gym.llvm import options_of
+from mlgo_gym.llvm._task import COMPILE
+from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.policies._allocation import first_legal
+from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.stream import Observation
 
 
 def run(corpus: Corpus, rounds: int) -> None:

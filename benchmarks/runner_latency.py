@@ -21,17 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.runners.base import MLModelRunner
-from mlgo_gym.runners.interactive import InteractiveModelRunner, PipeHost
-from mlgo_gym.runners.interactive_grpc import (
-    GrpcInteractiveModelRunner,
-    round_trips_us,
-    serve_grpc,
+from mlgo_gym.runners import (
+    InteractiveModelRunner,
+    MLModelRunner,
+    ModelUnderTrainingRunner,
+    PipeHost,
+    ReleaseModeModelRunner,
+    ScriptedRunner,
 )
-from mlgo_gym.runners.release import ReleaseModeModelRunner
-from mlgo_gym.runners.scripted import ScriptedRunner
-from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
+from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
+from mlgo_gym.runners.grpc._server import serve_grpc
 from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.testing import round_trips_us
 
 INPUTS = tuple(TensorSpec(f"feature_{index}", "int64_t", (1,)) for index in range(35))
 OUTPUT = TensorSpec("decision", "int64_t", (1,))

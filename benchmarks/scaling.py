@@ -11,9 +11,9 @@ import time
 from statistics import median
 
 from mlgo_gym import Corpus, InliningForSize
-from mlgo_gym.batch_rollout import batch_rollout
 from mlgo_gym.policies import default, make_policy
 from mlgo_gym.rollout import ModuleReport, rollout
+from mlgo_gym.rollout._batched import batch_rollout
 
 ROUNDS = 3
 

@@ -13,7 +13,7 @@ import gymnasium
 import psutil
 
 import mlgo_gym
-from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs import InliningForSizeEnv
 
 WARM_UP = 200
 MEMORY_LIMIT_BYTES = 256 << 20

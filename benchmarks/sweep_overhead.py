@@ -22,8 +22,8 @@ import gymnasium
 import mlgo_gym
 from mlgo_gym import Compiler, Corpus, Module
 from mlgo_gym.errors import ModuleError
-from mlgo_gym.llvm import binding
-from mlgo_gym.llvm.compiler import options_of
+from mlgo_gym.llvm import options_of
+from mlgo_gym.llvm.process import _binding as binding
 
 
 def run(corpus: Corpus, rounds: int) -> None:

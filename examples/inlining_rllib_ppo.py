@@ -15,7 +15,7 @@ import ray
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.tune.registry import register_env
 
-from mlgo_gym.envs.wrappers import FloatVectorObservation, SignedLogObservation
+from mlgo_gym.envs import FloatVectorObservation, SignedLogObservation
 
 
 def make(_: dict[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -19,9 +19,9 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
-from mlgo_gym.envs.wrappers import FloatVectorObservation, SignedLogObservation
-from mlgo_gym.runners.release import ReleaseModeModelRunner
-from mlgo_gym.training.from_torch import VectorNormalization, export_torch_mlp
+from mlgo_gym.envs import FloatVectorObservation, SignedLogObservation
+from mlgo_gym.runners import ReleaseModeModelRunner
+from mlgo_gym.training import VectorNormalization, export_torch_mlp
 
 
 def make() -> gymnasium.Env[np.ndarray, np.int64]:

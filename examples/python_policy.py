@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-from mlgo_gym.llvm.compilation import Policy
+from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.rollout import rollout
-from mlgo_gym.training_log import Observation
+from mlgo_gym.stream import Observation
 
 
 def cheap(observation: Observation) -> int:

@@ -14,10 +14,9 @@ import torch
 
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
 from mlgo_gym.problems import Action
-from mlgo_gym.runners.load import runner_factory
-from mlgo_gym.runners.policy import RunnerPolicy
-from mlgo_gym.training.from_torch import VectorNormalization, export_torch_mlp
-from mlgo_gym.training_log import Observation
+from mlgo_gym.runners import RunnerPolicy, runner_factory
+from mlgo_gym.stream import Observation
+from mlgo_gym.training import VectorNormalization, export_torch_mlp
 
 problem = InliningForSize()
 names = [feature.spec.name for feature in problem.features]

@@ -2,7 +2,7 @@
 
 It needs grpcio-tools in exactly the version below, which fixes the oldest runtime that the code
 works with (grpcio of the same version, protobuf 6.31.1). Without FOLDER the committed code in
-``mlgo_gym/_proto`` is replaced; with it, the same files are written below FOLDER.
+``mlgo_gym/runners/grpc/_proto`` is replaced; with it, the same files are written below FOLDER.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 GRPCIO_TOOLS = "1.76.0"
 PROTOS = Path(__file__).resolve().parent
-PACKAGE = "mlgo_gym/_proto/v1"
+PACKAGE = "mlgo_gym/runners/grpc/_proto/v1"
 
 
 def generate(folder: Path) -> None:
-    """Write ``mlgo_gym/_proto/v1/model_runner_pb2*`` below ``folder``, which is made if need be."""
+    """Write the package's ``model_runner_pb2*`` below ``folder``, which is made if need be."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         *(sys.executable, "-m", "grpc_tools.protoc"),
-        # The code is imported as mlgo_gym._proto.v1, whatever the folders of the contract.
+        # The code's package does not follow the folders of the contract.
         f"--proto_path={PACKAGE}={PROTOS / 'mlgo_gym' / 'v1'}",
         f"--python_out={folder}",
         f"--pyi_out={folder}",

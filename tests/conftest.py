@@ -12,8 +12,8 @@ from typing import NoReturn
 import psutil
 import pytest
 
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.llvm.compiler import Compiler
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.llvm._compiler import Compiler
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +83,6 @@ def _descriptors() -> int:
 
 def _is_worker(process: psutil.Process) -> bool:
     try:
-        return any("mlgo_gym.llvm.child" in argument for argument in process.cmdline())
+        return any("mlgo_gym.llvm.process._child" in argument for argument in process.cmdline())
     except psutil.NoSuchProcess:
         return False

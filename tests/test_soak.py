@@ -5,9 +5,9 @@ from __future__ import annotations
 import psutil
 import pytest
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
-from mlgo_gym.envs.regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
 
 LIMIT_BYTES = 150 << 20
 

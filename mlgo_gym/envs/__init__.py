@@ -1,1 +1,5 @@
-"""Gymnasium environments; `mlgo_gym.envs.registration` lists their ids."""
+"""Environments: LLVM's decisions as Gymnasium's steps."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,8 @@
 """The embedded compiler: LLVM inside llvmlite, in worker processes.
 
-Empty on purpose: a worker imports this package and must stay small.
+A worker imports this package and must stay small: names are loaded when they are first used.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

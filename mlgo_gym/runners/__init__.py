@@ -1,1 +1,5 @@
-"""Model runners: whatever answers observations, behind LLVM's ``MLModelRunner`` contract."""
+"""Model runners: LLVM's ``MLModelRunner`` and whoever answers behind it."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

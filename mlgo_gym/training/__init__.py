@@ -1,1 +1,5 @@
-"""Training: corpora become model directories. Needs the extra ``train``."""
+"""Training: from corpora to a model directory. Needs the extra ``train``."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from corpus_tools.code import code_sections
-from mlgo_gym.cli.main import main
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.training_log import TrainingLogReader
+from mlgo_gym.cli._main import main
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.stream._training_log import TrainingLogReader
 
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
 ADVICE = f"inlining={MODEL}"

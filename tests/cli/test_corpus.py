@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from tests.cli.test_main import run
-from tests.corpora.make import make_corpus, program
+from tests.curation.make import make_corpus, program
 
 
 @pytest.fixture

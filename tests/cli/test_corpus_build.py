@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import available_recipes, load_recipe
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from tests.cli.test_main import run
 from tests.conftest import require
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.trace import Trace
-from mlgo_gym.training_log import TrainingLogReader
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.cli.test_main import run
 
 WITHOUT_PYARROW = """
 import sys
 sys.modules["pyarrow"] = None
-from mlgo_gym.cli.main import main
+from mlgo_gym.cli._main import main
 sys.exit(main(sys.argv[1:]))
 """
 

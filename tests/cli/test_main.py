@@ -14,13 +14,13 @@ import pytest
 
 from corpus_tools import available_recipes
 from mlgo_gym import __version__
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.training_log import TrainingLogReader
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.stream._training_log import TrainingLogReader
 
 
 def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mlgo_gym.cli.main", *arguments],
+        [sys.executable, "-m", "mlgo_gym.cli._main", *arguments],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -287,7 +287,7 @@ MODEL = Path(__file__).parent.parent / "models" / "inliner"
 
 
 def test_a_model_in_every_mode_gives_the_same_code(small_folder: Path, tmp_path: Path) -> None:
-    serve = [sys.executable, "-m", "mlgo_gym.cli.main", "serve", "--model", str(MODEL), "--json"]
+    serve = [sys.executable, "-m", "mlgo_gym.cli._main", "serve", "--model", str(MODEL), "--json"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as host:
         assert host.stdout is not None
         lines = "".join(iter(host.stdout.readline, "}\n")) + "}"
@@ -333,7 +333,7 @@ def test_interrupted(tmp_path: Path) -> None:
         json.dumps({"modules": names, "has_thinlto": False, "global_command_override": ["-cc1"]})
     )
     heard = ["env", "--default-signal=INT"]  # what a shell starts with & ignores it
-    command = [*heard, sys.executable, "-m", "mlgo_gym.cli.main", "rollout", "--log", "x.log"]
+    command = [*heard, sys.executable, "-m", "mlgo_gym.cli._main", "rollout", "--log", "x.log"]
     with subprocess.Popen(
         [*command, "--corpus", corpus, "--jobs", "2"],
         cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

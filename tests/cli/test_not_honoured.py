@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Manifest, encode_command
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 
 SECTIONS = "-ffunction-sections: functions share .text, where padding counts and jumps are shorter"
 UNKNOWN = "-fno-such-thing: not known to mlgo_gym"
@@ -31,7 +31,7 @@ def folder(small: Corpus, tmp_path: Path) -> Path:
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mlgo_gym.cli.main", *arguments],
+        [sys.executable, "-m", "mlgo_gym.cli._main", *arguments],
         capture_output=True,
         text=True,
         env=os.environ | {"COLUMNS": "80"},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.trace import Trace
+from mlgo_gym.records._trace import Trace
 from tests.cli.test_main import run
 
 

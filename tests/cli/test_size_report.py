@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from corpus_tools.code import code_sections
-from mlgo_gym.cli.main import main
+from mlgo_gym.cli._main import main
 
 SOURCES = {
     "a.c": "static int g(int x) { return x * x; } int f(int x) { return g(x) + g(x + 1); }\n",

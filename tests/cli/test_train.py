@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.cli.main import main
-from mlgo_gym.cli.train import TRAINERS, _imported, configured
-from mlgo_gym.corpora.packages import corpus_folders
+from mlgo_gym.cli._main import main
+from mlgo_gym.cli._train import TRAINERS, _imported, configured
+from mlgo_gym.corpus._packages import corpus_folders
 from mlgo_gym.errors import CorpusError, OptionsError
-from mlgo_gym.training.advantage import Config
+from mlgo_gym.training._advantage import Config
 
 QUICK = [
     *("--set", "rounds=1", "--set", "batches=1", "--set", "hidden=[8]", "--set", "fit.epochs=2"),

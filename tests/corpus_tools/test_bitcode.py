@@ -9,7 +9,7 @@ import pytest
 
 from corpus_tools.bitcode import MAGIC, is_bitcode, split_modules, target_triple
 from corpus_tools.errors import BitcodeError
-from mlgo_gym.corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.conftest import require
 from tests.corpus_tools.extraction.conftest import run
 

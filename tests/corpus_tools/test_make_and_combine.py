@@ -11,7 +11,7 @@ import pytest
 
 from corpus_tools import combine, make
 from corpus_tools.errors import CorporaDifferError, ManifestError
-from mlgo_gym.corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.corpus_tools.extraction.conftest import run, tree
 
 

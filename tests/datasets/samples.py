@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from mlgo_gym.datasets.episodes import LABELS, Episode, Source
-from mlgo_gym.observations import observation_dtype
-from mlgo_gym.problems import InliningForSize, Problem
+from mlgo_gym.datasets._episodes import LABELS, Episode, Source
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import observation_dtype
+from mlgo_gym.problems._problem import Problem
 
 SETTINGS = {"opt_level": "Oz", "llvm_options": ["-x"], "size_increase_threshold": 2.0}
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -15,21 +15,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlgo_gym.datasets import dataset as reading
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.episodes import Episode, Source
-from mlgo_gym.datasets.header import METADATA_KEY, DatasetHeader
-from mlgo_gym.datasets.parts import MODULES_KEY
-from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.datasets import _dataset as reading
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._episodes import Episode, Source
+from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
+from mlgo_gym.datasets._parts import MODULES_KEY
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError
-from mlgo_gym.observations import columns
-from mlgo_gym.problems import (
-    PROBLEMS,
-    InliningForSize,
-    Problem,
-    RegallocEviction,
-    RegallocPriority,
-)
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import columns
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._registry import PROBLEMS
 from tests.datasets.samples import NAMES, episode, episodes, same, source
 
 LLVM = "22.1.0"
@@ -149,7 +147,7 @@ def test_other_tools_read_it(tmp_path: Path) -> None:
 
 
 def test_tensorflow_is_not_needed() -> None:
-    code = "import sys, mlgo_gym.datasets.imports, mlgo_gym.datasets.record; print(*sys.modules)"
+    code = "import sys, mlgo_gym.datasets._imports, mlgo_gym.datasets._record; print(*sys.modules)"
     command = [sys.executable, "-W", "error", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "pyarrow" in done.stdout.split()

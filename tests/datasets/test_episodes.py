@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.datasets.episodes import (
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.datasets._episodes import (
     Episode,
     Source,
     episodes_of_report,
@@ -18,13 +18,14 @@ from mlgo_gym.datasets.episodes import (
     settings_text,
 )
 from mlgo_gym.errors import SpecError, TraceError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import make_policy
-from mlgo_gym.problems import InliningForSize, RegallocEviction
-from mlgo_gym.replay import record
-from mlgo_gym.rollout import rollout
-from mlgo_gym.search.advantages import advantages
-from mlgo_gym.trace import Trace
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import make_policy
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.records._replay import record
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._rollout import rollout
+from mlgo_gym.search._advantages import advantages
 from tests.datasets.samples import episode, source
 
 GOOD = episode(source(), context="main")

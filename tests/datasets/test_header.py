@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.datasets.header import DatasetHeader
+from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.errors import DatasetError, SpecError
-from mlgo_gym.problems import PROBLEMS, InliningForSize, Problem, RegallocPriority
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._registry import PROBLEMS
 from mlgo_gym.tensor_spec import TensorSpec
 
 HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite_version="0.50.0")

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.imports import LogFile, TraceFile, open_recording
-from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._imports import LogFile, TraceFile, open_recording
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TraceError, TrainingLogError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import always, never
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.replay import record
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import always, never
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.records._replay import record
 from tests.datasets.test_logs import REWARD, log_of
 
 

@@ -11,18 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.imports import open_recording
-from mlgo_gym.datasets.logs import LogEpisodes, export_log
-from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._imports import open_recording
+from mlgo_gym.datasets._logs import LogEpisodes, export_log
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TrainingLogError
-from mlgo_gym.log_events import Header
-from mlgo_gym.policies import POLICIES_OF
-from mlgo_gym.problems import PROBLEMS, InliningForSize, Problem, RegallocPriority
-from mlgo_gym.rollout import RolloutLog, rollout
+from mlgo_gym.policies._policies import POLICIES_OF
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
-from mlgo_gym.training_log import TrainingLogWriter
 
 REWARD = TensorSpec("reward", "float", (1,))
 NAMES = st.text(max_size=5).filter(lambda text: text.isprintable())

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.header import DatasetHeader
-from mlgo_gym.datasets.record import header_of, record, remaining
-from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._record import header_of, record, remaining
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, OptionsError, UsageError
-from mlgo_gym.policies import make_policy
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
+from mlgo_gym.policies._policies import make_policy
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from tests.datasets.samples import same
 
 PROBLEM = InliningForSize()

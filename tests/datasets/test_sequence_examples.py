@@ -13,18 +13,20 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.episodes import Episode
-from mlgo_gym.datasets.sequence_examples import export_tfrecord, sequence_example
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._episodes import Episode
+from mlgo_gym.datasets._sequence_examples import export_tfrecord, sequence_example
 from mlgo_gym.errors import DatasetError
-from mlgo_gym.problems import PROBLEMS, InliningForSize, Problem
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import PROBLEMS
 from tests.datasets.samples import episode, same, source
 from tests.datasets.test_dataset import write
 
 FILLS_THE_DISK = """
 import resource, sys
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.sequence_examples import export_tfrecord
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._sequence_examples import export_tfrecord
 from mlgo_gym.errors import DatasetError
 dataset = Dataset.open(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))

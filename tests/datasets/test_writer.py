@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.datasets.dataset import Dataset
-from mlgo_gym.datasets.header import DatasetHeader
-from mlgo_gym.datasets.writer import DatasetWriter
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, UsageError
-from mlgo_gym.problems import InliningForSize, RegallocPriority
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from tests.datasets.samples import episode, same, source
 
 HEADER = DatasetHeader.of(InliningForSize(), "22.1.0")

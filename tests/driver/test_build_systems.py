@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.build_sizes import read_build
+from mlgo_gym.objects._builds import read_build
 from tests.conftest import require
 from tests.driver.conftest import AS_DEFAULT, MODELS, NOTHING, Driver
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from corpus_tools.code import code_sections
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.training_log import Record, TrainingLogReader
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.stream._events import Record
+from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.driver.conftest import MODELS, Driver
 
 SOURCE = "static int g(int x) { return x > 9 ? x / 3 : x * 2; }\n" + "".join(

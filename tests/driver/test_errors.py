@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym import __version__
-from mlgo_gym.channel import remove_stale_folders
-from mlgo_gym.driver.prepare import main as prepare
-from mlgo_gym.native.freeze import freeze
+from mlgo_gym.driver._prepare import main as prepare
+from mlgo_gym.native._freeze import freeze
+from mlgo_gym.stream._channel import remove_stale_folders
 from tests.driver.conftest import MODELS, ROOT, Driver
 
 
@@ -309,7 +309,7 @@ def test_an_interpreter_that_is_gone(driver: Driver, work: Path, tmp_path: Path)
     old.symlink_to(sys.executable)
     folder = f"{tmp_path}/cache/cc-{__version__}{scripts}"
     subprocess.run(
-        [old, "-m", "mlgo_gym.driver.prepare", "driver", folder],
+        [old, "-m", "mlgo_gym.driver._prepare", "driver", folder],
         env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, check=True,
     )  # fmt: skip
     old.unlink()

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from corpus_tools.code import code_sections
-from mlgo_gym.channel import remove_stale_folders
+from mlgo_gym.stream._channel import remove_stale_folders
 from tests.driver.conftest import MODELS, Driver
 
 

@@ -11,7 +11,7 @@ import pytest
 from corpus_tools import load_recipe
 from corpus_tools.archive import unpack_sdist
 from corpus_tools.sdist import fetch_sdist
-from mlgo_gym.cli.main import main
+from mlgo_gym.cli._main import main
 from tests.conftest import require
 from tests.driver.conftest import AS_DEFAULT, MODELS, Driver
 

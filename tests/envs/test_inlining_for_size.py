@@ -21,11 +21,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import mlgo_gym
-from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.runners.scripted import ScriptedRunner
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.tensor_spec import TensorSpec
 
 ID = "mlgo_gym/InliningForSize-v0"

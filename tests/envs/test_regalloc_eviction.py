@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from mlgo_gym.allocation_policies import first_legal
-from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs.regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.problems import RegallocEviction
-from mlgo_gym.runners.scripted import ScriptedRunner
+from mlgo_gym.policies._allocation import first_legal
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.runners._scripted import ScriptedRunner
 
 ID = "mlgo_gym/RegallocEviction-v0"
 SILENT = "define i32 @f(i32 %x) {\n  ret i32 %x\n}\n"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs.regalloc_priority import RegallocPriorityEnv
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.envs._regalloc_priority import RegallocPriorityEnv
 from mlgo_gym.errors import UsageError
 
 ID = "mlgo_gym/RegallocPriority-v0"

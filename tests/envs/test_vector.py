@@ -14,9 +14,9 @@ import pytest
 from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
-from mlgo_gym.envs.vector import InliningForSizeVectorEnv
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._vector import InliningForSizeVectorEnv
 from mlgo_gym.errors import CorpusError, OptionsError, UsageError
 
 ID = "mlgo_gym/InliningForSize-v0"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.envs.inlining_for_size import InliningForSizeEnv
-from mlgo_gym.envs.wrappers import (
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._wrappers import (
     DefaultAdviceObservation,
     FloatVectorObservation,
     SignedLogObservation,

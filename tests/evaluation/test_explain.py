@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.evaluation.evaluate import Setting
-from mlgo_gym.evaluation.explain import (
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._explain import (
     FEATURES,
     Importance,
     PermutedText,
@@ -26,10 +26,10 @@ from mlgo_gym.evaluation.explain import (
     share_inlined,
     text_when_permuted,
 )
-from mlgo_gym.evaluation.models import kept_runner, native_runner
-from mlgo_gym.policies import PolicyFactory
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.runners.base import MLModelRunner
+from mlgo_gym.policies._models import kept_runner, native_runner
+from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._base import MLModelRunner
 
 MODELS = Path(__file__).parents[1] / "models"
 SETTING = Setting(InliningForSize())

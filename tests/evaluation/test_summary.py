@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from mlgo_gym.evaluation.linked_text import Code
-from mlgo_gym.evaluation.scores import BASELINE, FunctionRatios, ModuleScores
-from mlgo_gym.evaluation.summary import STATISTICS, Scored, Statistic
+from mlgo_gym.evaluation._scores import BASELINE, FunctionRatios, ModuleScores
+from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
+from mlgo_gym.scoring._linked_text import Code
 
 BY_KEY = {each.key: each for each in STATISTICS}
 

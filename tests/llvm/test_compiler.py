@@ -18,8 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mlgo_gym.channel import Channel
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import (
     CompilationTimeoutError,
     CompilerCrashError,
@@ -28,13 +27,15 @@ from mlgo_gym.errors import (
     OptionsError,
     UsageError,
 )
-from mlgo_gym.llvm import binding
-from mlgo_gym.llvm.compiler import Compiler, options_of
-from mlgo_gym.llvm.options import CompileOptions
-from mlgo_gym.policies import always, default, never
-from mlgo_gym.problems import Feature, InliningForSize
-from mlgo_gym.training_log import Observation
-from tests.llvm.killed_parent import children_of_killed
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.policies._policies import always, default, never
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Feature
+from mlgo_gym.stream._channel import Channel
+from mlgo_gym.stream._events import Observation
+from tests.llvm.process.killed_parent import children_of_killed
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 

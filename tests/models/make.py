@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 LAYERS = (38, 16, 2)
 SEED = 5  # with it, about half the answers on the sample corpus are to inline

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.native.model import NativeModel
-from mlgo_gym.native.tflite_reader import port_name
+from mlgo_gym.native._model import NativeModel
+from mlgo_gym.native._tflite_reader import port_name
 
 Array = np.ndarray[Any, Any]
 

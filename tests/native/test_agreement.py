@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlgo_gym.native.model import compile_model
-from mlgo_gym.native.tflite_reader import read_tflite
-from mlgo_gym.native.tflite_schema import OPERATORS
+from mlgo_gym.native._model import compile_model
+from mlgo_gym.native._tflite_reader import read_tflite
+from mlgo_gym.native._tflite_schema import OPERATORS
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.native.agreement import Array, Both, assert_agree
 from tests.native.make_models import FOLDER

@@ -41,6 +41,6 @@ def test_the_committed_models_are_what_the_converter_writes(tmp_path: Path) -> N
 
 
 def operators(path: Path) -> list[str]:
-    from mlgo_gym.native.tflite_reader import read_tflite  # noqa: PLC0415
+    from mlgo_gym.native._tflite_reader import read_tflite  # noqa: PLC0415
 
     return [operator.kind for operator in read_tflite(path).operators]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError
-from mlgo_gym.native.freeze import freeze, load_frozen
-from mlgo_gym.native.model import compile_model
+from mlgo_gym.native._freeze import freeze, load_frozen
+from mlgo_gym.native._model import compile_model
 from tests.native.agreement import Both, assert_agree
 from tests.native.make_models import FOLDER
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.native.compiler import compile_ir
-from mlgo_gym.native.graph import Attribute, Graph, Operator, Port, Tensor
-from mlgo_gym.native.lowering import lower_graph
-from mlgo_gym.native.model import compile_model
-from mlgo_gym.native.scope import MAX_CONSTANT_BYTES, MAX_STACK_BYTES
-from mlgo_gym.native.tflite_reader import read_tflite
+from mlgo_gym.native._compiler import compile_ir
+from mlgo_gym.native._graph import Attribute, Graph, Operator, Port, Tensor
+from mlgo_gym.native._lowering import lower_graph
+from mlgo_gym.native._model import compile_model
+from mlgo_gym.native._scope import MAX_CONSTANT_BYTES, MAX_STACK_BYTES
+from mlgo_gym.native._tflite_reader import read_tflite
 from tests.native.make_models import FOLDER
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.native.lowering import lower_graph
-from mlgo_gym.native.tflite_reader import MAX_FILE_BYTES, read_tflite
+from mlgo_gym.native._lowering import lower_graph
+from mlgo_gym.native._tflite_reader import MAX_FILE_BYTES, read_tflite
 from tests.native.make_models import FOLDER
 
 DENSE = (FOLDER / "dense.tflite").read_bytes()
@@ -90,7 +90,7 @@ RUN_BROKEN = """
 import json, random, sys
 import numpy as np
 from mlgo_gym.errors import InputError, ModelError
-from mlgo_gym.native.model import compile_model
+from mlgo_gym.native._model import compile_model
 ran = 0
 for path, seeds in json.loads(sys.argv[1]):
     data = open(path, "rb").read()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, UsageError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
-from mlgo_gym.training_log import Header, Observation
 
 
 def test_every_value_is_within_its_documented_range(compiler: Compiler, sample: Corpus) -> None:

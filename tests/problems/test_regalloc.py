@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.allocation import Allocator
-from mlgo_gym.allocation_policies import by_size, first_legal, keep, lowest_density
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm.compilation import Policy
-from mlgo_gym.llvm.compiler import Compiler, options_of
-from mlgo_gym.problems import Action, Problem, RegallocEviction, RegallocPriority
-from mlgo_gym.problems.regalloc_eviction import ASKING_POSITION, POSITIONS, legal_positions
-from mlgo_gym.training_log import Header, Observation
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.policies._allocation import by_size, first_legal, keep, lowest_density
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._regalloc_eviction import (
+    ASKING_POSITION,
+    POSITIONS,
+    RegallocEviction,
+    legal_positions,
+)
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.scoring._allocation import Allocator
+from mlgo_gym.stream._events import Header, Observation
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "regalloc.md"
 

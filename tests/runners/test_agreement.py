@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import default, random
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.runners.release import ReleaseModeModelRunner
-from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
-from mlgo_gym.training_log import Observation
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import default, random
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.stream._events import Observation
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
 

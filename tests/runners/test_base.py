@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError, UsageError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import default, from_runner
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.rollout import rollout
-from mlgo_gym.runners.base import MLModelRunner
-from mlgo_gym.runners.no_inference import NoInferenceModelRunner
-from mlgo_gym.runners.scripted import ScriptedRunner
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import default, from_runner
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.rollout._rollout import rollout
+from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._no_inference import NoInferenceModelRunner
+from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.testing import RunnerContractError, check_runner
 

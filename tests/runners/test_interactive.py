@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import RunnerError
-from mlgo_gym.runners.base import MLModelRunner
-from mlgo_gym.runners.interactive import InteractiveModelRunner, PipeHost
-from mlgo_gym.runners.no_inference import NoInferenceModelRunner
-from mlgo_gym.runners.scripted import ScriptedRunner
+from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
+from mlgo_gym.runners._no_inference import NoInferenceModelRunner
+from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import check_runner
 
@@ -227,7 +227,7 @@ def test_a_runner_that_raises() -> None:
     """The host's error reaches whoever serves; the compiler is theirs to kill."""
     with PipeHost(NoInferenceModelRunner, deadline_s=30) as host:
         code = (
-            "import sys; from mlgo_gym.runners.interactive import InteractiveModelRunner as R; "
+            "import sys; from mlgo_gym.runners._interactive import InteractiveModelRunner as R; "
             "from tests.runners.test_interactive import *; "
             "R(sys.argv[1], INPUTS, OUTPUT).evaluate()"
         )

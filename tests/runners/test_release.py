@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ModelError, UsageError
-from mlgo_gym.native.freeze import freeze
-from mlgo_gym.runners.release import ReleaseModeModelRunner
+from mlgo_gym.native._freeze import freeze
+from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.native.agreement import interpreter
 from tests.native.make_models import FOLDER
@@ -225,7 +225,7 @@ def test_closed(model_dir: Path) -> None:
 def test_nothing_heavy_is_imported(model_dir: Path) -> None:
     program = (
         "import sys\n"
-        "from mlgo_gym.runners.release import ReleaseModeModelRunner\n"
+        "from mlgo_gym.runners._release import ReleaseModeModelRunner\n"
         "from mlgo_gym.tensor_spec import TensorSpec\n"
         "specs = [TensorSpec(f'f{n}', 'int64_t', (1,)) for n in range(9)]\n"
         "out = TensorSpec('inlining_decision', 'int64_t', (1,))\n"

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, TrainingLogError, UsageError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.runners import under_training
-from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners import _under_training as under_training
+from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import TrainingLogReader
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import check_runner
-from mlgo_gym.training_log import Observation, TrainingLogReader
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
 FEATURES = tuple(each.spec for each in InliningForSize.features)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModuleError, OptionsError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.search.advantages import advantages
-from mlgo_gym.search.beam import beam_search
-from mlgo_gym.training_log import Observation
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.search._advantages import advantages
+from mlgo_gym.search._beam import beam_search
+from mlgo_gym.stream._events import Observation
 
 
 def flipped(compiler: Compiler, module: Module, at: int) -> int:

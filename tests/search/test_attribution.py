@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModuleError
-from mlgo_gym.function_sizes import function_sizes
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.observations import observation_array
-from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.search.advantages import advantages
-from mlgo_gym.search.attribution import Flip, disjoint_flips, effects_of, joint_effects
-from mlgo_gym.search.call_sites import NamingCompiler
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.policies._policies import default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import observation_array
+from mlgo_gym.search._advantages import advantages
+from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
+from mlgo_gym.search._call_sites import NamingCompiler
 
 _TWO_CALLERS = """
 target triple = "x86_64-unknown-linux-gnu"

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CorpusError, OptionsError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.policies import always, default, never
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.replay import replay
-from mlgo_gym.search.choices import LEVELS, USER_CLASSES, Choice, group_of
-from mlgo_gym.search.corpus_search import ModuleSearch, search_corpus
-from mlgo_gym.search.oracle import Oracle, small
-from mlgo_gym.trace import Trace, trace_path
-from mlgo_gym.training_log import Observation
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import always, default, never
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.records._replay import replay
+from mlgo_gym.records._trace import Trace, trace_path
+from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
+from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
+from mlgo_gym.search._oracle import Oracle, small
+from mlgo_gym.stream._events import Observation
 
 PROBLEM = InliningForSize()
 BASES = {"default": default, "never": never, "small": small}

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.observations import observation_array
-from mlgo_gym.policies import default
-from mlgo_gym.problems import Action, InliningForSize, Problem, RegallocEviction
-from mlgo_gym.problems.regalloc_eviction import legal_positions
-from mlgo_gym.training.data import Data
-from mlgo_gym.training_log import Observation
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import observation_array
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction, legal_positions
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.training._data import Data
 
 Recorded = np.ndarray[Any, Any]
 

@@ -10,18 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.datasets.dataset import Dataset
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.policies import default
-from mlgo_gym.problems import InliningForSize, RegallocEviction
-from mlgo_gym.training.advantage import Config, train
-from mlgo_gym.training.data import Data, describe
-from mlgo_gym.training.export import load_network
-from mlgo_gym.training.fitting import FitConfig
-from mlgo_gym.training.labels import LabelSetting, label_modules, shares_of, survey
-from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.teacher import Labels, TeacherConfig, fit_teacher
+from mlgo_gym.policies._policies import default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.training._advantage import Config, train
+from mlgo_gym.training._data import Data, describe
+from mlgo_gym.training._export import load_network
+from mlgo_gym.training._fitting import FitConfig
+from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 
 QUICK = Config(
     rounds=2,

@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.allocation import Allocator, OptimizedModule
-from mlgo_gym.allocation_policies import keep, lowest_density
-from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.llvm.compiler import Compiler, options_of
-from mlgo_gym.policies import always
-from mlgo_gym.problems import InliningForSize, RegallocEviction
-from mlgo_gym.training.contexts import Context, Sampler, Workshop, spill_cost
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.policies._allocation import keep, lowest_density
+from mlgo_gym.policies._policies import always
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.training._contexts import Context, Sampler, Workshop, spill_cost
 
 EVICTION = RegallocEviction()
 

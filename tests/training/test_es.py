@@ -12,21 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError, OptionsError, TrainingError
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
-from mlgo_gym.training.data import Data
-from mlgo_gym.training.es import Config, costs_of, train
-from mlgo_gym.training.es_update import (
-    Momentum,
-    direction_of,
-    flattened,
-    like,
-    noise_of,
-    scale_of,
-)
-from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.validation import Validation
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._es import Config, costs_of, train
+from mlgo_gym.training._es_update import Momentum, direction_of, flattened, like, noise_of, scale_of
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._validation import Validation
 from tests.training.conftest import data_of
 
 Array = np.ndarray[Any, Any]

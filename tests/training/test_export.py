@@ -11,17 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError
-from mlgo_gym.llvm.compiler import Compiler
-from mlgo_gym.model_card import read_card
-from mlgo_gym.observations import columns, observation_array
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
-from mlgo_gym.runners.release import ReleaseModeModelRunner
-from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
-from mlgo_gym.training.export import load_network, save_model
-from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
-from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.model._card import read_card
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import columns, observation_array
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.training._export import load_network, save_model
+from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
+from mlgo_gym.training._normalization import Normalization
 from tests.training.conftest import Recorded
 
 

@@ -12,13 +12,16 @@ import pytest
 import torch
 from torch import nn
 
-from mlgo_gym.envs.wrappers import FloatVectorObservation, SignedLogObservation
+from mlgo_gym.envs._wrappers import FloatVectorObservation, SignedLogObservation
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.model_card import read_card
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
-from mlgo_gym.runners.release import ReleaseModeModelRunner
-from mlgo_gym.runners.under_training import ModelUnderTrainingRunner
-from mlgo_gym.training.from_torch import TorchPolicy, VectorNormalization, export_torch_mlp
+from mlgo_gym.model._card import read_card
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.training._from_torch import TorchPolicy, VectorNormalization, export_torch_mlp
 from tests.training.conftest import Recorded
 
 INLINING = InliningForSize()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.training.gae import discounted_returns, generalized_advantages
+from mlgo_gym.training._gae import discounted_returns, generalized_advantages
 
 Array = np.ndarray[Any, Any]
 

@@ -12,18 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.observations import columns, observation_dtype
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
-from mlgo_gym.training.data import Data
-from mlgo_gym.training.group import Config, Trial, advantages_of, train
-from mlgo_gym.training.group_update import Tried, Update, UpdateConfig
-from mlgo_gym.training.networks import InliningNetwork, network_features
-from mlgo_gym.training.normalization import Normalization
-from mlgo_gym.training.plain import plain_network
-from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.validation import Validation
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import columns, observation_dtype
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._group import Config, Trial, advantages_of, train
+from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
+from mlgo_gym.training._networks import InliningNetwork, network_features
+from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._plain import plain_network
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._validation import Validation
 from tests.training.conftest import data_of
 
 Array = np.ndarray[Any, Any]

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.problems import InliningForSize, RegallocEviction
-from mlgo_gym.search.corpus_search import search_corpus
-from mlgo_gym.training import clone, imitate
-from mlgo_gym.training.data import Data
-from mlgo_gym.training.fitting import FitConfig
-from mlgo_gym.training.imitation import Recorded
-from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.search._corpus_search import search_corpus
+from mlgo_gym.training import _clone as clone
+from mlgo_gym.training import _imitate as imitate
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._fitting import FitConfig
+from mlgo_gym.training._imitation import Recorded
+from mlgo_gym.training._run import TrainingRun
 
 FIT = FitConfig(epochs=30, batch_size=64)
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import TrainingError
-from mlgo_gym.problems import InliningForSize, RegallocEviction
-from mlgo_gym.training.contexts import Context, Workshop
-from mlgo_gym.training.kept_contexts import KeptContexts, key_of
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._kept_contexts import KeptContexts, key_of
 
 KEY = {"llvm_version": "22.1.0"}
 

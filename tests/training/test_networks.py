@@ -6,17 +6,18 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.observations import columns
-from mlgo_gym.problems import InliningForSize, RegallocEviction, RegallocPriority
-from mlgo_gym.problems.inlining_for_size import DEFAULT_ADVICE
-from mlgo_gym.training.networks import (
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.problems._observations import columns
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.training._networks import (
     EvictionNetwork,
     InliningNetwork,
     network_features,
     network_for,
     network_from_config,
 )
-from mlgo_gym.training.normalization import Normalization
+from mlgo_gym.training._normalization import Normalization
 from tests.training.conftest import Recorded
 
 

@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.observations import columns
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
-from mlgo_gym.problems.regalloc_eviction import ASKING_POSITION
-from mlgo_gym.training.networks import (
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import columns
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, RegallocEviction
+from mlgo_gym.training._networks import (
     FORBIDDEN,
     EvictionNetwork,
     InliningNetwork,
     PolicyNetwork,
     network_features,
 )
-from mlgo_gym.training.normalization import Normalization
-from mlgo_gym.training.plain import plain_network
+from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._plain import plain_network
 
 Recorded = np.ndarray[Any, Any]
 

@@ -12,23 +12,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError, OptionsError, TrainingError
-from mlgo_gym.observations import columns, observation_array, observation_dtype
-from mlgo_gym.policies import random
-from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction, RegallocPriority
-from mlgo_gym.rollout import rollout
-from mlgo_gym.training.data import Data
-from mlgo_gym.training.episodes import Episode
-from mlgo_gym.training.export import save_model
-from mlgo_gym.training.networks import EvictionNetwork, InliningNetwork, network_features
-from mlgo_gym.training.normalization import Normalization
-from mlgo_gym.training.ppo import PPO_BANDIT, Config, train
-from mlgo_gym.training.ppo_update import Learner
-from mlgo_gym.training.run import TrainingRun
-from mlgo_gym.training.sampling import BatchNetwork, SamplingPolicy, features_of, raw_rows
-from mlgo_gym.training.validation import Validation
-from mlgo_gym.training_log import Header, Observation
+from mlgo_gym.policies._policies import random
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import columns, observation_array, observation_dtype
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.rollout._rollout import rollout
+from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._episodes import Episode
+from mlgo_gym.training._export import save_model
+from mlgo_gym.training._networks import EvictionNetwork, InliningNetwork, network_features
+from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._ppo import train
+from mlgo_gym.training._ppo_config import PPO_BANDIT, Config
+from mlgo_gym.training._ppo_update import Learner
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._sampling import BatchNetwork, SamplingPolicy, features_of, raw_rows
+from mlgo_gym.training._validation import Validation
 from tests.training.conftest import data_of
 
 Array = np.ndarray[Any, Any]

@@ -11,9 +11,9 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mlgo_gym.errors import TrainingError
-from mlgo_gym.problems import InliningForSize
-from mlgo_gym.training import run
-from mlgo_gym.training.run import TrainingRun
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.training import _run as run
+from mlgo_gym.training._run import TrainingRun
 
 
 @dataclass(frozen=True)

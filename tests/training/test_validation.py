@@ -9,17 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mlgo_gym.allocation import Allocator, OptimizedModule
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.llvm.compiler import Compiler, options_of
-from mlgo_gym.observations import columns
-from mlgo_gym.problems import Action, RegallocEviction
-from mlgo_gym.training.contexts import Context, Workshop
-from mlgo_gym.training.networks import PolicyNetwork, network_features, network_for
-from mlgo_gym.training.normalization import Normalization
-from mlgo_gym.training.plain import plain_network
-from mlgo_gym.training.validation import Validation, validate_functions
-from mlgo_gym.training_log import Observation
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.problems._observations import columns
+from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
+from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._plain import plain_network
+from mlgo_gym.training._validation import Validation, validate_functions
 from tests.training.conftest import Recorded
 
 EVICTION = RegallocEviction()

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from mlgo_gym.cli.corpus import build, recipes, split, split_functions, stats, verify
+from mlgo_gym.cli.corpus import _build as build
+from mlgo_gym.cli.corpus import _recipes as recipes
+from mlgo_gym.cli.corpus import _split as split
+from mlgo_gym.cli.corpus import _split_functions as split_functions
+from mlgo_gym.cli.corpus import _stats as stats
+from mlgo_gym.cli.corpus import _verify as verify
 
 __all__ = ["add_parser"]
 

@@ -246,7 +246,7 @@ static bool freeze(const char *problem, const char *model, const char *clang, co
   char *command[] = {(char *)python_path(),
                      "-P",
                      "-m",
-                     "mlgo_gym.driver.prepare",
+                     "mlgo_gym.driver._prepare",
                      "policy",
                      (char *)problem,
                      (char *)model,

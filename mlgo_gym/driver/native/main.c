@@ -55,7 +55,7 @@ static int become_python(const struct settings *settings, const struct clang *cl
   const char *const start[] = {python_path(),
                                "-P",
                                "-m",
-                               "mlgo_gym.driver.development",
+                               "mlgo_gym.driver._development",
                                settings->model_under_training,
                                settings->training_log ? settings->training_log : "",
                                clang->path,
@@ -74,7 +74,7 @@ static int become_python(const struct settings *settings, const struct clang *cl
   return 1;
 }
 
-/* The name that `mlgo_gym.channel.remove_stale_folders` knows too. */
+/* The name that `mlgo_gym.stream._channel.remove_stale_folders` knows too. */
 static bool make_folder(struct job *job, struct message *message) {
   const char *parent = getenv("TMPDIR");
   struct stat names = {0};

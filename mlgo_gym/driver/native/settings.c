@@ -27,7 +27,7 @@ enum { CLANG, INLINING_MODEL, REGALLOC_MODEL, THRESHOLD, TIMEOUT, STRICT, TRAINI
 #endif
 
 /* The folder of a shipped model where a text is its name and nothing of that name is here
- * (`mlgo_gym.shipped_models.find_model`). */
+ * (`mlgo_gym.model._shipped.find_model`). */
 static const char *model_folder(const char *text) {
   char *card = NULL;
   if (!text || strchr(text, '/') || !access(text, F_OK) ||

@@ -13,7 +13,7 @@ import pytest
 
 from corpus_tools import read_command
 from corpus_tools.object_file import ObjectFile
-from mlgo_gym.corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.conftest import require
 
 EMBED = "-Xclang -fembed-bitcode=all"

@@ -1,0 +1,16 @@
+from .corpus import SAMPLE_CORPUS as SAMPLE_CORPUS
+from .corpus import Corpus as Corpus
+from .corpus import Module as Module
+from .llvm import Compilation as Compilation
+from .llvm import CompilationResult as CompilationResult
+from .llvm import CompileOptions as CompileOptions
+from .llvm import Compiler as Compiler
+from .problems import InliningForSize as InliningForSize
+from .problems import RegallocEviction as RegallocEviction
+from .problems import RegallocPriority as RegallocPriority
+from .records import Trace as Trace
+from .stream import TrainingLogReader as TrainingLogReader
+from .stream import TrainingLogWriter as TrainingLogWriter
+from .tensor_spec import TensorSpec as TensorSpec
+
+__version__: str

@@ -1,0 +1,132 @@
+"""``mlgo-gym doctor``: what is here, what is missing, and the command that installs it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+
+from rich.table import Table
+from rich.text import Text
+
+from corpus_tools.clang import find_clang
+from corpus_tools.errors import CorpusToolsError
+from mlgo_gym import __version__
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm.process._worker import check_llvmlite, installed_llvmlite
+from mlgo_gym.policies._policies import default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+
+_DISTRIBUTIONS = {"grpc": "grpcio"}
+_PROBE = """
+define internal i32 @callee(i32 %x) { ret i32 %x }
+define i32 @caller(i32 %x) {
+  %y = call i32 @callee(i32 %x)
+  ret i32 %y
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the report.
+
+    Attributes:
+        name: what was looked for.
+        is_ok: whether it is there and works.
+        found: a version, a path or what is wrong.
+        is_required: nothing works without it.
+    """
+
+    name: str
+    is_ok: bool
+    found: str
+    is_required: bool = True
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say what is installed, what is missing and how to get it",
+        description="Check what this machine has, by using it. The exit status is 1 where "
+        "something is missing that nothing works without.",
+    )
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
+    """Run the subcommand."""
+    checks = list(_checks())
+    table = Table()
+    for column in ("what", "state", "found"):
+        table.add_column(column)
+    for check in checks:
+        state = Text("ok", "green") if check.is_ok else Text("missing", "red")
+        table.add_row(check.name, state, check.found)
+    output.print(table)
+    output.json([asdict(check) for check in checks])
+    return 0 if all(check.is_ok for check in checks if check.is_required) else 1
+
+
+def _checks() -> Iterator[Check]:
+    yield Check("mlgo_gym", True, __version__)
+    yield Check("Python", True, f"{platform.python_version()} on {platform.platform()}")
+    for package in ("gymnasium", "numpy"):
+        yield Check(package, True, metadata.version(package))
+    yield _check_llvmlite()
+    yield from _check_compiler()
+    yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
+    yield _check_extra("gRPC runners", "grpc", "grpc")
+    yield _check_extra("datasets", "train", "pyarrow")
+    yield _check_extra("training", "train", "keras")
+    yield _check_clang()
+
+
+def _check_llvmlite() -> Check:
+    version = installed_llvmlite()
+    try:
+        check_llvmlite(version)
+    except MlgoGymError as error:
+        return Check("llvmlite", False, str(error))
+    return Check("llvmlite", True, str(version))
+
+
+def _check_compiler() -> Iterator[Check]:
+    try:
+        with Compiler() as compiler:
+            result = compiler.compile_module(
+                Module.from_ir(_PROBE), problem=InliningForSize(), policy=default
+            )
+    except MlgoGymError as error:
+        yield Check("embedded LLVM", False, str(error))
+        return
+    yield Check("embedded LLVM", True, result.llvm_version)
+    asked = f"asked {result.decisions} question about a probe of one call"
+    yield Check("ML inline advisor", result.decisions == 1, asked)
+
+
+def _check_extra(name: str, extra: str, *packages: str) -> Check:
+    for package in packages:
+        if importlib.util.find_spec(package):
+            version = metadata.version(_DISTRIBUTIONS.get(package, package.replace("_", "-")))
+            return Check(name, True, f"{package} {version}", is_required=False)
+    missing = f"needs {packages[0]}; run: pip install 'mlgo-gym[{extra}]'"
+    return Check(name, False, missing, is_required=False)
+
+
+def _check_clang() -> Check:
+    name = "clang, for corpus build"
+    try:
+        clang = find_clang()
+    except CorpusToolsError as error:
+        return Check(name, False, str(error), is_required=False)
+    version = ".".join(str(part) for part in clang.version)
+    return Check(name, True, f"{version}, {clang.path}", is_required=False)

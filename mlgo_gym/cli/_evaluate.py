@@ -1,0 +1,208 @@
+"""``mlgo-gym evaluate``: models and policies against LLVM's default, over packages."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from corpus_tools.command_line import whole
+from mlgo_gym.cli._options import (
+    PROBLEMS_BY_NAME,
+    add_opt_level_option,
+    add_size_threshold_option,
+    add_worker_options,
+    make_problem,
+)
+from mlgo_gym.cli._packages import add_packages_options, packages_of
+from mlgo_gym.cli._rollout import replacing
+from mlgo_gym.cli.show import _evaluation_tables as tables
+from mlgo_gym.cli.show._evaluation_page import evaluation_page
+from mlgo_gym.cli.show._evaluation_record import as_record, time_record
+from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._plot_files import make_folder, save_plots
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.evaluation._evaluate import Setting, evaluate, in_order
+from mlgo_gym.evaluation._plots import plots_of
+from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.evaluation._summary import Scored
+from mlgo_gym.evaluation._timing import REPEATS, ModuleTimes, measure_times, time_changes
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.policies._models import model_policies, problem_of_models
+from mlgo_gym.policies._policies import POLICIES_OF, PolicyFactory, make_policy
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.runners._load import MODES
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="compare models with LLVM's default over packages",
+        description="Compile packages of modules under models and policies and under LLVM's "
+        "default; print totals with bootstrap intervals, packages, and the modules that got worse.",
+    )
+    _add_what(parser)
+    _add_how(parser)
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page of it all")
+    parser.add_argument("--modules", action="store_true", help="print every module, too")
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    add_packages_options(parser)
+    parser.add_argument(
+        "--model",
+        type=find_model,
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="a model directory, a frozen model, or a host's address, once for each",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=MODES,
+        default="release",
+        help="how models run: as native code, in TFLite, or at a gRPC host (default: release)",
+    )
+    parser.add_argument(
+        "--policy",
+        action="append",
+        default=[],
+        choices=tuple(dict.fromkeys(name for known in POLICIES_OF.values() for name in known)),
+        metavar="NAME",
+        help="a policy by name, as in 'rollout', once for each",
+    )
+    parser.add_argument(
+        "--problem",
+        choices=tuple(PROBLEMS_BY_NAME),
+        metavar="PROBLEM",
+        help=f"what LLVM asks about: {', '.join(PROBLEMS_BY_NAME)} (default: what the first model "
+        "was made for, else inlining-for-size)",
+    )
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    add_opt_level_option(parser)
+    add_size_threshold_option(parser)
+    add_worker_options(parser)
+    parser.add_argument(
+        "--seed",
+        type=whole(0),
+        default=0,
+        help="of the bootstrap and of the random policy (default: 0)",
+    )
+    parser.add_argument(
+        "--traces", type=Path, metavar="DIR", help="what 'search --output' has written"
+    )
+    parser.add_argument(
+        "--text",
+        action="store_true",
+        help="with register allocation: compare the code as well, in twice the time",
+    )
+    parser.add_argument(
+        "--time",
+        action="store_true",
+        help=f"time compilations too, {REPEATS} of each module under each policy, one at a time",
+    )
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the subcommand."""
+    _check_outputs(options)
+    packages = packages_of(options)
+    kind = PROBLEMS_BY_NAME.get(options.problem or "") or problem_of_models(options.model)
+    name = next(name for name, each in PROBLEMS_BY_NAME.items() if each is kind)
+    setting = Setting(
+        make_problem(name, options),
+        opt_level=options.opt_level,
+        jobs=options.jobs,
+        timeout_s=options.timeout,
+        with_text=options.text,
+        traces=options.traces,
+    )
+    with _policies(options, setting.problem) as policies:
+        scores = _evaluated(packages, policies, setting, output)
+        times = _timed(packages, policies, setting, output) if options.time else []
+    scored = Scored(scores, tuple(policies), options.seed)
+    changes = {name: time_changes(times, name, options.seed) for name in policies if times}
+    output.print(*tables.all_tables(scored, output.width, modules=options.modules))
+    output.print(*tables.time_table(changes))
+    if left_out := len(scores) - len(scored.modules):
+        output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
+    output.json(as_record(scores, scored, setting, options.seed) | time_record(times, changes))
+    _save(scored, options)
+    return _warn(scores, output)
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """See that plots and the page can be written, before the work that they are to show."""
+    if options.html and not options.html.resolve().parent.is_dir():
+        raise OptionsError(
+            f"--html: expected an existing folder, found {str(options.html.parent)!r}"
+        )
+    if options.plots:
+        make_folder(options.plots)
+
+
+def _save(scored: Scored, options: argparse.Namespace) -> None:
+    """Write the plots and the page."""
+    if not scored.modules or not (options.plots or options.html):
+        return
+    plots = plots_of(scored)
+    if options.plots:
+        save_plots(options.plots, plots)
+    if options.html:
+        with replacing(options.html) as file:
+            file.write(evaluation_page(scored, plots))
+
+
+@contextlib.contextmanager
+def _policies(
+    options: argparse.Namespace, problem: Problem
+) -> Iterator[Mapping[str, PolicyFactory]]:
+    if not options.model and not options.policy:
+        raise OptionsError("expected --model or --policy, found neither")
+    names = dict.fromkeys(options.policy)
+    named = {name: make_policy(name, options.seed, type(problem)) for name in names}
+    with model_policies(options.model, options.mode, problem, names) as models:
+        yield {**models, **named}
+
+
+def _evaluated(
+    packages: Mapping[str, Corpus],
+    policies: Mapping[str, PolicyFactory],
+    setting: Setting,
+    output: Output,
+) -> list[ModuleScores]:
+    total = sum(len(corpus) for corpus in packages.values())
+    with contextlib.closing(evaluate(packages, policies, setting)) as scores:
+        found = list(output.track(scores, "compiling", total))
+    return in_order(found, packages)
+
+
+def _timed(
+    packages: Mapping[str, Corpus],
+    policies: Mapping[str, PolicyFactory],
+    setting: Setting,
+    output: Output,
+) -> list[ModuleTimes]:
+    total = sum(len(corpus) for corpus in packages.values())
+    with contextlib.closing(measure_times(packages, policies, setting)) as times:
+        return list(output.track(times, "timing", total))
+
+
+def _warn(scores: list[ModuleScores], output: Output) -> int:
+    warn_of_not_honoured(count_not_honoured(each.not_honoured for each in scores), output)
+    errors = [
+        *(error for each in scores for error in each.errors),
+        *(each.trace_error for each in scores if each.trace_error),
+    ]
+    for error in errors:
+        output.warn(error)
+    return 1 if errors else 0

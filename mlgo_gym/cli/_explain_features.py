@@ -1,0 +1,203 @@
+"""``mlgo-gym explain-features``: what an inlining model's decisions rest on."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from rich.table import Table
+
+from corpus_tools.command_line import whole
+from mlgo_gym.cli._options import (
+    add_opt_level_option,
+    add_size_threshold_option,
+    add_worker_options,
+)
+from mlgo_gym.cli._packages import add_packages_options, packages_of
+from mlgo_gym.cli.show._evaluation_tables import percent
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._plot_files import make_folder, save_plots
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._explain import (
+    FEATURES,
+    Importance,
+    PermutedText,
+    Recorded,
+    joined,
+    most_asking,
+    permutation_importance,
+    record_observations,
+    text_when_permuted,
+)
+from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.policies._models import kept_runner, native_runner
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.runners._base import MLModelRunner
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DECISIONS: Final = 20_000
+_REPEATS: Final = 3
+
+_T = TypeVar("_T")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "explain-features",
+        help="what an inlining model's decisions rest on",
+        description="Record what LLVM asks an inlining model, permute one feature after the other "
+        "and count the decisions that change; plot where the answer turns over cost_estimate.",
+    )
+    parser.add_argument(
+        "--model",
+        type=find_model,
+        required=True,
+        metavar="DIR",
+        help="a model directory or a frozen model",
+    )
+    add_packages_options(parser)
+    add_opt_level_option(parser)
+    add_size_threshold_option(parser)
+    add_worker_options(parser)
+    _add_amounts(parser)
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_amounts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--decisions",
+        type=whole(1),
+        default=_DECISIONS,
+        metavar="N",
+        help=f"take N of the recorded decisions, by chance (default: {_DECISIONS:,})",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=whole(1),
+        default=_REPEATS,
+        metavar="N",
+        help=f"permute each feature N times (default: {_REPEATS})",
+    )
+    parser.add_argument(
+        "--bytes",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="compile N modules with each feature permuted, too: those that ask most (default: 0)",
+    )
+    parser.add_argument(
+        "--seed", type=whole(0), default=0, help="of all that is drawn by chance (default: 0)"
+    )
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the subcommand."""
+    packages = packages_of(options)
+    if options.plots:
+        make_folder(options.plots)
+    problem = InliningForSize(options.size_increase_threshold)
+    setting = Setting(problem, options.opt_level, options.jobs, options.timeout)
+    with contextlib.ExitStack() as stack:
+        factory = native_runner(Path(options.model), problem, stack)
+        policy = kept_runner(factory, stack)
+        runner = stack.enter_context(factory(problem.sent(), problem.advice))
+        parts = record_observations(packages, policy, setting)
+        recorded = joined(_tracked(parts, "recording", _modules(packages), output))
+        sample = recorded.sample(options.decisions, options.seed)
+        permuted = permutation_importance(
+            runner, sample, seed=options.seed, repeats=options.repeats
+        )
+        found = _tracked(permuted, "permuting", len(FEATURES), output)
+        found.sort(key=lambda each: -each.changed)
+        code = None
+        if options.bytes:
+            chosen = most_asking(recorded, packages, options.bytes)
+            features = [each.feature for each in found if each.changed]
+            reports = text_when_permuted(
+                chosen, features, policy, sample, setting, seed=options.seed
+            )
+            code = PermutedText.of(_tracked(reports, "compiling", options.bytes, output))
+        if options.plots:
+            save_plots(options.plots, _plots(runner, sample, found, options.seed))
+    output.print(_table(found, code), _note(sample, recorded, found, code))
+    output.json(_record(sample, recorded, found, code))
+    return _warn([*recorded.errors, *(code.errors if code else ())], output)
+
+
+def _modules(packages: Mapping[str, Corpus]) -> int:
+    return sum(len(corpus) for corpus in packages.values())
+
+
+def _tracked(items: Generator[_T], description: str, total: int, output: Output) -> list[_T]:
+    with contextlib.closing(items):
+        return list(output.track(items, description, total))
+
+
+def _plots(
+    runner: MLModelRunner, sample: Recorded, found: Sequence[Importance], seed: int
+) -> dict[str, Figure]:
+    other = next(each.feature for each in found if each.feature not in {COST, DEFAULT_ADVICE})
+    return {
+        "importance": importance_plot(found),
+        "boundary": boundary_plot(runner, sample, other, seed),
+    }
+
+
+def _table(found: Sequence[Importance], code: PermutedText | None) -> Table:
+    table = Table("feature")
+    for heading in ("changed", "+/-", "to inline", "to leave", *(["text"] if code else [])):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in found:
+        if each.changed:
+            shares = (each.changed, each.deviation, each.to_inline, each.changed - each.to_inline)
+            cells = [f"{100 * share:.2f} %" for share in shares]
+            cells += [percent(code.change(each.feature))] if code else []
+            table.add_row(each.feature, *cells)
+    return table
+
+
+def _note(
+    sample: Recorded, recorded: Recorded, found: Sequence[Importance], code: PermutedText | None
+) -> str:
+    note = (
+        "Decisions that change when one feature's values are permuted among "
+        f"{len(sample.values):,} of {len(recorded.values):,} recorded decisions."
+    )
+    if idle := ", ".join(each.feature for each in found if not each.changed):
+        note += f"\nNo decision changes with: {idle}."
+    if code:
+        note += (
+            f"\nText: change of {code.text_bytes['']:,} bytes in {len(code.modules)} modules when "
+            "the model gets the feature from other decisions."
+        )
+    return note
+
+
+def _record(
+    sample: Recorded, recorded: Recorded, found: Sequence[Importance], code: PermutedText | None
+) -> dict[str, Any]:
+    return {
+        "decisions": len(sample.values),
+        "recorded_decisions": len(recorded.values),
+        "inlined": float((sample.decisions != 0).mean()),
+        "features": [asdict(each) for each in found],
+        "text": code and {"modules": list(code.modules), "text_bytes": dict(code.text_bytes)},
+        "errors": [*recorded.errors, *(code.errors if code else ())],
+    }
+
+
+def _warn(errors: Sequence[str], output: Output) -> int:
+    for error in errors:
+        output.warn(error)
+    return 1 if errors else 0

@@ -1,0 +1,47 @@
+"""``mlgo-gym freeze``: compile a model ahead of time, for compilers and other programs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.native._freeze import freeze
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "freeze",
+        help="compile a model to an object, a C header and a shared library",
+        description="Compile the TFLite graph of a model directory to native code: an object, a "
+        "C header, a description for 'rollout --model', and, where the machine has a linker, a "
+        "shared library. Neither TensorFlow nor TFLite is needed, here or to run the result.",
+    )
+    parser.add_argument(
+        "model",
+        type=find_model,
+        metavar="MODEL_DIR",
+        help="has model.tflite in it, or the name of a model that ships with mlgo_gym",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where it goes")
+    parser.add_argument(
+        "--name", default="model", help="the files' name and the C prefix (default: model)"
+    )
+    parser.add_argument("--cpu", help="LLVM's name of a CPU (default: this machine's)")
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the subcommand."""
+    files = freeze(Path(options.model), options.output, name=options.name, cpu=options.cpu)
+    written = [files.description, files.object, files.header]
+    if files.shared_library is not None:
+        written.append(files.shared_library)
+    else:
+        output.warn("no linker found, so there is no shared library")
+    output.print("\n".join(str(path) for path in written))
+    output.json([str(path) for path in written])
+    return 0

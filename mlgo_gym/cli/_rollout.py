@@ -1,0 +1,239 @@
+"""``mlgo-gym rollout``: one policy over a corpus, beside LLVM's default, and its training log."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from mlgo_gym.cli._options import (
+    PROBLEMS_BY_NAME,
+    add_compilation_options,
+    add_problem_option,
+    add_seed_option,
+    make_problem,
+)
+from mlgo_gym.cli.show import _comparison as comparison
+from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.model._card import read_card
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.policies._policies import POLICIES_OF, PolicyFactory, from_runner, make_policy
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.records._trace import trace_path
+from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog, rollout
+from mlgo_gym.runners._load import MODES, runner_factory
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "rollout",
+        help="run a policy over a corpus and write a training log",
+        description="Compile every module of a corpus under a policy and under LLVM's default; "
+        "print what comes out and write LLVM's training log with the rewards.",
+    )
+    add_compilation_options(parser)
+    add_problem_option(parser)
+    policies = "; ".join(
+        f"{name}: {', '.join(POLICIES_OF[kind.name])}" for name, kind in PROBLEMS_BY_NAME.items()
+    )
+    parser.add_argument(
+        "--policy",
+        choices=tuple(dict.fromkeys(name for known in POLICIES_OF.values() for name in known)),
+        metavar="NAME",
+        help="what answers LLVM (default: default for the inliner, which is what LLVM would do, "
+        f"otherwise random). {policies}",
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="PROBLEM=POLICY",
+        help="one more problem of the same compilations, beside inlining-for-size",
+    )
+    parser.add_argument(
+        "--model",
+        type=find_model,
+        metavar="DIR",
+        help="a model that answers instead: a model directory, a frozen model, or a host's address",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=MODES,
+        default="release",
+        help="how the model runs: as native code, in TFLite, or at a gRPC host (default: release)",
+    )
+    add_seed_option(parser)
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
+    parser.add_argument(
+        "--traces",
+        type=Path,
+        metavar="DIR",
+        help="write a trace of each module for 'replay' (inlining-for-size alone)",
+    )
+    parser.add_argument(
+        "--observations", action="store_true", help="traces hold what LLVM asked, too"
+    )
+    add_json_option(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the subcommand."""
+    kind = PROBLEMS_BY_NAME[options.problem]
+    _check_traces(options, kind)
+    name = options.policy or ("default" if kind is InliningForSize else "random")
+    policy = make_policy(name, options.seed, kind)
+    if options.model is not None:
+        name, policy = options.mode, from_runner(runner_factory(options.model, options.mode))
+    reports: list[ModuleReport] = []
+    logged = 0
+    with contextlib.ExitStack() as stack:
+        log = None
+        if options.log:
+            file = stack.enter_context(replacing(options.log))
+            log = RolloutLog(file, make_problem(options.problem, options))
+        keep = log is not None or options.traces is not None
+        for report in run_policies(
+            options, output, {name: policy}, keep_decisions=keep, in_order=log is not None
+        ):
+            logged += log.write(report) if log else 0
+            _save_traces(report, options)
+            reports.append(report.without_decisions())
+    order = Corpus.load(options.corpus).names
+    reports.sort(key=lambda report: order.index(report.module))
+    if options.model is not None:
+        _warn_of_another_llvm(Path(options.model), kind, reports, output)
+    output.print(comparison.as_table(reports, [name], output.width))
+    if kind is not InliningForSize:
+        output.print(comparison.mean_note(reports, [name]))
+    if options.log:
+        output.print(f"{logged:,} decisions in {options.log}")
+    output.json(comparison.as_json(reports, [name]))
+    return warn_of_failures(reports, output)
+
+
+def _check_traces(options: argparse.Namespace, kind: type[Problem]) -> None:
+    """A trace holds the answers to one problem, and the hash of an object."""
+    if options.traces and (options.also or kind is not InliningForSize):
+        found = ", ".join([options.problem, *(f"--also {each}" for each in options.also)])
+        raise OptionsError(f"--traces: expected inlining-for-size alone, found {found}")
+
+
+def _save_traces(report: ModuleReport, options: argparse.Namespace) -> None:
+    problem = InliningForSize(options.size_increase_threshold)
+    for attempt in report.attempts if options.traces else ():
+        if trace := attempt.trace(problem, keep_observations=options.observations):
+            trace.save(trace_path(options.traces, report.module))
+
+
+def _warn_of_another_llvm(
+    model: Path, kind: type[Problem], reports: list[ModuleReport], output: Output
+) -> None:
+    card = read_card(model)
+    versions = {report.baseline.llvm_version for report in reports if report.baseline}
+    if card and versions - {card.llvm_version}:
+        new = card.differences(kind.sent())
+        output.warn(
+            f"model {str(model)!r} was trained on LLVM {card.llvm_version}, this is LLVM "
+            f"{', '.join(versions)}; inputs that it does not know: {', '.join(new) or 'none'}"
+        )
+
+
+def run_policies(
+    options: argparse.Namespace,
+    output: Output,
+    policies: Mapping[str, PolicyFactory],
+    *,
+    keep_decisions: bool = False,
+    in_order: bool = True,
+    corpus: Corpus | None = None,
+) -> Iterator[ModuleReport]:
+    """Roll policies out as the options of `add_compilation_options` say, behind a progress bar.
+
+    What is wrong with the options is raised here, not when the first report is asked for. Another
+    corpus than the options' may be given.
+    """
+    corpus = corpus or Corpus.load(options.corpus)
+    also = dict(_further(each, options) for each in getattr(options, "also", ()))
+    reports = rollout(
+        corpus,
+        policies,
+        make_problem(getattr(options, "problem", "inlining-for-size"), options),
+        opt_level=options.opt_level,
+        jobs=options.jobs,
+        timeout_s=options.timeout,
+        keep_decisions=keep_decisions,
+        in_order=in_order,
+        also=also,
+    )
+    return _tracked(reports, output, len(corpus))
+
+
+def _further(text: str, options: argparse.Namespace) -> tuple[Problem, PolicyFactory]:
+    """A problem and its policy, out of ``PROBLEM=POLICY``."""
+    name, _, policy = text.partition("=")
+    if name not in PROBLEMS_BY_NAME:
+        raise OptionsError(
+            f"--also: expected one of {', '.join(PROBLEMS_BY_NAME)} before '=', found {text!r}"
+        )
+    return make_problem(name, options), make_policy(policy, options.seed, PROBLEMS_BY_NAME[name])
+
+
+def _tracked(
+    reports: Generator[ModuleReport], output: Output, total: int
+) -> Iterator[ModuleReport]:
+    with contextlib.closing(reports):
+        yield from output.track(reports, "compiling", total)
+
+
+def warn_of_failures(reports: list[ModuleReport], output: Output) -> int:
+    """Name what is not honoured, and every module that failed; where one did, the status is 1."""
+    warn_of_not_honoured(count_not_honoured(each.not_honoured for each in reports), output)
+    for report in reports:
+        if report.error:
+            output.warn(report.error)
+        for attempt in report.attempts:
+            if attempt.error:
+                output.warn(f"policy {attempt.policy}: {attempt.error}")
+    return 0 if all(report.is_complete for report in reports) else 1
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name only when all has been written.
+
+    What is there and is no regular file, such as a FIFO or ``/dev/stdout``, is written to as it
+    is; of a symbolic link, the target is replaced.
+
+    Raises:
+        OptionsError: it cannot be written there.
+    """
+    target = Path(os.path.realpath(path))
+    in_place = target.exists() and not target.is_file()
+    partial = target if in_place else Path(f"{target}.{os.getpid()}.partial")
+    with _writing(path):
+        file = partial.open("wb")
+    try:
+        with file:
+            yield file
+        with _writing(path):
+            partial.replace(target)
+    finally:
+        if not in_place:
+            partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error

@@ -1,0 +1,50 @@
+"""``mlgo-gym corpus recipes``: which recipes there are."""
+
+from __future__ import annotations
+
+import argparse
+
+from corpus_tools.recipes import Recipe, available_recipes, load_recipe
+from mlgo_gym.cli.show._narrow_table import narrow_table
+from mlgo_gym.cli.show._output import Output, add_json_option
+
+
+def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``corpus recipes``."""
+    parser = actions.add_parser(
+        "recipes",
+        help="list the packages that 'corpus build' knows",
+        description="List the recipes: what 'mlgo-gym corpus build NAME' compiles.",
+    )
+    add_json_option(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(_options: argparse.Namespace, output: Output) -> int:
+    recipes = [load_recipe(name) for name in available_recipes()]
+    columns = ("name", "version", "split", "language", "modules", "license")
+    table = narrow_table(columns, right=("modules",))
+    for recipe in recipes:
+        described = _described(recipe) | {"name": _name(recipe)}
+        table.add_row(*(str(described[column]) for column in columns))
+    output.print(table)
+    output.json([_described(recipe) for recipe in recipes])
+    return 0
+
+
+def _name(recipe: Recipe) -> str:
+    """The recipe's name, and under it the package's where that is another one."""
+    same = recipe.name == recipe.package
+    return recipe.name if same else f"{recipe.name}\n of {recipe.package}"
+
+
+def _described(recipe: Recipe) -> dict[str, str | int | None]:
+    return {
+        "name": recipe.name,
+        "package": recipe.package,
+        "version": recipe.version,
+        "split": recipe.split,
+        "language": recipe.language,
+        "license": recipe.license,
+        "modules": recipe.modules,
+    }

@@ -1,0 +1,142 @@
+"""``mlgo-gym corpus split``: corpora into one to train on and one to test on."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from corpus_tools.command_line import whole
+from mlgo_gym.cli._options import add_worker_options
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.corpus._sources import JoinedCorpora, join_corpora
+from mlgo_gym.curation._split import UNITS, Group, Split, SplitOptions, split_corpora
+from mlgo_gym.curation._split_writer import check_split_output, write_split
+
+_SHOWN_NAMES = 4
+
+
+def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``corpus split``."""
+    default = SplitOptions()
+    parser = actions.add_parser(
+        "split",
+        help="split corpora into train and test",
+        description="Split corpora into one to train on and one to test on. What shares much "
+        "of its code stays on one side.",
+    )
+    parser.add_argument("corpora", nargs="+", type=Path, metavar="DIR", help="a corpus")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="OUT", help="for OUT/train and OUT/test"
+    )
+    parser.add_argument(
+        "--test-fraction",
+        type=float,
+        default=default.test_fraction,
+        metavar="F",
+        help=f"share of the bitcode to test on (default: {default.test_fraction:g})",
+    )
+    parser.add_argument(
+        "--seed", type=whole(0), default=default.seed, metavar="N", help="(default: 0)"
+    )
+    parser.add_argument("--by", choices=UNITS, default=default.by, help=f"(default: {default.by})")
+    parser.add_argument(
+        "--similarity",
+        type=float,
+        default=default.similarity,
+        metavar="T",
+        help="modules that share this much of their own instructions stay together "
+        f"(default: {default.similarity:g})",
+    )
+    parser.add_argument(
+        "--ignore-recorded",
+        action="store_true",
+        help="deal out packages that their recipes keep for one side, too",
+    )
+    add_worker_options(parser)
+    add_json_option(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, output: Output) -> int:
+    chosen = SplitOptions(
+        options.test_fraction,
+        options.seed,
+        options.by,
+        options.similarity,
+        honour_recorded=not options.ignore_recorded,
+    )
+    check_split_output(options.output, options.corpora)
+    corpora = join_corpora(options.corpora)
+    with output.progress() as progress:
+        task = progress.add_task("reading", total=len(corpora.modules))
+        split = split_corpora(
+            corpora,
+            chosen,
+            jobs=options.jobs,
+            timeout_s=options.timeout,
+            progress=lambda: progress.advance(task),
+        )
+    folders = write_split(corpora, split, chosen, options.output)
+    for name, failure in split.failures.items():
+        output.warn(f"{name}: {failure}")
+    sides = {side: _side(corpora, split, side) for side in folders}
+    output.print(_table(sides))
+    for line in _sentences(split):
+        output.print(line)
+    output.json(_as_json(split, sides))
+    return 1 if split.failures else 0
+
+
+def _side(corpora: JoinedCorpora, split: Split, side: str) -> dict[str, Any]:
+    names = split.modules(side)
+    return {
+        "modules": list(names),
+        "packages": sorted({corpora.modules[name].package for name in names}),
+        "bitcode_bytes": sum(group.bitcode_bytes for group in split.sides[side]),
+    }
+
+
+def _table(sides: dict[str, dict[str, Any]]) -> Table:
+    table = Table()
+    table.add_column("side")
+    for column in ("packages", "modules", "bitcode, bytes", "share"):
+        table.add_column(column, justify="right")
+    total = sum(each["bitcode_bytes"] for each in sides.values())
+    for side, each in sides.items():
+        size = each["bitcode_bytes"]
+        counts = (len(each["packages"]), len(each["modules"]), size)
+        table.add_row(side, *(f"{count:,}" for count in counts), f"{size / total:.1%}")
+    return table
+
+
+def _sentences(split: Split) -> list[str]:
+    lines = [f"near-duplicates, kept together: {_shown(each)}" for each in split.merged_groups]
+    lines += [f"recorded for both sides, tested on: {_shown(each)}" for each in split.conflicts]
+    lines.append(
+        f"of the test side's own instructions {split.own_overlap:.1%} are in bodies that train "
+        f"has too; with those that come with headers, {split.overlap:.1%} of all"
+    )
+    return lines
+
+
+def _shown(group: Group) -> str:
+    more = len(group.units) - _SHOWN_NAMES
+    return ", ".join(group.units[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _as_json(split: Split, sides: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return {
+        **sides,
+        "merged_groups": [list(group.units) for group in split.merged_groups],
+        "conflicts": [list(group.units) for group in split.conflicts],
+        "near_duplicates": [
+            {"first": pair.first, "second": pair.second, "similarity": pair.similarity}
+            for pair in split.near_duplicates
+        ],
+        "own_overlap": split.own_overlap,
+        "overlap": split.overlap,
+        "failures": dict(split.failures),
+    }

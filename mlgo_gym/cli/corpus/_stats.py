@@ -1,0 +1,152 @@
+"""``mlgo-gym corpus stats``: what is in a corpus."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from rich.table import Table
+
+from mlgo_gym.cli._options import add_compilation_options
+from mlgo_gym.cli._rollout import run_policies, warn_of_failures
+from mlgo_gym.cli.show._not_honoured import count_not_honoured
+from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._language import language_of
+from mlgo_gym.curation._facts import ModuleFacts, describe_modules
+from mlgo_gym.policies._policies import make_policy
+from mlgo_gym.rollout._rollout import ModuleReport
+
+_NO_PROFILE: Final = "none"
+_NAMED_PROFILE: Final = "named in the command, not in the bitcode"
+
+_SIZES: Final = {
+    "modules": "modules",
+    "bitcode_bytes": "bitcode, bytes",
+    "text_size_bytes": "text, bytes",
+    "decisions": "decisions",
+    "asking_modules": "that ask",
+}
+_CODE: Final = {
+    "functions": "functions",
+    "header_functions": "of headers",
+    "instructions": "instructions",
+    "header_instructions": "of headers",
+}
+_PROFILES: Final = {
+    "modules": "modules",
+    "functions": "functions",
+    "functions_with_counts": "counted",
+    "hot_functions": "hot",
+    "cold_functions": "cold",
+}
+
+
+def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``corpus stats``."""
+    parser = actions.add_parser(
+        "stats",
+        help="languages, sizes, decisions and profiles of a corpus",
+        description="Compile a corpus with LLVM's default and count what is in it.",
+    )
+    add_compilation_options(parser)
+    add_json_option(parser)
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace, output: Output) -> int:
+    corpus = Corpus.load(options.corpus)
+    reports = list(run_policies(options, output, {"default": make_policy("default")}))
+    facts = _facts(corpus, options, output)
+    modules = [_module(corpus, report, facts.get(report.module)) for report in reports]
+    languages = sorted({each["language"] for each in modules})
+    counts = [_total(modules, language) for language in (*languages, None)]
+    profiles = _by_profile(modules)
+    output.print(_table("language", counts, _SIZES), _table("language", counts, _CODE))
+    output.print(*([_table("profile", profiles, _PROFILES)] if _has_profiles(profiles) else []))
+    output.json(
+        {
+            "corpus": str(options.corpus),
+            "languages": counts[:-1],
+            "total": counts[-1],
+            "not_honoured": count_not_honoured(each.not_honoured for each in reports),
+            "profiles": profiles,
+            "modules": modules,
+        }
+    )
+    return warn_of_failures(reports, output)
+
+
+def _facts(corpus: Corpus, options: argparse.Namespace, output: Output) -> dict[str, ModuleFacts]:
+    """What is in each module that LLVM can read; the compilations name the others."""
+    found = describe_modules(
+        corpus.__getitem__, corpus.names, jobs=options.jobs, timeout_s=options.timeout
+    )
+    tracked = output.track(found, "reading", len(corpus))
+    return {each.name: each for each in tracked if isinstance(each, ModuleFacts)}
+
+
+def _module(corpus: Corpus, report: ModuleReport, facts: ModuleFacts | None) -> dict[str, Any]:
+    """The figures of one module; what could not be had is 0."""
+    result = report.attempts[0].result if report.attempts and report.is_complete else None
+    text_size = int(report.baseline.score) if report.baseline and result else 0
+    return {
+        "module": report.module,
+        "language": language_of(corpus[report.module]),
+        "modules": 1,
+        "bitcode_bytes": (corpus.folder / f"{report.module}.bc").stat().st_size,
+        "text_size_bytes": text_size,
+        "decisions": result.decisions if result else 0,
+        "asking_modules": int(bool(result and result.decisions)),
+    } | _code(facts)
+
+
+def _code(facts: ModuleFacts | None) -> dict[str, Any]:
+    bodies = facts.bodies if facts else ()
+    shared = [body.instructions for body in bodies if not body.is_own]
+    profile = facts.profile if facts else None
+    lacks = facts is not None and facts.lacks_named_profile
+    return {
+        "functions": len(bodies),
+        "header_functions": len(shared),
+        "instructions": sum(body.instructions for body in bodies),
+        "header_instructions": sum(shared),
+        "profile": _NAMED_PROFILE if lacks else (profile and profile.kind) or _NO_PROFILE,
+        "profile_path": facts.profile_path if facts else None,
+        "functions_with_counts": profile.functions_with_counts if profile else 0,
+        "hot_functions": profile.hot_functions if profile else 0,
+        "cold_functions": profile.cold_functions if profile else 0,
+    }
+
+
+def _total(modules: Sequence[Mapping[str, Any]], language: str | None) -> dict[str, Any]:
+    """Sums over the modules of a language; ``None`` takes all."""
+    chosen = [each for each in modules if language in {None, each["language"]}]
+    return {"language": language} | _sums(chosen, (*_SIZES, *_CODE))
+
+
+def _by_profile(modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    kinds = sorted({each["profile"] for each in modules})
+    return [
+        {"profile": kind} | _sums([each for each in modules if each["profile"] == kind], _PROFILES)
+        for kind in kinds
+    ]
+
+
+def _has_profiles(profiles: Sequence[Mapping[str, Any]]) -> bool:
+    return any(each["profile"] != _NO_PROFILE for each in profiles)
+
+
+def _sums(modules: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, int]:
+    return {key: sum(each[key] for each in modules) for key in keys}
+
+
+def _table(first: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
+    table = Table()
+    table.add_column(first)
+    for column in columns.values():
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(row[first] or "total", *(f"{row[key]:,}" for key in columns))
+    return table

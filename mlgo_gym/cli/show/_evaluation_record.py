@@ -1,0 +1,117 @@
+"""An evaluation as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
+from mlgo_gym.evaluation._summary import Change, Scored, Worse
+from mlgo_gym.evaluation._timing import ModuleTimes, TimeChange
+
+
+def as_record(
+    scores: Sequence[ModuleScores], scored: Scored, setting: Setting, seed: int
+) -> dict[str, Any]:
+    """The whole evaluation, the modules that failed included."""
+    versions = sorted({each.llvm_version for each in scores if each.llvm_version})
+    return {
+        "problem": setting.problem.settings(),
+        "opt_level": setting.opt_level,
+        "llvm_version": versions,
+        "policies": list(scored.policies),
+        "seed": seed,
+        "total": _group(scored),
+        "languages": {
+            language: _group(scored.of_language(language)) for language in scored.languages
+        },
+        "packages": {package: _group(scored.of_package(package)) for package in scored.packages},
+        "worse": {
+            policy: [_worse(each) for each in scored.worse(policy)] for policy in scored.policies
+        },
+        "oracle": _oracle(scored),
+        "modules": _modules(scores, scored),
+    }
+
+
+def time_record(times: Sequence[ModuleTimes], changes: Mapping[str, TimeChange]) -> dict[str, Any]:
+    """What was timed, to be added to the record; nothing where nothing was."""
+    if not times:
+        return {}
+    return {
+        "time": {
+            "policies": {
+                name: {"seconds": each.seconds, "median_change": each.median} | _change(each.total)
+                for name, each in changes.items()
+            },
+            "modules": [asdict(each) for each in times],
+        }
+    }
+
+
+def _group(scored: Scored) -> dict[str, Any]:
+    """The statistics of some modules."""
+    return {"modules": len(scored.modules), "packages": len(scored.packages)} | {
+        statistic.key: {
+            "ratios" if statistic.is_mean else BASELINE: scored.baseline(statistic),
+            "policies": {
+                policy: ({} if statistic.is_mean else {"total": scored.total(statistic, policy)})
+                | _change(scored.change(statistic, policy))
+                for policy in scored.policies
+            },
+        }
+        for statistic in scored.statistics()
+    }
+
+
+def _change(change: Change) -> dict[str, Any]:
+    return {"change": change.value, "interval": change.interval and list(change.interval)}
+
+
+def _worse(worse: Worse) -> dict[str, Any]:
+    return {
+        "package": worse.scores.package,
+        "module": worse.scores.module,
+        BASELINE: worse.baseline,
+        "policy": worse.value,
+    }
+
+
+def _oracle(scored: Scored) -> dict[str, Any] | None:
+    """The modules that a search has seen: their sizes under each policy, and what it found."""
+    searched = scored.searched()
+    if not searched.modules:
+        return None
+    return _group(searched) | {
+        "oracle_text_bytes": sum(each.oracle_text_bytes or 0 for each in searched.modules)
+    }
+
+
+def _modules(scores: Sequence[ModuleScores], scored: Scored) -> list[dict[str, Any]]:
+    keys = [each.key for each in scored.statistics() if not each.is_mean]
+    columns = {
+        key: {name: scored.values(key, name) for name in (BASELINE, *scored.policies)}
+        for key in keys
+    }
+    places = {id(each): place for place, each in enumerate(scored.modules)}
+    return [_module(each, places.get(id(each)), columns) for each in scores]
+
+
+def _module(
+    scores: ModuleScores, place: int | None, columns: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "package": scores.package,
+        "module": scores.module,
+        "language": scores.language,
+        "errors": list(scores.errors),
+        "decisions": dict(scores.decisions),
+    }
+    if place is not None:
+        for key, values in columns.items():
+            record[key] = {name: float(column[place]) for name, column in values.items()}
+    if scores.oracle_text_bytes is not None:
+        record["oracle_text_bytes"] = scores.oracle_text_bytes
+    return record

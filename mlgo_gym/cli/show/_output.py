@@ -1,0 +1,120 @@
+"""What commands print: results on standard output, progress and errors on standard error.
+
+Progress bars appear on a terminal only, and never with ``--json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+_T = TypeVar("_T")
+
+
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``, which every subcommand takes."""
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON, and nothing else"
+    )
+
+
+class TrainingLine:
+    """What is shown of a training run.
+
+    Args:
+        show: called with the line's text.
+    """
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self.doing("training")
+
+    def doing(self, what: str) -> None:
+        """Show what the run is doing, until there are numbers of it."""
+        self._what = what
+        self._show(what)
+
+    def report(self, step: int, values: Mapping[str, float]) -> None:
+        """Show the numbers of a step."""
+        numbers = (f"{name.rpartition('/')[2]} {value:.4g}" for name, value in values.items())
+        self._show("  ".join([f"{self._what} {step}:", *numbers]))
+
+
+class Output:
+    """Where a command's results, progress and errors go.
+
+    Attributes:
+        as_json: results are JSON and nothing else is printed on standard output.
+    """
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json = as_json
+        self._out = Console(highlight=False, markup=False)
+        self._err = Console(stderr=True, highlight=False, markup=False)
+
+    @property
+    def width(self) -> int:
+        """How many characters a line of standard output holds."""
+        return self._out.width
+
+    def print(self, *parts: RenderableType) -> None:
+        """Print for people: text or a table."""
+        if not self.as_json:
+            for part in parts:
+                self._out.print(part, soft_wrap=not self._out.is_terminal and isinstance(part, str))
+
+    def json(self, value: Any) -> None:
+        """Print for machines."""
+        if self.as_json:
+            self._out.file.write(json.dumps(value, indent=2) + "\n")
+
+    def flush(self) -> None:
+        """Let whoever reads a pipe see what was printed so far."""
+        self._out.file.flush()
+
+    def error(self, message: str) -> None:
+        """Print an error."""
+        self._err.print(f"mlgo-gym: error: {message}", style="red", soft_wrap=True)
+
+    def warn(self, message: str) -> None:
+        """Print a warning."""
+        self._err.print(f"mlgo-gym: {message}", style="yellow", soft_wrap=True)
+
+    def progress(self) -> Progress:
+        """A progress display, to be used as a context manager."""
+        return Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=self._err,
+            disable=self.as_json or not self._err.is_terminal,
+            transient=True,
+        )
+
+    @contextmanager
+    def training(self) -> Iterator[TrainingLine]:
+        """A line that shows what a training run does, and its newest numbers, on a terminal."""
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        is_shown = self._err.is_terminal and not self.as_json
+        with Progress(*columns, console=self._err, disable=not is_shown, transient=True) as line:
+            task = line.add_task("", total=None)
+            yield TrainingLine(lambda text: line.update(task, description=text))
+
+    def track(self, items: Iterable[_T], description: str, total: int) -> Iterator[_T]:
+        """Pass items through while a progress bar counts them."""
+        with self.progress() as progress:
+            yield from progress.track(items, total=total, description=description)

@@ -1,1 +1,0 @@
-"""Work on whole corpora: what is in them, splits, one module a function."""

@@ -1,0 +1,5 @@
+"""Corpora: modules with their command lines, the packages they come in, and the sample."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,176 @@
+"""Corpora: folders of modules, in the layout of LLVM's mlgo-utils.
+
+::
+
+    corpus_description.json      {"modules": ["NAME", ...], "has_thinlto": false, ...}
+    NAME.bc                      bitcode, before optimisation
+    NAME.cmd                     the clang -cc1 command line, NUL-separated; optional here
+
+`corpus_tools.manifest` reads the manifest; it refuses names that lead out of the folder.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
+from mlgo_gym.errors import CorpusError, ModuleError
+
+SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
+"""The corpus that ships with the package: C and C++ written for it."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """One bitcode file, or one file of LLVM assembly, in memory.
+
+    Attributes:
+        name: what it is called in results and errors.
+        data: its bytes.
+        command: the clang ``-cc1`` command line it was compiled with, if that is known.
+        is_text: the bytes are LLVM assembly (``.ll``) and not bitcode.
+        sha256: the hash of the bytes, in hexadecimal digits.
+    """
+
+    name: str
+    data: bytes = field(repr=False)
+    command: tuple[str, ...] | None = field(default=None, repr=False)
+    is_text: bool = False
+    sha256: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
+
+    @classmethod
+    def from_ir(cls, text: str, name: str = "<ir>") -> Module:
+        """A module written in LLVM assembly."""
+        return cls(name, text.encode(), is_text=True)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Module:
+        """Read a ``.bc`` or ``.ll`` file, and the ``.cmd`` file beside it, if there is one.
+
+        Raises:
+            ModuleError: the file cannot be read, or its command line is not one of ``-cc1``.
+        """
+        path = Path(path)
+        return _read(path.name, path, is_text=path.suffix == ".ll")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A folder of modules; they are read when they are asked for.
+
+    Iterating yields the names in the manifest's order; ``corpus[name]`` reads a module.
+
+    Attributes:
+        folder: where it is.
+        names: the modules' names.
+        global_command: the command line that stands for every module's own, if there is one.
+        has_thinlto: the modules are compiled with their ThinLTO indices, which the embedded
+            compiler cannot do.
+
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> corpus[corpus.names[0]].command[0]
+    '-cc1'
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    global_command: tuple[str, ...] | None = None
+    has_thinlto: bool = False
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __getitem__(self, name: str) -> Module:
+        """Read a module.
+
+        Raises:
+            CorpusError: the corpus has no such module.
+            ModuleError: its files cannot be read, or its command line is not one of ``-cc1``.
+        """
+        if name not in self.names:
+            near = [each for each in self.names if each.endswith(f"/{name}")]
+            near = near or difflib.get_close_matches(name, self.names, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise CorpusError(
+                f"corpus {str(self.folder)!r}: expected one of its {len(self)} modules, "
+                f"found {name!r}{hint}"
+            )
+        return _read(name, self.folder / f"{name}.bc", is_text=False, command=self.global_command)
+
+    def largest_first(self, names: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Names by the size of their bitcode; where the order is free, nobody waits for the last.
+
+        Args:
+            names: which; ``None`` takes all.
+        """
+
+        def size(name: str) -> int:
+            path = self.folder / f"{name}.bc"
+            return path.stat().st_size if path.exists() else 0
+
+        return tuple(sorted(self.names if names is None else names, key=size, reverse=True))
+
+    @classmethod
+    def load(cls, folder: str | Path, *, allow_thinlto: bool = False) -> Corpus:
+        """Open a corpus; the manifest is checked, the modules are not read yet.
+
+        Args:
+            folder: where it is.
+            allow_thinlto: take one that was made for ThinLTO too.
+
+        Raises:
+            CorpusError: there is no usable manifest, it names missing files or files elsewhere,
+                it names no module, its command line was left open, or it is one for ThinLTO.
+        """
+        folder = Path(folder)
+        if not (folder / MANIFEST_NAME).exists():
+            raise CorpusError(
+                f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it, found none; "
+                "'mlgo-gym corpus build' makes a corpus"
+            )
+        try:
+            manifest = Manifest.read(folder)
+        except CorpusToolsError as error:
+            raise CorpusError(str(error)) from error
+        if manifest.has_thinlto and not allow_thinlto:
+            raise CorpusError(
+                f"corpus {str(folder)!r}: expected has_thinlto false, found true: its modules "
+                f"need ThinLTO's imports, which are not done here yet"
+            )
+        if not manifest.modules:
+            raise CorpusError(f"corpus {str(folder)!r}: expected at least one module, found none")
+        if manifest.global_command_override == UNSPECIFIED:
+            raise CorpusError(
+                f"corpus {str(folder)!r}: key 'global_command_override': expected the clang -cc1 "
+                f"command line of its modules, found the placeholder {UNSPECIFIED[0]!r}: put the "
+                "command line there"
+            )
+        return cls(folder, manifest.modules, manifest.global_command_override, manifest.has_thinlto)
+
+
+def _read(
+    name: str, path: Path, *, is_text: bool, command: tuple[str, ...] | None = None
+) -> Module:
+    command_path = path.with_suffix(".cmd")
+    try:
+        if command is None and command_path.exists():
+            command = read_command(command_path)
+        return Module(name, path.read_bytes(), command, is_text)
+    except OSError as error:
+        raise ModuleError(name, f"cannot read {str(path)!r}: {error.strerror}") from error
+    except CorpusToolsError as error:
+        raise ModuleError(name, str(error)) from error

@@ -1,0 +1,5 @@
+"""Work on whole corpora: what is in them, splits, one module a function, verification."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,100 @@
+"""What LLVM says of a module before anything is compiled: its function bodies and its profile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm.text._fingerprint import Body
+from mlgo_gym.llvm.text._profile import Profile
+
+_PROFILE_OPTIONS: Final = ("-fprofile-instrument-use-path=", "-fprofile-sample-use=")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """What is in a module.
+
+    Attributes:
+        name: the module's name.
+        sha256: the hash of its bitcode, in hexadecimal digits.
+        bodies: its function definitions.
+        profile: the profile that its bitcode carries.
+        profile_path: the profile that its command line names, as it stands there.
+    """
+
+    name: str
+    sha256: str
+    bodies: tuple[Body, ...]
+    profile: Profile
+    profile_path: str | None
+
+    @property
+    def instructions(self) -> int:
+        """How many instructions its functions have."""
+        return sum(body.instructions for body in self.bodies)
+
+    @property
+    def lacks_named_profile(self) -> bool:
+        """Whether the command line names a profile that the bitcode does not carry."""
+        return self.profile.kind is None and self.profile_path is not None
+
+
+def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
+    """Ask LLVM what is in a module.
+
+    Raises:
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+    """
+    answer: dict[str, Any]
+    answer, _ = compiler.inquire(module, {"op": "describe"})
+    return ModuleFacts(
+        module.name,
+        module.sha256,
+        tuple(Body(*fields) for fields in answer["bodies"]),
+        Profile(**answer["profile"]),
+        profile_path(module.command or ()),
+    )
+
+
+def describe_modules(
+    read: Callable[[str], Module], names: Sequence[str], *, jobs: int, timeout_s: float
+) -> Generator[ModuleFacts | str]:
+    """What is in each of several modules, in the order of their names; or why it is not known.
+
+    Args:
+        read: gives a module by its name.
+        names: which modules.
+        jobs: how many are looked at at once.
+        timeout_s: how long LLVM may take for a module, in seconds.
+
+    Raises:
+        OptionsError: ``jobs`` is not above 0.
+    """
+
+    def describe(compiler: Compiler, name: str) -> ModuleFacts | str:
+        try:
+            return describe_module(compiler, read(name))
+        except (CompilationError, InputError) as error:
+            return str(error)
+
+    return map_names(describe, names, jobs=jobs, timeout_s=timeout_s)
+
+
+def profile_path(command: Sequence[str]) -> str | None:
+    """The profile that a ``clang -cc1`` command line applies, as it stands there.
+
+    >>> profile_path(["-cc1", "-O2", "-fprofile-instrument-use-path=a.profdata"])
+    'a.profdata'
+    """
+    for argument in reversed(command):
+        for option in _PROFILE_OPTIONS:
+            if argument.startswith(option):
+                return argument.removeprefix(option)
+    return None

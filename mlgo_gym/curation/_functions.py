@@ -1,0 +1,219 @@
+"""A corpus with one module a function, for register allocation: optimised, ready for code.
+
+::
+
+    corpus_info.json         {"optimized": true, ...}
+    MODULE/FUNCTION.bc       one function of the optimised module, the others as declarations
+    MODULE/FUNCTION.cmd      the module's command line, with -disable-llvm-passes
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from corpus_tools.manifest import Manifest, encode_command, write_json
+from corpus_tools.staging import INFO_NAME, staged_folder
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.errors import CompilationError, CorpusError, InputError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm.command._options import CompileOptions
+
+_NO_PASSES: Final = "-disable-llvm-passes"
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.$-]|^\.")
+_LONGEST_NAME: Final = 200
+_DIGEST_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionModule:
+    """A module that defines one function.
+
+    Attributes:
+        function: the function's name, as the linker sees it.
+        instructions: how many instructions it has, after optimisation.
+        bitcode: the module.
+        command: the clang ``-cc1`` command line that turns it into code.
+    """
+
+    function: str
+    instructions: int
+    bitcode: bytes
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSplit:
+    """What was written.
+
+    Attributes:
+        modules: the names of the new modules, in order.
+        instructions: how many instructions their functions have.
+        failures: why modules of the corpus were left out, by name.
+    """
+
+    modules: tuple[str, ...]
+    instructions: int
+    failures: dict[str, str]
+
+
+def split_module(
+    compiler: Compiler,
+    module: Module,
+    options: CompileOptions | None = None,
+    *,
+    minimum_instructions: int = 0,
+) -> tuple[FunctionModule, ...]:
+    """Optimise a module and make one of each of its functions.
+
+    Args:
+        compiler: what optimises.
+        module: the whole module.
+        options: how it is optimised; ``None`` takes the module's command line.
+        minimum_instructions: functions with fewer are left out.
+
+    Raises:
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+    """
+    chosen = options or options_of(module)
+    request = {
+        "op": "split_functions",
+        "target": chosen.target(),
+        "minimum_instructions": minimum_instructions,
+    }
+    answer, payload = compiler.inquire(module, request, chosen.llvm_options)
+    command = _command(module, answer["opt_level"])
+    return tuple(_cut(answer["functions"], payload, command))
+
+
+def split_functions(
+    corpus: Corpus,
+    output: Path,
+    *,
+    opt_level: str | None = None,
+    minimum_instructions: int = 0,
+    jobs: int = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    progress: Callable[[], None] = lambda: None,
+) -> FunctionSplit:
+    """Write a corpus with one module for each function of a corpus.
+
+    A module that LLVM refuses is left out and reported.
+
+    Args:
+        corpus: the modules.
+        output: where the new corpus goes; it appears whole or not at all.
+        opt_level: clang's level to optimise at; ``None`` takes each module's own.
+        minimum_instructions: functions with fewer are left out.
+        jobs: how many modules are optimised at once.
+        timeout_s: how long LLVM may take for a module, in seconds.
+        progress: called when a module is done.
+
+    Raises:
+        OutputError: something else than a corpus is at ``output``.
+        CorpusError: no function is left.
+        OptionsError: there is no such level, or ``jobs`` is not above 0.
+    """
+    CompileOptions(opt_level)
+
+    def split(compiler: Compiler, name: str) -> _Outcome:
+        try:
+            module = corpus[name]
+            options = options_of(module, opt_level)
+            functions = split_module(
+                compiler, module, options, minimum_instructions=minimum_instructions
+            )
+            return _Outcome(name, module.sha256, functions)
+        except (CompilationError, InputError) as error:
+            return _Outcome(name, "", (), str(error))
+
+    with staged_folder(output) as staged:
+        writer = _Writer(staged)
+        for outcome in map_names(split, corpus.names, jobs=jobs, timeout_s=timeout_s):
+            writer.write(outcome)
+            progress()
+        origin = {"source": corpus.folder.resolve().name, "opt_level": opt_level}
+        return writer.finish(origin | {"minimum_instructions": minimum_instructions})
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of a module: its functions, or an error."""
+
+    module: str
+    sha256: str
+    functions: tuple[FunctionModule, ...]
+    error: str | None = None
+
+
+class _Writer:
+    """Writes functions into a folder as they come, and the manifest at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._functions: dict[str, str] = {}
+        self._hashes: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
+        self._instructions = 0
+
+    def write(self, outcome: _Outcome) -> None:
+        if outcome.error is not None:
+            self._failures[outcome.module] = outcome.error
+            return
+        self._hashes[outcome.module] = outcome.sha256
+        for each in outcome.functions:
+            name = f"{outcome.module}/{file_name(each.function)}"
+            path = self._folder / f"{name}.bc"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(each.bitcode)
+            path.with_name(f"{path.stem}.cmd").write_bytes(encode_command(each.command))
+            self._functions[name] = each.function
+            self._instructions += each.instructions
+
+    def finish(self, info: dict[str, Any]) -> FunctionSplit:
+        if not self._functions:
+            reasons = "; ".join(self._failures.values())
+            raise CorpusError(
+                "corpus: expected a function that is long enough, found none"
+                + (f": {reasons}" if reasons else "")
+            )
+        Manifest(tuple(self._functions)).write(self._folder)
+        hashes = {"sha256": self._hashes, "functions": self._functions}
+        write_json(self._folder / INFO_NAME, {"optimized": True} | info | hashes)
+        return FunctionSplit(tuple(self._functions), self._instructions, self._failures)
+
+
+def _command(module: Module, opt_level: str) -> tuple[str, ...]:
+    """The module's command line at a level and without passes."""
+    command = module.command or ("-cc1",)
+    level = options_of(module).opt_level
+    return (*command, *([] if level == opt_level else [f"-{opt_level}"]), _NO_PASSES)
+
+
+def _cut(
+    functions: list[tuple[str, int, int]], payload: bytes, command: tuple[str, ...]
+) -> Iterator[FunctionModule]:
+    start = 0
+    for name, instructions, size in functions:
+        yield FunctionModule(name, instructions, payload[start : start + size], command)
+        start += size
+
+
+def file_name(function: str) -> str:
+    """A function's name as a part of a module's name: safe as a file name, and short enough.
+
+    >>> file_name("operator new"), len(file_name("x" * 5000))
+    ('operator%20new', 200)
+    """
+    data = function.encode("utf-8", "surrogateescape").decode("latin-1")
+    safe = _UNSAFE.sub(lambda match: f"%{ord(match[0]):02X}", data)
+    if len(safe) <= _LONGEST_NAME:
+        return safe
+    digest = hashlib.sha256(safe.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{safe[: _LONGEST_NAME - _DIGEST_DIGITS - 1]}-{digest}"

@@ -1,0 +1,158 @@
+"""Which modules hold the same code, and how much of one corpus another one repeats.
+
+A body counts where it is the module's own. Bodies of which the linker keeps one of all copies
+(``linkonce_odr`` and its kind) and initialisers of variables come with headers: every C++ module
+has those of the standard library that it uses, so they would make neighbours of all. So would
+bodies of a few instructions, such as ``return 1``, and bodies that very many modules have. They
+are left out of the similarity; what remains of the overlap is counted with them and without.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final, Generic, TypeVar
+
+from mlgo_gym.curation._facts import ModuleFacts
+
+MINIMUM_INSTRUCTIONS: Final = 10
+"""Bodies below it say nothing of where they come from."""
+
+MAXIMUM_HOLDERS: Final = 64
+"""A body that more modules have, copies of one another counted once, comes with a header."""
+
+_K = TypeVar("_K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NearDuplicate:
+    """Two modules that share much of their code.
+
+    Attributes:
+        first: the name of one, which is not after that of the other.
+        second: the name of the other.
+        similarity: the share, from 0 to 1, of the smaller one's own instructions whose bodies
+            both have.
+    """
+
+    first: str
+    second: str
+    similarity: float
+
+
+def near_duplicates(
+    modules: Mapping[str, ModuleFacts], units: Mapping[str, str], threshold: float
+) -> list[NearDuplicate]:
+    """The pairs of modules that share at least this much, by name.
+
+    Args:
+        modules: what is compared, by name.
+        units: for each module's name, what it belongs to; pairs within a unit are left out.
+        threshold: the least similarity, above 0.
+
+    Returns:
+        The pairs in order. Of several modules with the same bodies only the first is compared
+        with others, and each of the rest with the first.
+    """
+    own = {name: _own_bodies(module) for name, module in sorted(modules.items())}
+    originals, copies = _copies(own)
+    holders = _holders(originals)
+    sizes = {
+        name: sum(size for body, size in bodies.items() if body in holders)
+        for name, bodies in originals.items()
+    }
+    found = [NearDuplicate(*pair, 1.0) for pair in copies if units[pair[0]] != units[pair[1]]]
+    for (first, second), shared in _shared(originals, holders, units).items():
+        similarity = shared / min(sizes[first], sizes[second])
+        if similarity >= threshold:
+            found.append(NearDuplicate(first, second, similarity))
+    return sorted(found)
+
+
+def overlap(train: Iterable[ModuleFacts], test: Iterable[ModuleFacts], *, only_own: bool) -> float:
+    """The share of the instructions of ``test`` whose bodies occur in ``train``, from 0 to 1.
+
+    Args:
+        train: the modules of one side.
+        test: the modules of the other.
+        only_own: bodies that come with headers do not count.
+    """
+    seen = {body.fingerprint for module in train for body in module.bodies}
+    total = repeated = 0
+    for module in test:
+        for body in module.bodies:
+            if body.is_own or not only_own:
+                total += body.instructions
+                repeated += body.instructions if body.fingerprint in seen else 0
+    return repeated / total if total else 0.0
+
+
+class Groups(Generic[_K]):
+    """Sets that are joined until none has anything to do with another (union-find)."""
+
+    def __init__(self, items: Iterable[_K]) -> None:
+        self._parents = {item: item for item in items}
+
+    def join(self, first: _K, second: _K) -> None:
+        """Put the sets of two items together."""
+        self._parents[self._root(first)] = self._root(second)
+
+    def sets(self) -> list[list[_K]]:
+        """The items of each set, in the order in which they were given."""
+        sets = defaultdict(list)
+        for item in self._parents:
+            sets[self._root(item)].append(item)
+        return list(sets.values())
+
+    def _root(self, item: _K) -> _K:
+        while (parent := self._parents[item]) != item:
+            self._parents[item] = self._parents[parent]
+            item = parent
+        return item
+
+
+def _own_bodies(module: ModuleFacts) -> dict[str, int]:
+    """Instructions by fingerprint, of each different body once."""
+    return {
+        body.fingerprint: body.instructions
+        for body in module.bodies
+        if body.is_own and body.instructions >= MINIMUM_INSTRUCTIONS
+    }
+
+
+def _copies(
+    own: Mapping[str, Mapping[str, int]],
+) -> tuple[dict[str, Mapping[str, int]], list[tuple[str, str]]]:
+    """The first module of each different set of bodies; and the others, each with the first."""
+    firsts: dict[frozenset[str], str] = {}
+    copies = []
+    for name, bodies in own.items():
+        first = firsts.setdefault(frozenset(bodies), name)
+        if first != name and bodies:
+            copies.append((first, name))
+    return {name: own[name] for name in firsts.values()}, copies
+
+
+def _holders(own: Mapping[str, Mapping[str, int]]) -> dict[str, list[str]]:
+    """The modules that have a body, for each body that is not a header's to all appearances."""
+    holders = defaultdict(list)
+    for name, bodies in own.items():
+        for fingerprint in bodies:
+            holders[fingerprint].append(name)
+    return {body: names for body, names in holders.items() if len(names) <= MAXIMUM_HOLDERS}
+
+
+def _shared(
+    own: Mapping[str, Mapping[str, int]],
+    holders: Mapping[str, list[str]],
+    units: Mapping[str, str],
+) -> Counter[tuple[str, str]]:
+    """How many instructions two modules of different units share, where they share any."""
+    shared: Counter[tuple[str, str]] = Counter()
+    for fingerprint, names in holders.items():
+        for first, second in combinations(names, 2):
+            if units[first] != units[second]:
+                shared[first, second] += own[first][fingerprint]
+    return shared

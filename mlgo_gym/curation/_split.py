@@ -1,0 +1,248 @@
+"""Splitting corpora into one to train on and one to test on, which share no module's code.
+
+Units, packages or modules, that hold near-duplicates of each other are kept together; the sets
+that result are dealt out in an order that depends on the seed and their names alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._sources import JoinedCorpora, SourceModule
+from mlgo_gym.curation._facts import ModuleFacts, describe_modules
+from mlgo_gym.curation._similarity import Groups, NearDuplicate, near_duplicates, overlap
+from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+
+UNITS: Final = ("package", "module")
+"""What is kept together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOptions:
+    """How corpora are split.
+
+    Attributes:
+        test_fraction: the share of the bitcode's bytes that goes to the test side, aimed at.
+        seed: decides the order in which groups are dealt out.
+        by: what is kept together, one of `UNITS`.
+        similarity: the share of the smaller of two modules' instructions from which they are
+            near-duplicates, above 0 and at most 1.
+        honour_recorded: a package that its recipe keeps for one side goes there.
+
+    Raises:
+        OptionsError: a value that the field cannot have.
+    """
+
+    test_fraction: float = 0.2
+    seed: int = 0
+    by: str = "package"
+    similarity: float = 0.4
+    honour_recorded: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.test_fraction < 1:
+            raise OptionsError(
+                f"test_fraction: expected a number above 0 and below 1, found {self.test_fraction}"
+            )
+        if not 0 < self.similarity <= 1:
+            raise OptionsError(
+                f"similarity: expected a number above 0 and at most 1, found {self.similarity}"
+            )
+        if self.by not in UNITS:
+            raise OptionsError(f"by: expected one of {', '.join(UNITS)}, found {self.by!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Units that stay on one side.
+
+    Attributes:
+        units: their names, in order.
+        modules: the names of their modules, in order.
+        bitcode_bytes: the size of their bitcode.
+        recorded_sides: the sides that they are recorded for.
+    """
+
+    units: tuple[str, ...]
+    modules: tuple[str, ...]
+    bitcode_bytes: int
+    recorded_sides: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What goes where.
+
+    Attributes:
+        sides: the groups of ``train`` and of ``test``.
+        near_duplicates: the pairs of modules that keep units together.
+        own_overlap: the share of the test side's instructions whose bodies are in ``train`` too;
+            bodies that come with headers are left out.
+        overlap: the same with those bodies.
+        hashes: of the bitcode of each module, by name, in hexadecimal digits.
+        failures: why modules were left out, by name.
+    """
+
+    sides: Mapping[str, tuple[Group, ...]]
+    near_duplicates: tuple[NearDuplicate, ...]
+    own_overlap: float
+    overlap: float
+    hashes: Mapping[str, str]
+    failures: Mapping[str, str]
+
+    @property
+    def merged_groups(self) -> tuple[Group, ...]:
+        """The groups of more than one unit."""
+        return tuple(
+            group for groups in self.sides.values() for group in groups if len(group.units) > 1
+        )
+
+    @property
+    def conflicts(self) -> tuple[Group, ...]:
+        """The groups whose units are recorded for both sides; they go to ``test``."""
+        return tuple(group for group in self.merged_groups if len(group.recorded_sides) > 1)
+
+    def modules(self, side: str) -> tuple[str, ...]:
+        """The names of a side's modules, in order."""
+        return tuple(sorted(name for group in self.sides[side] for name in group.modules))
+
+
+def split_corpora(
+    corpora: JoinedCorpora,
+    options: SplitOptions,
+    *,
+    jobs: int = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    progress: Callable[[], None] = lambda: None,
+) -> Split:
+    """Decide which module goes to which side. A module that LLVM cannot read is left out.
+
+    Args:
+        corpora: the modules.
+        options: how they are split.
+        jobs: how many modules are read at once.
+        timeout_s: how long LLVM may take for a module, in seconds.
+        progress: called when a module has been read.
+
+    Raises:
+        CorpusError: a side would be empty.
+        OptionsError: ``jobs`` is not above 0.
+    """
+    facts: dict[str, ModuleFacts] = {}
+    failures: dict[str, str] = {}
+
+    def read(name: str) -> Module:
+        source = corpora.modules[name]
+        return source.corpus[source.own_name]
+
+    names = tuple(corpora.modules)
+    found = describe_modules(read, names, jobs=jobs, timeout_s=timeout_s)
+    for name, answer in zip(names, found, strict=True):
+        if isinstance(answer, str):
+            failures[name] = answer
+        else:
+            facts[name] = answer
+        progress()
+    return _decide({name: corpora.modules[name] for name in facts}, facts, failures, options)
+
+
+def _decide(
+    modules: Mapping[str, SourceModule],
+    facts: Mapping[str, ModuleFacts],
+    failures: Mapping[str, str],
+    options: SplitOptions,
+) -> Split:
+    units = {
+        name: module.package if options.by == "package" else name
+        for name, module in modules.items()
+    }
+    pairs = near_duplicates(facts, units, options.similarity)
+    groups = _groups(modules, units, pairs)
+    sides = _deal(groups, options)
+    train, test = (
+        [facts[name] for group in sides[side] for name in group.modules]
+        for side in ("train", "test")
+    )
+    return Split(
+        sides,
+        tuple(pairs),
+        overlap(train, test, only_own=True),
+        overlap(train, test, only_own=False),
+        {name: each.sha256 for name, each in facts.items()},
+        failures,
+    )
+
+
+def _groups(
+    modules: Mapping[str, SourceModule], units: Mapping[str, str], pairs: Iterable[NearDuplicate]
+) -> list[Group]:
+    joined = Groups(sorted(set(units.values())))
+    for pair in pairs:
+        joined.join(units[pair.first], units[pair.second])
+    names_of: defaultdict[str, list[str]] = defaultdict(list)
+    for name, unit in units.items():
+        names_of[unit].append(name)
+    groups = []
+    for members in joined.sets():
+        names = tuple(sorted(name for unit in members for name in names_of[unit]))
+        sides = (modules[name].recorded_side for name in names)
+        groups.append(
+            Group(
+                tuple(members),
+                names,
+                sum(modules[name].bitcode_bytes for name in names),
+                frozenset(side for side in sides if side),
+            )
+        )
+    return groups
+
+
+def _deal(groups: Sequence[Group], options: SplitOptions) -> dict[str, tuple[Group, ...]]:
+    """Recorded groups first, then each to the test side as long as that brings it nearer."""
+    target = options.test_fraction * sum(group.bitcode_bytes for group in groups)
+    recorded = {group: _recorded_side(group, options) for group in groups}
+    free = sorted((g for g in groups if not recorded[g]), key=lambda g: _order(g, options.seed))
+    test = [group for group in groups if recorded[group] == "test"]
+    size = sum(group.bitcode_bytes for group in test)
+    for group in free:
+        if abs(size + group.bitcode_bytes - target) < abs(size - target):
+            test.append(group)
+            size += group.bitcode_bytes
+    if not test and free:
+        test.append(min(free, key=lambda group: group.bitcode_bytes))
+    train = [group for group in groups if group not in test]
+    _check_sides(train, test, groups, options)
+    return {"train": tuple(train), "test": tuple(group for group in groups if group in test)}
+
+
+def _recorded_side(group: Group, options: SplitOptions) -> str | None:
+    # One of the two recorded for both: what must not be trained on is what must hold.
+    sides = group.recorded_sides if options.honour_recorded else frozenset[str]()
+    return "test" if "test" in sides else next(iter(sides), None)
+
+
+def _order(group: Group, seed: int) -> bytes:
+    return hashlib.sha256("\0".join([str(seed), *group.modules]).encode()).digest()
+
+
+def _check_sides(
+    train: Sequence[Group], test: Sequence[Group], groups: Sequence[Group], options: SplitOptions
+) -> None:
+    if len(groups) < 2:
+        hint = "; split it by module" if options.by == "package" else ""
+        raise CorpusError(
+            f"corpora: expected at least two {options.by}s that are no near-duplicates, "
+            f"found {len(groups)}{hint}"
+        )
+    for name, side in (("train", train), ("test", test)):
+        if not side:
+            raise CorpusError(
+                f"corpora: expected modules for both sides, found none for {name!r}: the "
+                "recipes keep all for the other; recorded sides can be ignored"
+            )

@@ -1,0 +1,178 @@
+"""Verification of a corpus: whether every module compiles back, and to the same code.
+
+Each module is compiled by the embedded LLVM and, where a clang is given, by that clang with the
+module's own command. Clang's code is compared with the original object, where that is still there,
+and the embedded LLVM's with clang's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from corpus_tools.bitcode import is_bitcode
+from corpus_tools.clang import Clang
+from corpus_tools.code import code_sections, difference
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.replay import replay
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import CompilationError, InputError, ModuleError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._schedule import map_names
+
+
+class Outcome(StrEnum):
+    """What a check of a module came to."""
+
+    EQUAL = "equal"
+    COMPILED = "compiled"
+    DIFFERS = "differs"
+    NO_OBJECT = "no object"
+    NOT_DONE = "not done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of a module.
+
+    Attributes:
+        outcome: what it came to.
+        detail: the first difference, or the reason; empty where nothing is to be said.
+    """
+
+    outcome: Outcome
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.outcome}: {self.detail}" if self.detail else str(self.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One module of a corpus.
+
+    Attributes:
+        module: its name.
+        embedded: whether LLVM reads and verifies it and the embedded LLVM compiles it.
+        original: clang's code against the original object's.
+        clang: the embedded LLVM's code against clang's.
+        not_honoured: what the embedded compiler leaves out of the module's command line.
+    """
+
+    module: str
+    embedded: Check
+    original: Check
+    clang: Check
+    not_honoured: tuple[str, ...] = ()
+
+    @property
+    def checks(self) -> dict[str, Check]:
+        """The three checks by name."""
+        return {"embedded": self.embedded, "original": self.original, "clang": self.clang}
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing failed, and clang's code is the original's where that is there."""
+        failed = any(each.outcome is Outcome.FAILED for each in self.checks.values())
+        return not failed and self.original.outcome is not Outcome.DIFFERS
+
+
+def verify_corpus(
+    corpus: Corpus,
+    *,
+    clang: Clang | None = None,
+    objects: Path | None = None,
+    jobs: int = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Generator[Verdict]:
+    """Compile every module back, and compare the code.
+
+    Args:
+        corpus: what is verified.
+        clang: the compiler that runs the modules' commands; ``None`` leaves that out.
+        objects: the folder of the original objects; that of module NAME is called NAME there.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long one compilation may take, in seconds.
+
+    Yields:
+        A verdict for each module, in the corpus's order.
+
+    Raises:
+        OptionsError: ``jobs`` is not above 0.
+    """
+    task = _Task(corpus, clang, objects, timeout_s)
+    yield from map_names(task.run, corpus.names, jobs=jobs, timeout_s=timeout_s)
+
+
+class _Task:
+    """What is done with a module."""
+
+    def __init__(
+        self, corpus: Corpus, clang: Clang | None, objects: Path | None, timeout_s: float
+    ) -> None:
+        self._corpus = corpus
+        self._clang = clang
+        self._objects = objects
+        self._timeout_s = timeout_s
+
+    def run(self, compiler: Compiler, name: str) -> Verdict:
+        embedded, ours, lacking = self._by_llvm(compiler, name)
+        none = Check(Outcome.NOT_DONE)
+        if self._clang is None:
+            return Verdict(name, embedded, none, none, lacking)
+        try:
+            clangs = self._by_clang(self._clang, name)
+        except (CorpusToolsError, InputError) as error:
+            return Verdict(name, embedded, Check(Outcome.FAILED, str(error)), none, lacking)
+        against = _compared(clangs, ours, name) if ours else none
+        return Verdict(name, embedded, self._against_original(name, clangs), against, lacking)
+
+    def _by_llvm(self, compiler: Compiler, name: str) -> tuple[Check, bytes, tuple[str, ...]]:
+        if self._corpus.has_thinlto:
+            return Check(Outcome.NOT_DONE, "ThinLTO's imports are not done here"), b"", ()
+        lacking: tuple[str, ...] = ()
+        try:
+            module = self._corpus[name]
+            options = options_of(module)
+            lacking = options.not_honoured
+            result = compiler.compile_module(module, options, keep_object=True)
+        except (CompilationError, InputError) as error:
+            return Check(Outcome.FAILED, str(error)), b"", lacking
+        return Check(Outcome.COMPILED), result.object_bytes or b"", lacking
+
+    def _by_clang(self, clang: Clang, name: str) -> bytes:
+        command = self._corpus[name].command
+        if command is None:
+            raise ModuleError(name, "expected a command line for clang, found none")
+        index = self._corpus.folder / f"{name}.thinlto.bc"
+        return replay(
+            clang,
+            name,
+            self._corpus.folder / f"{name}.bc",
+            command,
+            index=index if self._corpus.has_thinlto else None,
+            deadline_s=self._timeout_s,
+        )
+
+    def _against_original(self, name: str, clangs: bytes) -> Check:
+        path = self._objects / name if self._objects else None
+        if path is None or not path.is_file():
+            return Check(Outcome.NO_OBJECT)
+        try:
+            original = path.read_bytes()
+            if is_bitcode(original):  # of a build with -flto
+                return Check(Outcome.NO_OBJECT)
+            return _compared(original, clangs, name)
+        except OSError as error:
+            return Check(Outcome.FAILED, f"cannot read {str(path)!r}: {error.strerror}")
+
+
+def _compared(expected: bytes, found: bytes, name: str) -> Check:
+    try:
+        differs = difference(code_sections(expected, name), code_sections(found, name))
+    except CorpusToolsError as error:
+        return Check(Outcome.FAILED, str(error))
+    return Check(Outcome.DIFFERS, differs) if differs else Check(Outcome.EQUAL)

@@ -1,0 +1,147 @@
+"""Episodes as Arrow tables: the columns of a dataset, and the way there and back.
+
+Importing this module needs the extra ``train``.
+
+Raises:
+    EnvironmentSetupError: pyarrow is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.datasets._episodes import LABELS, Episode, settings_text
+from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
+from mlgo_gym.errors import DatasetError, EnvironmentSetupError, InternalError
+from mlgo_gym.problems._observations import row_shape
+from mlgo_gym.problems._problem import Feature, Problem
+from mlgo_gym.tensor_spec import TensorSpec
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as error:
+    raise EnvironmentSetupError(
+        "datasets: need pyarrow; run: pip install 'mlgo-gym[train]'"
+    ) from error
+
+__all__ = ["pa", "pq"]  # the extra stands behind this module alone
+
+TEXTS: Final = ("package", "module", "module_sha256", "policy", "settings", "context")
+"""The columns of text, which are the same in all rows of an episode."""
+
+_SCORES: Final = ("reward", "score", "baseline_score")
+
+NUMBERS: Final = ("outcome", *_SCORES, *LABELS)
+"""The columns of numbers that need not be there: null in the file, NaN as an array."""
+
+_Array = np.ndarray[Any, Any]
+
+
+def arrow_schema(header: DatasetHeader) -> Any:
+    """The columns of a dataset, with their meanings and units, and its header as metadata."""
+    problem = header.problem
+    text = pa.dictionary(pa.int32(), pa.string())
+    fields = [pa.field(name, text, nullable=False) for name in TEXTS]
+    fields.append(pa.field("step", pa.int32(), nullable=False))
+    fields += [_feature_field(each) for each in (*problem.features, *problem.extras)]
+    fields.append(pa.field("action", _type(problem.advice), nullable=False))
+    fields.append(pa.field("outcome", pa.float32()))
+    fields += [pa.field(name, pa.float64()) for name in (*_SCORES, *LABELS)]
+    schema = pa.schema(fields, metadata={METADATA_KEY: header.to_json()})
+    if len(set(schema.names)) != len(schema.names):
+        raise InternalError(f"dataset: two columns of one name among {schema.names}")
+    return schema
+
+
+def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
+    """Episodes of one problem as a table, a row for each decision.
+
+    Args:
+        episodes: at least one.
+        schema: of `arrow_schema`.
+    """
+    lengths = [len(each) for each in episodes]
+    columns = [_text_column(texts, lengths) for texts in zip(*map(_texts, episodes), strict=True)]
+    columns.append(pa.array(np.concatenate([np.arange(each, dtype=np.int32) for each in lengths])))
+    observations = np.concatenate([each.observations for each in episodes])
+    columns += [_values(observations[name]) for name in observations.dtype.names or ()]
+    columns.append(_values(np.concatenate([each.actions for each in episodes])))
+    columns.append(pa.concat_arrays([_outcomes(each) for each in episodes]))
+    for name in _SCORES:
+        columns.append(_numbers(np.repeat([getattr(each, name) for each in episodes], lengths)))
+    for name in LABELS:
+        columns.append(_numbers(np.concatenate([each.label(name) for each in episodes])))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def column_array(column: Any, name: str, problem: type[Problem], source: str) -> _Array:
+    """A column of a record batch as an array: ``[N]``, or ``[N, 33]``.
+
+    Args:
+        column: the Arrow array.
+        name: what it is called.
+        problem: what the dataset is of.
+        source: the file, for errors.
+
+    Raises:
+        DatasetError: a value is missing that must be there.
+    """
+    if name in NUMBERS:
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+    if column.null_count:
+        raise DatasetError(source, f"column {name!r}: expected no null, found {column.null_count}")
+    if name in TEXTS:
+        words = np.array(column.dictionary.to_pylist(), object)
+        return words[column.indices.to_numpy()] if len(column) else np.empty(0, object)
+    shape = next((row_shape(spec) for spec in problem.sent() if spec.name == name), ())
+    values = column.flatten() if shape else column
+    if values.null_count:
+        raise DatasetError(source, f"column {name!r}: expected no null, found {values.null_count}")
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), *shape)
+
+
+def _feature_field(feature: Feature) -> Any:
+    about = {"meaning": feature.meaning, "unit": feature.unit}
+    return pa.field(feature.spec.name, _type(feature.spec), nullable=False, metadata=about)
+
+
+def _type(spec: TensorSpec) -> Any:
+    column = pa.from_numpy_dtype(spec.dtype)
+    for size in reversed(row_shape(spec)):
+        column = pa.list_(pa.field("element", column, nullable=False), size)
+    return column
+
+
+def _texts(episode: Episode) -> Iterator[str]:
+    source = episode.source
+    yield from (source.package, source.module, source.module_sha256, source.policy)
+    yield settings_text(source.settings)
+    yield episode.context
+
+
+def _text_column(texts: Sequence[str], lengths: Sequence[int]) -> Any:
+    words = {word: code for code, word in enumerate(dict.fromkeys(texts))}
+    codes = np.repeat(np.array([words[text] for text in texts], np.int32), lengths)
+    return pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(list(words), pa.string()))
+
+
+def _values(array: _Array) -> Any:
+    values = pa.array(np.ascontiguousarray(array).reshape(-1))
+    for size in reversed(array.shape[1:]):
+        field = pa.field("element", values.type, nullable=False)
+        values = pa.FixedSizeListArray.from_arrays(values, type=pa.list_(field, size))
+    return values
+
+
+def _outcomes(episode: Episode) -> Any:
+    if episode.outcomes is None:
+        return pa.nulls(len(episode), pa.float32())
+    return pa.array(episode.outcomes)  # a NaN stays one: the log has it
+
+
+def _numbers(values: _Array) -> Any:
+    return pa.array(np.asarray(values, np.float64), from_pandas=True)

@@ -1,0 +1,253 @@
+"""Reading datasets: one folder or several that go together, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from mlgo_gym.datasets._arrow import NUMBERS, TEXTS, arrow_schema, pa, pq
+from mlgo_gym.datasets._batch import Batch
+from mlgo_gym.datasets._episodes import LABELS, Episode, Source
+from mlgo_gym.datasets._files import cannot
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._parts import ModuleEntry, Part, merged, part_paths, read_part
+from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.problems._problem import Problem
+
+_Array = np.ndarray[Any, Any]
+
+_ROWS: Final = 8192
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Decisions that were recorded, in their order.
+
+    Attributes:
+        parts: the files, as far as their metadata says.
+        differences: how parts differ that were taken together because that was allowed.
+    """
+
+    parts: tuple[Part, ...]
+    differences: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        *more: str | Path,
+        problem: Problem | type[Problem] | None = None,
+        llvm_version: str | None = None,
+        allow_mixed: bool = False,
+    ) -> Self:
+        """Open folders, or single parts; only metadata are read.
+
+        Datasets go together where problem, problem's settings, LLVM version and forced level are
+        equal, and the levels that the modules were compiled at are the same in each folder.
+
+        Args:
+            path: a folder, or one part.
+            more: others that are read after it.
+            problem: what it must be of; given as an instance, with the same settings.
+            llvm_version: the LLVM that it must be of.
+            allow_mixed: take other settings, levels and versions of LLVM too; `differences` has
+                them. Another problem is refused all the same.
+
+        Raises:
+            DatasetError: a part cannot be used, or is not of this problem or LLVM, or two differ.
+        """
+        folders = [_parts(Path(each)) for each in (path, *more)]
+        first = folders[0][0]
+        expected = _expected(first.header, problem, llvm_version)
+        differences: list[str] = []
+        for parts in folders:
+            found = [each for part in parts for each in _compared(part, expected)]
+            found += _level_differences(folders[0], parts)
+            if found and not allow_mixed:
+                where = found[0][0]
+                text = "; ".join(difference for each, difference in found if each == where)
+                raise DatasetError(where, f"{text} (allow_mixed takes them together)")
+            differences += [f"{where}: {difference}" for where, difference in found]
+        return cls(tuple(part for parts in folders for part in parts), tuple(differences))
+
+    @property
+    def header(self) -> DatasetHeader:
+        """The header of the first part."""
+        return self.parts[0].header
+
+    @property
+    def problem(self) -> type[Problem]:
+        """What LLVM asked for."""
+        return self.header.problem
+
+    @property
+    def row_count(self) -> int:
+        """How many decisions there are."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def modules(self) -> tuple[ModuleEntry, ...]:
+        """The modules that it holds, with those of no decision."""
+        return merged(entry for part in self.parts for entry in part.modules)
+
+    def batches(self, rows: int = _ROWS, columns: Sequence[str] | None = None) -> Generator[Batch]:
+        """All rows, in order, a few at a time.
+
+        Args:
+            rows: the most that a batch has; those at the end of a part may have fewer.
+            columns: which are read; ``None`` takes all.
+
+        Raises:
+            DatasetError: a part cannot be read or is damaged, or there is no such column.
+        """
+        known = arrow_schema(self.header).names
+        if unknown := [name for name in columns or () if name not in known]:
+            raise DatasetError(
+                str(self.parts[0].path), f"columns: expected some of {known}, found {unknown}"
+            )
+        for part in self.parts:
+            yield from _read(part, rows, columns)
+
+    def read(self, columns: Sequence[str]) -> dict[str, _Array]:
+        """All rows of some columns at once, each ``[N]`` or ``[N, 33]`` as in a `Batch`.
+
+        Raises:
+            DatasetError: as from `batches`.
+        """
+        batches = list(self.batches(columns=columns))
+        if not batches:
+            raise DatasetError(str(self.parts[0].path), "expected decisions, found none")
+        return {name: np.concatenate([each[name] for each in batches]) for name in columns}
+
+    def episodes(self) -> Generator[Episode]:
+        """All decisions, in order, those that were scored together at a time.
+
+        Raises:
+            DatasetError: a part cannot be read or is damaged.
+        """
+        for part in self.parts:
+            yield from _episodes(part)
+
+
+def _parts(path: Path) -> list[Part]:
+    if path.is_file():
+        return [read_part(path)]
+    parts = [read_part(each) for each in part_paths(path).values()]
+    if not parts:
+        raise DatasetError(str(path), "expected part-00000.parquet and so on in it, found none")
+    return parts
+
+
+def _expected(
+    found: DatasetHeader, problem: Problem | type[Problem] | None, llvm_version: str | None
+) -> DatasetHeader:
+    settings = problem.settings() if isinstance(problem, Problem) else found.settings
+    kind = type(problem) if isinstance(problem, Problem) else problem
+    return DatasetHeader(
+        kind or found.problem,
+        settings,
+        found.llvm_version if llvm_version is None else llvm_version,
+        found.opt_level,
+    )
+
+
+def _compared(part: Part, expected: DatasetHeader) -> list[tuple[str, str]]:
+    if part.header.problem is not expected.problem:
+        raise DatasetError(
+            str(part.path),
+            f"problem: expected {expected.problem.name}, found {part.header.problem.name}",
+        )
+    return [(str(part.path), each) for each in expected.differences(part.header)]
+
+
+def _level_differences(first: list[Part], parts: list[Part]) -> list[tuple[str, str]]:
+    expected, found = _levels(first), _levels(parts)
+    if expected == found or not expected or not found:
+        return []
+    where = str(parts[0].path.parent)
+    return [(where, f"levels of the modules: expected {expected}, found {found}")]
+
+
+def _levels(parts: list[Part]) -> str:
+    entries = [entry for part in parts for entry in part.modules if entry.decisions]
+    return ", ".join(sorted({entry.opt_level or "unknown" for entry in entries}))
+
+
+def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batch]:
+    try:
+        with pq.ParquetFile(part.path, page_checksum_verification=True, pre_buffer=False) as file:
+            for batch in file.iter_batches(rows, columns=columns, use_threads=False):
+                yield Batch(batch, part.header.problem, str(part.path))
+    except pa.ArrowException as error:
+        raise DatasetError(str(part.path), f"damaged: {error}") from error
+    except OSError as error:
+        raise cannot("read", part.path, error) from error
+
+
+def _episodes(part: Part) -> Iterator[Episode]:
+    """Episodes are put together out of the batches that they lie in."""
+    pieces: list[dict[str, _Array]] = []
+    sources = _Sources()
+    for batch in _read(part, _ROWS, None):
+        arrays = _arrays(batch)
+        starts = np.flatnonzero(batch["step"] == 0).tolist()
+        if not pieces and starts[:1] != [0]:
+            raise DatasetError(str(part.path), "expected step 0 in the first row, found another")
+        if starts[:1] == [0] and pieces:
+            yield _episode(pieces, part, sources)
+            pieces = []
+        bounds = sorted({0, *starts, batch.row_count})
+        for start, end in pairwise(bounds):
+            if start and pieces:
+                yield _episode(pieces, part, sources)
+                pieces = []
+            pieces.append({name: array[start:end] for name, array in arrays.items()})
+    if pieces:
+        yield _episode(pieces, part, sources)
+
+
+def _arrays(batch: Batch) -> dict[str, _Array]:
+    names = (*TEXTS, "step", "action", *NUMBERS)
+    arrays = {name: batch[name] for name in names} | {"observations": batch.observations()}
+    return arrays | {"has_outcome": batch.rows.column("outcome").is_valid().to_numpy(False)}
+
+
+class _Sources(dict[tuple[str, ...], Source]):
+    """Sources by the texts of their rows: each is made once."""
+
+    def __missing__(self, texts: tuple[str, ...]) -> Source:
+        package, module, module_sha256, policy, text = texts
+        settings = json.loads(text)
+        if not isinstance(settings, dict):
+            raise SpecError(f"settings: expected a JSON object, found {text!r}")
+        source = self[texts] = Source(package, module, module_sha256, policy, settings)
+        return source
+
+
+def _episode(pieces: list[dict[str, _Array]], part: Part, sources: _Sources) -> Episode:
+    rows = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
+    if not np.array_equal(rows["step"], np.arange(len(rows["step"]))):
+        found = rows["step"].tolist()
+        raise DatasetError(str(part.path), f"damaged: expected steps in order, found {found[:8]}")
+    labels = {name: rows[name] for name in LABELS if not np.isnan(rows[name]).all()}
+    try:
+        return Episode(
+            sources[tuple(rows[name][0] for name in TEXTS[:-1])],
+            part.header.problem,
+            rows["observations"],
+            rows["action"],
+            context=rows["context"][0],
+            outcomes=rows["outcome"] if rows["has_outcome"].all() else None,
+            reward=float(rows["reward"][0]),
+            score=float(rows["score"][0]),
+            baseline_score=float(rows["baseline_score"][0]),
+            labels=labels,
+        )
+    except (SpecError, ValueError) as error:
+        raise DatasetError(str(part.path), f"damaged: {error}") from error

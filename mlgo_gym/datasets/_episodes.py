@@ -1,0 +1,250 @@
+"""Episodes: the decisions of one compilation that are scored together, as arrays.
+
+An episode is a module for the inliner, and a function for register allocation. What is not known
+is ``""`` where it is a text, and NaN where it is a number.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.errors import SpecError, TraceError
+from mlgo_gym.problems._observations import observation_array, observation_dtype
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.records._replay import problem_of
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport
+from mlgo_gym.scoring._measures import TextSize, measure_class
+
+LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight")
+"""The labels that a decision may have; ``float64``, NaN where it has none."""
+
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleKey:
+    """What one policy did with one module: a dataset has it once.
+
+    Attributes:
+        package: the corpus.
+        module: the module's name in it.
+        module_sha256: the hash of the module's bytes.
+        policy: who answered.
+    """
+
+    package: str
+    module: str
+    module_sha256: str
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where episodes come from.
+
+    Attributes:
+        package: the corpus, such as the recipe's name.
+        module: the module's name in it.
+        module_sha256: the hash of the module's bytes, in hexadecimal digits.
+        policy: who answered.
+        settings: what decided the code besides, as in `CompilationResult.settings`; empty where
+            that is not known.
+
+    Raises:
+        SpecError: a text cannot be written as UTF-8.
+    """
+
+    package: str = ""
+    module: str = ""
+    module_sha256: str = ""
+    policy: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("package", "module", "module_sha256", "policy"):
+            _check_text(name, getattr(self, name))
+
+    @property
+    def key(self) -> ModuleKey:
+        """What a dataset has once."""
+        return ModuleKey(self.package, self.module, self.module_sha256, self.policy)
+
+    @property
+    def opt_level(self) -> str:
+        """The level that the module was compiled at; ``""`` where that is not known."""
+        return str(self.settings.get("opt_level") or "")
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """The decisions that are scored together, in order: T of them, at least one.
+
+    Attributes:
+        source: where they come from.
+        problem: what LLVM asked for.
+        observations: ``[T]`` of `mlgo_gym.problems.observation_dtype`.
+        actions: ``[T]``, the answers, in the advice's type.
+        context: LLVM's name for them: the function, or ``""``.
+        outcomes: ``float32 [T]``, what the training log has for each decision (0 but for the
+            last); ``None`` where it has nothing.
+        reward: the share of the baseline's score that was saved, positive is better.
+        score: what came out: bytes of code, or LLVM's score of register allocation.
+        baseline_score: the same of LLVM's own heuristic.
+        labels: ``float64 [T]`` by name, of `LABELS`: the bytes of code that the other answer would
+            have saved in the object and in the linked program, and how much the decision counts.
+
+    Raises:
+        SpecError: the arrays do not fit each other or the problem.
+    """
+
+    source: Source
+    problem: type[Problem]
+    observations: _Array = field(repr=False)
+    actions: _Array = field(repr=False)
+    context: str = ""
+    outcomes: _Array | None = field(default=None, repr=False)
+    reward: float = math.nan
+    score: float = math.nan
+    baseline_score: float = math.nan
+    labels: Mapping[str, _Array] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_text("context", self.context)
+        if len(self.observations) == 0:
+            raise self._error("decisions", "at least 1", 0)
+        self._check("observations", self.observations, observation_dtype(self.problem))
+        self._check("actions", self.actions, self.problem.advice.dtype)
+        if self.outcomes is not None:
+            self._check("outcomes", self.outcomes, np.dtype(np.float32))
+        for name, values in self.labels.items():
+            if name not in LABELS:
+                raise self._error("labels", f"one of {', '.join(LABELS)}", repr(name))
+            self._check(name, values, np.dtype(np.float64))
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def payloads(self) -> Iterator[bytes]:
+        """The raw tensors of each observation, as LLVM sent them."""
+        return (row.tobytes() for row in self.observations)
+
+    def label(self, name: str) -> _Array:
+        """One of `LABELS`, ``float64 [T]``; NaN where there is none."""
+        return self.labels[name] if name in self.labels else np.full(len(self), np.nan)
+
+    def _check(self, name: str, array: _Array, dtype: np.dtype[Any]) -> None:
+        expected = (len(self.observations),)
+        if array.shape != expected or array.dtype != dtype:
+            raise self._error(name, f"{dtype} {expected}", f"{array.dtype} {array.shape}")
+
+    def _error(self, name: str, expected: str, found: object) -> SpecError:
+        where = self.context or self.source.module
+        return SpecError(f"episode {where!r}: {name}: expected {expected}, found {found}")
+
+
+def action_array(advice: bytes, problem: Problem | type[Problem]) -> _Array:
+    """Raw advice tensors, one after the other, as an array ``[N]``."""
+    return np.frombuffer(advice, problem.advice.dtype)
+
+
+def episodes_of_report(
+    report: ModuleReport, attempt: Attempt, problem: Problem, source: Source
+) -> Iterator[Episode]:
+    """The episodes of an attempt of a rollout that kept its decisions; none where it failed.
+
+    Args:
+        report: of the module.
+        attempt: one of the report's.
+        problem: what LLVM asked for.
+        source: where they come from.
+    """
+    rewards = report.rewards(attempt)
+    if not rewards or report.baseline is None or attempt.result is None:
+        return
+    scores = report.measure.parts(attempt.result)
+    baselines = report.measure.parts(report.baseline)
+    for context, group in groupby(attempt.decisions, lambda decision: decision.context):
+        decisions = tuple(group)
+        outcomes = np.zeros(len(decisions), np.float32)
+        outcomes[-1] = rewards[context]
+        yield Episode(
+            source,
+            type(problem),
+            *_arrays(decisions, problem),
+            context=context,
+            outcomes=outcomes,
+            reward=rewards[context],
+            score=scores.get(context, math.nan),
+            baseline_score=baselines.get(context, math.nan),
+        )
+
+
+def episodes_of_trace(
+    trace: Trace,
+    *,
+    package: str = "",
+    policy: str = "trace",
+    labels: Mapping[str, _Array] | None = None,
+) -> tuple[Source, tuple[Episode, ...]]:
+    """What a trace with observations holds: one episode, or none where it has no decision.
+
+    A trace does not say which function a decision is of, so all are one episode. Nor does it have
+    the baseline, so there is no reward.
+
+    Args:
+        trace: the recorded compilation.
+        package: the corpus that the module is of.
+        policy: who answered.
+        labels: of the decisions, as in `Episode`.
+
+    Raises:
+        TraceError: its problem is none that is known, or its observations were not recorded or
+            have other features than are known here.
+    """
+    problem = problem_of(trace)
+    source = Source(package, trace.module, trace.module_sha256, policy, dict(trace.settings))
+    if trace.decisions == 0:
+        return source, ()
+    if trace.features != problem.sent():
+        found = [spec.name for spec in trace.features] or "none: record them with --observations"
+        raise TraceError(
+            trace.module,
+            f"observations: expected the {len(problem.sent())} features of {problem.name}, "
+            f"found {found}",
+        )
+    episode = Episode(
+        source,
+        type(problem),
+        np.frombuffer(trace.observations, observation_dtype(problem)),
+        action_array(trace.advice, problem),
+        score=trace.text_size_bytes if measure_class(problem) is TextSize else math.nan,
+        labels=labels or {},
+    )
+    return source, (episode,)
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings as JSON of one form: equal settings, equal text."""
+    return json.dumps(settings, sort_keys=True, separators=(",", ":"))
+
+
+def _arrays(decisions: tuple[Decision, ...], problem: Problem) -> tuple[_Array, _Array]:
+    observations = observation_array((each.payload for each in decisions), problem)
+    return observations, action_array(b"".join(each.advice for each in decisions), problem)
+
+
+def _check_text(name: str, value: object) -> None:
+    try:
+        valid = isinstance(value, str) and bool(value.encode() or True)
+    except UnicodeEncodeError:
+        valid = False
+    if not valid:
+        raise SpecError(f"episode: {name}: expected text, found {value!r}")

@@ -1,0 +1,208 @@
+"""What all decisions of a dataset have in common, and whether two datasets go together.
+
+It stands in the metadata of every Parquet file, under the key `METADATA_KEY`, as JSON::
+
+    format            1, the version of the layout
+    problem           what LLVM asked for, such as "InliningForSize"
+    problem_settings  the problem's settings; null where they are not known
+    llvm_version      the LLVM that compiled; null where it is not known
+    llvmlite_version  the llvmlite that it came in, for information
+    opt_level         the level that was forced on all modules; null: each module's own
+    features          the specs of an observation's tensors that are features
+    extras            the specs of those that LLVM sends besides
+    advice            the spec of an answer
+    score             the spec of a training log's outcomes; null where there are none
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.stream._events import Header
+from mlgo_gym.tensor_spec import TensorSpec
+
+FORMAT: Final = 1
+"""The version of the layout; another version is refused."""
+
+METADATA_KEY: Final = b"mlgo_gym.dataset"
+"""The key of the header in a Parquet file's metadata."""
+
+REWARD: Final = TensorSpec("reward", "float", (1,))
+"""The outcomes of the training logs that are written here, as of LLVM's eviction advisor."""
+
+_UNKNOWN: Final = "unknown"
+
+
+@dataclass(frozen=True)
+class DatasetHeader:
+    """What all decisions of a dataset have in common.
+
+    Attributes:
+        problem: what LLVM asked for.
+        settings: the problem's settings; ``None`` where they are not known.
+        llvm_version: the LLVM that compiled; ``None`` where it is not known.
+        opt_level: the level that was forced on all modules; ``None`` takes each module's own.
+        score: the outcomes of training logs; ``None`` where they have none.
+        llvmlite_version: the llvmlite that the LLVM came in, for information.
+
+    Raises:
+        SpecError: the score is not a single float.
+    """
+
+    problem: type[Problem]
+    settings: Mapping[str, Any] | None = None
+    llvm_version: str | None = None
+    opt_level: str | None = None
+    score: TensorSpec | None = REWARD
+    llvmlite_version: str | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        score = self.score
+        if score is not None and (score.type, score.element_count) != ("float", 1):
+            raise SpecError(
+                f"score {score.name!r}: expected one float, found {score.type} {score.shape}"
+            )
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        llvm_version: str | None,
+        *,
+        opt_level: str | None = None,
+        llvmlite_version: str | None = None,
+    ) -> Self:
+        """The header of compilations for a problem with these settings."""
+        settings = problem.settings()
+        return cls(
+            type(problem), settings, llvm_version, opt_level, llvmlite_version=llvmlite_version
+        )
+
+    @property
+    def score_name(self) -> str:
+        """What the outcomes are called, for messages."""
+        return "none" if self.score is None else f"{self.score.name} {self.score.shape}"
+
+    def log_header(self) -> Header:
+        """The header of a training log of these decisions, in the order of LLVM's own."""
+        return Header((*self.problem.sent(), self.problem.advice), self.score)
+
+    def differences(self, other: DatasetHeader) -> list[str]:
+        """What the decisions of another dataset were made with, and not these.
+
+        The score is not among it, nor is llvmlite: they do not decide anything.
+        """
+        if self.problem is not other.problem:
+            return [f"problem: expected {self.problem.name}, found {other.problem.name}"]
+        mine, others = self._decisive(), other._decisive()
+        return [
+            f"{name}: expected {mine.get(name, _UNKNOWN)}, found {others.get(name, _UNKNOWN)}"
+            for name in dict.fromkeys((*mine, *others))
+            if mine.get(name, _UNKNOWN) != others.get(name, _UNKNOWN)
+        ]
+
+    def to_json(self) -> bytes:
+        """The header as JSON."""
+        value = {
+            "format": FORMAT,
+            "problem": self.problem.name,
+            "problem_settings": self.settings if self.settings is None else dict(self.settings),
+            "llvm_version": self.llvm_version,
+            "llvmlite_version": self.llvmlite_version,
+            "opt_level": self.opt_level,
+            "features": [_value(each.spec) for each in self.problem.features],
+            "extras": [_value(each.spec) for each in self.problem.extras],
+            "advice": _value(self.problem.advice),
+            "score": _value(self.score) if self.score else None,
+        }
+        return json.dumps(value, allow_nan=False).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes, source: str) -> Self:
+        """Read a header.
+
+        Args:
+            text: its JSON.
+            source: the file, for errors.
+
+        Raises:
+            DatasetError: it is none, or of another format, or its problem or the problem's
+                features are others than are known here.
+        """
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise DatasetError(source, f"header: expected JSON: {error}") from error
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            found = value.get("format") if isinstance(value, dict) else value
+            raise DatasetError(source, f"format: expected {FORMAT}, found {found!r}")
+        problem = _problem(value, source)
+        settings = _typed(value, "problem_settings", dict, source)
+        try:
+            score = value.get("score")
+            return cls(
+                problem,
+                settings,
+                _typed(value, "llvm_version", str, source),
+                _typed(value, "opt_level", str, source),
+                score=None if score is None else TensorSpec.from_value(score),
+                llvmlite_version=_typed(value, "llvmlite_version", str, source),
+            )
+        except SpecError as error:
+            raise DatasetError(source, f"header: {error}") from error
+
+    def _decisive(self) -> dict[str, Any]:
+        versions = {"llvm_version": self.llvm_version or _UNKNOWN}
+        level = {"opt_level": self.opt_level or "each module's own"}
+        return versions | dict(self.settings or {"problem": self.problem.name}) | level
+
+
+def _problem(value: Mapping[str, Any], source: str) -> type[Problem]:
+    known: dict[object, type[Problem]] = {kind.name: kind for kind in PROBLEMS}
+    name = value.get("problem")
+    problem = known.get(name) if isinstance(name, str) else None
+    if problem is None:
+        names = ", ".join(kind.name for kind in PROBLEMS)
+        raise DatasetError(source, f"problem: expected one of {names}, found {name!r}")
+    for part, specs in (
+        ("features", [each.spec for each in problem.features]),
+        ("extras", [each.spec for each in problem.extras]),
+        ("advice", [problem.advice]),
+    ):
+        _check_specs(part, specs, value.get(part), source)
+    return problem
+
+
+def _check_specs(part: str, expected: Sequence[TensorSpec], value: object, source: str) -> None:
+    values = value if isinstance(value, list) else [value]
+    try:
+        found = [TensorSpec.from_value(each) for each in values]
+    except SpecError as error:
+        raise DatasetError(source, f"{part}: {error}") from error
+    if found == list(expected):
+        return
+    lacking = [spec.name for spec in expected if spec not in found]
+    unknown = [spec.name for spec in found if spec not in expected]
+    raise DatasetError(
+        source,
+        f"{part}: expected those of this version of mlgo_gym, found others: "
+        f"lacking {lacking}, unknown {unknown}"
+        + ("" if lacking or unknown else ", in another order"),
+    )
+
+
+def _typed(value: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
+    found = value.get(name)
+    if found is not None and not isinstance(found, kind):
+        raise DatasetError(source, f"{name}: expected {kind.__name__} or null, found {found!r}")
+    return found
+
+
+def _value(spec: TensorSpec) -> Any:
+    return json.loads(spec.to_json())

@@ -1,0 +1,158 @@
+"""Reading training logs and traces into a dataset, whole files or nothing of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.datasets._episodes import Episode, Source, episodes_of_trace
+from mlgo_gym.datasets._files import cannot
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._logs import LogEpisodes
+from mlgo_gym.datasets._writer import DatasetWriter
+from mlgo_gym.errors import DatasetError
+from mlgo_gym.records._replay import problem_of
+from mlgo_gym.records._trace import Trace
+
+_TRACE: Final = b'{"trace"'
+_HASH_DIGITS: Final = 12
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace with observations.
+
+    Attributes:
+        header: for a dataset of it.
+        source: the module; its policy is named after the decisions.
+        episodes: one, or none.
+    """
+
+    header: DatasetHeader
+    source: Source
+    episodes: tuple[Episode, ...]
+
+    @classmethod
+    def open(cls, path: Path, package: str = "") -> TraceFile:
+        """Read a trace.
+
+        Raises:
+            TraceError: it cannot be read, or has no observations.
+        """
+        trace = Trace.load(path)
+        name = f"trace {hashlib.sha256(trace.advice).hexdigest()[:_HASH_DIGITS]}"
+        source, episodes = episodes_of_trace(trace, package=package, policy=name)
+        return cls(DatasetHeader.of(problem_of(trace), trace.llvm_version), source, episodes)
+
+    def is_in(self, writer: DatasetWriter) -> bool:
+        """Whether a dataset has it already."""
+        return self.source.key in writer.keys
+
+    def write(self, writer: DatasetWriter) -> int:
+        """Put it into a dataset; returns how many decisions it has.
+
+        Raises:
+            DatasetError: the dataset cannot be written.
+        """
+        writer.add(self.source, self.episodes)
+        return sum(map(len, self.episodes))
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """A training log; its episodes are under a policy that is named after the file's hash.
+
+    When all is in the dataset, a module without a name or a decision says so; a dataset that has
+    some of it and not that was left by an interrupted import.
+
+    Attributes:
+        header: for a dataset of it.
+        path: the file.
+        source: what says that all is there.
+    """
+
+    header: DatasetHeader
+    path: Path
+    source: Source
+
+    @classmethod
+    def open(cls, path: Path, package: str = "", llvm_version: str | None = None) -> LogFile:
+        """Read a training log from its start to its end, to see that it can be read.
+
+        Args:
+            path: the file.
+            package: the corpus, if that is known.
+            llvm_version: the LLVM that wrote it, if that is known.
+
+        Raises:
+            DatasetError: it cannot be read, or is not one of a problem that is known here.
+            TrainingLogError: it breaks LLVM's format.
+        """
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                file.seek(0)
+                log = LogEpisodes(file, str(path), llvm_version=llvm_version)
+                for _ in log:
+                    pass
+        except OSError as error:
+            raise cannot("read", path, error) from error
+        policy = f"log {digest[:_HASH_DIGITS]}"
+        return cls(log.header, path, Source(package, module_sha256=digest, policy=policy))
+
+    def is_in(self, writer: DatasetWriter) -> bool:
+        """Whether a dataset has it already.
+
+        Raises:
+            DatasetError: it has some of it.
+        """
+        if self.source.key in writer.keys:
+            return True
+        if any(key.policy == self.source.policy for key in writer.keys):
+            raise DatasetError(
+                str(writer.folder),
+                f"has some of {str(self.path)!r}, and not all: an import was interrupted; start "
+                "in another folder",
+            )
+        return False
+
+    def write(self, writer: DatasetWriter) -> int:
+        """Put it into a dataset; returns how many decisions it has.
+
+        Raises:
+            DatasetError: the dataset cannot be written.
+        """
+        count = 0
+        with self.path.open("rb") as file:
+            name, policy = str(self.path), self.source.policy
+            log = LogEpisodes(file, name, package=self.source.package, policy=policy)
+            for episode in log:
+                writer.add(episode.source, [episode])
+                count += len(episode)
+        writer.add(self.source, [])
+        return count
+
+
+def open_recording(
+    path: Path, package: str = "", llvm_version: str | None = None
+) -> TraceFile | LogFile:
+    """Open a trace or a training log, whichever a file is.
+
+    Args:
+        path: the file.
+        package: the corpus, if that is known.
+        llvm_version: the LLVM that wrote a training log, if that is known.
+
+    Raises:
+        DatasetError: it cannot be read, or is not one of a problem that is known here.
+        TraceError: it is a trace that cannot be used.
+        TrainingLogError: it breaks the format of training logs.
+    """
+    try:
+        with path.open("rb") as file:
+            is_trace = file.read(len(_TRACE)) == _TRACE
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    return TraceFile.open(path, package) if is_trace else LogFile.open(path, package, llvm_version)

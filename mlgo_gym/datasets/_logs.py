@@ -1,0 +1,205 @@
+"""Training logs, read into a dataset and written out of one.
+
+A log does not say which LLVM wrote it, for what settings, or under which policy. What it has comes
+back byte for byte when the dataset is written out, but for contexts without an observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO, Final
+
+import numpy as np
+
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._episodes import Episode, Source, action_array
+from mlgo_gym.datasets._header import REWARD, DatasetHeader
+from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
+from mlgo_gym.problems._observations import observation_dtype
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.scoring._measures import TextSize, measure_class
+from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
+from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
+
+_READ_BYTES: Final = 1 << 16
+
+
+class LogEpisodes:
+    """The episodes of a training log, one for each context, in bounded memory.
+
+    For the inliner the log's contexts are modules, as `mlgo_gym.rollout.RolloutLog` writes them;
+    for register allocation they are functions, and the module is not known.
+
+    Args:
+        file: the log; it stays the caller's to close.
+        name: what it is called in errors.
+        llvm_version: the LLVM that wrote it, if that is known.
+        package: the corpus, if that is known.
+        policy: who answered.
+
+    Attributes:
+        problem: what LLVM asked for, by the log's features.
+        header: for a dataset of it.
+
+    Raises:
+        DatasetError: the log's header is not that of a problem that is known here; while
+            iterating, an observation is out of order, or outcomes are there for some decisions
+            of a context and not for others.
+        TrainingLogError: it breaks LLVM's format.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        name: str,
+        *,
+        llvm_version: str | None = None,
+        package: str = "",
+        policy: str = "",
+    ) -> None:
+        self._file = file
+        self._name = name
+        self._package = package
+        self._policy = policy
+        self._decoder = StreamDecoder()
+        found = self._next_event()
+        if not isinstance(found, Header):
+            raise TrainingLogError("training log: expected a header, found nothing")
+        self.problem: Final = _problem_of(found, name)
+        try:
+            self.header: Final = DatasetHeader(self.problem, None, llvm_version, score=found.score)
+        except SpecError as error:
+            raise DatasetError(name, str(error)) from error
+
+    def __iter__(self) -> Iterator[Episode]:
+        counts: dict[str, int] = {}
+        pending: _Pending | None = None
+        while (event := self._next_event()) is not None:
+            if isinstance(event, Context):
+                if pending:
+                    yield from self._episode(pending)
+                pending = _Pending(event.name, counts.get(event.name, 0))
+            elif pending:
+                self._take(event, pending)
+                counts[pending.context] = pending.start + len(pending.payloads)
+        if pending:
+            yield from self._episode(pending)
+
+    def _take(self, event: Event, pending: _Pending) -> None:
+        if isinstance(event, Observation):
+            expected = pending.start + len(pending.payloads)
+            if event.index != expected:
+                raise self._error(pending, f"expected observation {expected}, found {event.index}")
+            pending.payloads.append(event.payload)
+        elif isinstance(event, Outcome):
+            pending.outcomes.append(event.payload)
+
+    def _episode(self, pending: _Pending) -> Iterator[Episode]:
+        count = len(pending.payloads)
+        if not count:
+            return
+        if len(pending.outcomes) not in {0, count}:
+            raise self._error(
+                pending, f"expected {count} outcomes or none, found {len(pending.outcomes)}"
+            )
+        size = observation_dtype(self.problem).itemsize
+        observations = b"".join(each[:size] for each in pending.payloads)
+        actions = b"".join(each[size:] for each in pending.payloads)
+        outcomes = np.frombuffer(b"".join(pending.outcomes), np.float32)
+        is_module = measure_class(self.problem()) is TextSize
+        module, context = (pending.context, "") if is_module else ("", pending.context)
+        is_reward = self.header.score == REWARD and len(outcomes)
+        yield Episode(
+            Source(self._package, module, policy=self._policy),
+            self.problem,
+            np.frombuffer(observations, observation_dtype(self.problem)),
+            action_array(actions, self.problem),
+            context=context,
+            outcomes=outcomes if len(outcomes) else None,
+            reward=float(outcomes.sum(dtype=np.float64)) if is_reward else np.nan,
+        )
+
+    def _next_event(self) -> Event | None:
+        while (event := self._decoder.next_event()) is None:
+            data = self._file.read(_READ_BYTES)
+            if not data:
+                self._decoder.finish()
+                return None
+            self._decoder.feed(data)
+        return event
+
+    def _error(self, pending: _Pending, message: str) -> DatasetError:
+        return DatasetError(self._name, f"context {pending.context!r}: {message}")
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A context that is being read: its name, and what came before under the same name."""
+
+    context: str
+    start: int
+    payloads: list[bytes] = field(default_factory=list)
+    outcomes: list[bytes] = field(default_factory=list)
+
+
+def export_log(dataset: Dataset, file: BinaryIO) -> int:
+    """Write a dataset as a training log: a context for each episode, as LLVM does.
+
+    A context is the function, or the module where there is none. Outcomes are those of the
+    dataset; an episode that has none gets none.
+
+    Args:
+        dataset: what is written.
+        file: a binary file; it stays the caller's to close.
+
+    Returns:
+        How many decisions were written.
+
+    Raises:
+        DatasetError: the dataset is damaged, or its parts have different outcomes.
+    """
+    for part in dataset.parts:
+        if part.header.score != dataset.header.score:
+            raise DatasetError(
+                str(part.path),
+                f"score: expected {dataset.header.score_name}, found {part.header.score_name}",
+            )
+    writer = TrainingLogWriter(file, dataset.header.log_header())
+    count = 0
+    for episode in dataset.episodes():
+        _write_episode(writer, episode)
+        count += len(episode)
+    return count
+
+
+def _write_episode(writer: TrainingLogWriter, episode: Episode) -> None:
+    writer.start_context(episode.context or episode.source.module)
+    actions = episode.actions.reshape(-1, 1)
+    for index, payload in enumerate(episode.payloads()):
+        writer.log_observation(payload + actions[index].tobytes())
+        if episode.outcomes is not None:
+            writer.log_outcome(episode.outcomes[index])
+
+
+def _problem_of(header: Header, name: str) -> type[Problem]:
+    for problem in PROBLEMS:
+        expected = (*problem.sent(), problem.advice)
+        if header.features == expected:
+            return problem
+    found = {spec.name: spec for spec in header.features}
+    for problem in PROBLEMS:
+        if problem.advice.name in found:
+            specs = (*problem.sent(), problem.advice)
+            lacking = [spec.name for spec in specs if found.get(spec.name) != spec]
+            unknown = sorted(found.keys() - {spec.name for spec in specs})
+            raise DatasetError(
+                name,
+                f"training log: expected the features of {problem.name} and its answers, in this "
+                f"order, found others: lacking {lacking}, unknown {unknown}",
+            )
+    answers = ", ".join(problem.advice.name for problem in PROBLEMS)
+    raise DatasetError(
+        name, f"training log: expected one of {answers} as the last feature, found {list(found)}"
+    )

@@ -1,0 +1,203 @@
+"""Parts: the Parquet files of a dataset, each whole by itself.
+
+A part holds whole modules. Besides the dataset's header its metadata has, under `MODULES_KEY`, a
+JSON list of them, with those of no decision: ``package``, ``module``, ``module_sha256``,
+``policy``, ``opt_level`` and ``decisions``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
+from mlgo_gym.datasets._episodes import Episode, ModuleKey, Source
+from mlgo_gym.datasets._files import cannot, staged
+from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
+from mlgo_gym.errors import DatasetError
+
+MODULES_KEY: Final = b"mlgo_gym.modules"
+"""The key of the list of modules in a Parquet file's metadata."""
+
+_ROW_GROUP_BYTES: Final = 8 << 20
+"""How many bytes of observations are written, and read, at once."""
+
+_NAME: Final = re.compile(r"part-(\d{5,9})\.parquet", re.ASCII)
+_TEXTS: Final = ("package", "module", "module_sha256", "policy", "opt_level")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleEntry:
+    """One module of a part.
+
+    Attributes:
+        package: the corpus.
+        module: the module's name.
+        module_sha256: the hash of its bytes.
+        policy: who answered.
+        opt_level: the level that it was compiled at; ``""`` where that is not known.
+        decisions: how many rows it has.
+    """
+
+    package: str
+    module: str
+    module_sha256: str
+    policy: str
+    opt_level: str
+    decisions: int
+
+    @classmethod
+    def of(cls, source: Source, decisions: int) -> ModuleEntry:
+        """The entry of a source."""
+        key = source.key
+        return cls(
+            key.package, key.module, key.module_sha256, key.policy, source.opt_level, decisions
+        )
+
+    @property
+    def key(self) -> ModuleKey:
+        """What a dataset has once."""
+        return ModuleKey(self.package, self.module, self.module_sha256, self.policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One Parquet file of a dataset, as far as its metadata says.
+
+    Attributes:
+        path: where it is.
+        header: what its decisions have in common.
+        modules: what it holds.
+        rows: how many decisions.
+        size_bytes: the size of the file.
+    """
+
+    path: Path
+    header: DatasetHeader
+    modules: tuple[ModuleEntry, ...] = field(repr=False)
+    rows: int
+    size_bytes: int
+
+
+def part_paths(folder: Path) -> dict[int, Path]:
+    """The parts of a folder by their numbers, in order."""
+    paths = {
+        int(match.group(1)): path
+        for path in folder.glob("part-*.parquet")
+        if (match := _NAME.fullmatch(path.name))
+    }
+    return dict(sorted(paths.items()))
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Where a folder has the part of a number."""
+    return folder / f"part-{number:05}.parquet"
+
+
+def read_part(path: Path) -> Part:
+    """Read the metadata of a part.
+
+    Raises:
+        DatasetError: it cannot be read, is no Parquet file or a damaged one, has no header or one
+            of another version, or has other columns than its header says.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            metadata, schema = file.metadata, file.schema_arrow
+        size_bytes = path.stat().st_size
+    except pa.ArrowException as error:
+        raise DatasetError(str(path), f"expected a whole Parquet file: {error}") from error
+    except OSError as error:
+        raise cannot("read", path, error) from error
+    texts: dict[bytes, bytes] = metadata.metadata or {}
+    if METADATA_KEY not in texts:
+        raise DatasetError(
+            str(path), f"expected a dataset of mlgo_gym, found no {METADATA_KEY.decode()!r} in it"
+        )
+    header = DatasetHeader.from_json(texts[METADATA_KEY], str(path))
+    _check_columns(schema, arrow_schema(header), path)
+    modules = _modules(texts.get(MODULES_KEY, b"null"), path)
+    if (rows := sum(each.decisions for each in modules)) != metadata.num_rows:
+        raise DatasetError(str(path), f"expected {rows} rows, found {metadata.num_rows}")
+    return Part(path, header, modules, metadata.num_rows, size_bytes)
+
+
+def write_part(
+    path: Path, header: DatasetHeader, modules: Sequence[ModuleEntry], episodes: Sequence[Episode]
+) -> None:
+    """Write a part; it is whole and on the disk, or not there.
+
+    Args:
+        path: where it is to be.
+        header: what its decisions have in common.
+        modules: what it holds.
+        episodes: of these modules, in order.
+
+    Raises:
+        DatasetError: it cannot be written.
+    """
+    schema = arrow_schema(header)
+    row_bytes = sum(spec.size_bytes for spec in header.problem.sent())
+    entries = json.dumps([asdict(each) for each in modules])
+    with staged(path) as file:
+        writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+        try:
+            if episodes:
+                table = table_of(episodes, schema)
+                writer.write_table(table, row_group_size=max(1, _ROW_GROUP_BYTES // row_bytes))
+            writer.add_key_value_metadata({MODULES_KEY: entries})
+        finally:
+            writer.close()
+
+
+def _check_columns(found: Any, expected: Any, path: Path) -> None:
+    if found.equals(expected):
+        return
+    names = {each.name: each.type for each in expected}
+    for each in found:
+        if names.pop(each.name, None) != each.type:
+            raise DatasetError(
+                str(path),
+                f"column {each.name!r}: expected {_type_of(expected, each.name)}, "
+                f"found {each.type}",
+            )
+    lacking = list(names) or "them in another order or with other nulls"
+    raise DatasetError(str(path), f"columns: expected {lacking}, found {found.names}")
+
+
+def _type_of(schema: Any, name: str) -> str:
+    return str(schema.field(name).type) if name in schema.names else "none of that name"
+
+
+def _modules(text: bytes, path: Path) -> tuple[ModuleEntry, ...]:
+    try:
+        values = json.loads(text)
+        return tuple(_entry(value) for value in values)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise DatasetError(
+            str(path), f"{MODULES_KEY.decode()}: expected a list of modules, found {text[:80]!r}"
+        ) from error
+
+
+def _entry(value: Any) -> ModuleEntry:
+    texts = {name: value[name] for name in _TEXTS}
+    decisions = value["decisions"]
+    if not all(isinstance(text, str) for text in texts.values()) or not isinstance(decisions, int):
+        raise TypeError(value)
+    return ModuleEntry(**texts, decisions=decisions)
+
+
+def merged(entries: Iterable[ModuleEntry]) -> tuple[ModuleEntry, ...]:
+    """Entries of one key and level as one."""
+    totals: dict[tuple[ModuleKey, str], int] = {}
+    for each in entries:
+        name = each.key, each.opt_level
+        totals[name] = totals.get(name, 0) + each.decisions
+    return tuple(
+        ModuleEntry(key.package, key.module, key.module_sha256, key.policy, level, decisions)
+        for (key, level), decisions in totals.items()
+    )

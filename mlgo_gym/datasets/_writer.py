@@ -1,0 +1,162 @@
+"""Writing a dataset: whole modules into parts of bounded size."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from mlgo_gym.datasets._episodes import Episode, ModuleKey, Source
+from mlgo_gym.datasets._files import PARTIAL, cannot, locked
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._parts import (
+    ModuleEntry,
+    merged,
+    part_path,
+    part_paths,
+    read_part,
+    write_part,
+)
+from mlgo_gym.errors import DatasetError, UsageError
+
+
+class DatasetWriter:
+    """Writes a dataset, or goes on with one.
+
+    What is added is kept in memory until it makes a part; a part is written to another name,
+    flushed to the disk, and renamed. Leaving the ``with`` block writes what is left, also where an
+    exception ends it. A process that is killed loses at most what came after the last part.
+
+    Args:
+        folder: where the parts are; it is made if need be.
+        header: what all decisions have in common.
+        max_part_bytes: a part is written when it has this many bytes of observations.
+        max_part_age_s: or when its first module was added this many seconds ago.
+
+    Attributes:
+        keys: the modules that are there, with those that are in no part yet.
+
+    Raises:
+        DatasetError: the folder cannot be written, another process is writing there, or it has
+            parts that are damaged or whose header differs from this one.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        header: DatasetHeader,
+        *,
+        max_part_bytes: int = 64 << 20,
+        max_part_age_s: float = 300.0,
+    ) -> None:
+        self.folder: Final = Path(folder)
+        self.header: Final = header
+        self.keys: set[ModuleKey] = set()
+        self._max_part_bytes = max_part_bytes
+        self._max_part_age_s = max_part_age_s
+        self._modules: list[ModuleEntry] = []
+        self._episodes: list[Episode] = []
+        self._size_bytes = 0
+        self._started_s = 0.0
+        self._next_number = 0
+        with ExitStack() as stack:
+            stack.enter_context(locked(self.folder))
+            self._go_on()
+            self._resources: ExitStack | None = stack.pop_all()
+
+    def add(self, source: Source, episodes: Iterable[Episode]) -> None:
+        """Take in all decisions of a module; it may have none.
+
+        Args:
+            source: where they come from.
+            episodes: its episodes, in order.
+
+        Raises:
+            DatasetError: a part cannot be written; the dataset is as it was before that part.
+            UsageError: the writer is closed, the module is there already, or an episode is one of
+                another source or problem.
+        """
+        if self._resources is None:
+            raise UsageError(f"dataset {str(self.folder)!r}: closed")
+        if source.module_sha256 and source.key in self.keys:
+            raise UsageError(f"dataset {str(self.folder)!r}: {source.key} is there already")
+        taken = list(episodes)
+        for episode in taken:
+            if episode.source != source or episode.problem is not self.header.problem:
+                raise UsageError(
+                    f"dataset {str(self.folder)!r}: expected an episode of {source} and "
+                    f"{self.header.problem.name}, found {episode}"
+                )
+        if not self._modules:
+            self._started_s = time.monotonic()
+        self.keys.add(source.key)
+        self._modules.append(ModuleEntry.of(source, sum(map(len, taken))))
+        self._episodes += taken
+        self._size_bytes += sum(each.observations.nbytes for each in taken)
+        is_old = time.monotonic() - self._started_s >= self._max_part_age_s
+        if is_old or self._size_bytes >= self._max_part_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added since the last part as a part.
+
+        Raises:
+            DatasetError: it cannot be written. What it would have held is dropped.
+        """
+        modules, episodes = merged(self._modules), self._episodes
+        self._modules, self._episodes, self._size_bytes = [], [], 0
+        if not modules:
+            return
+        try:
+            write_part(part_path(self.folder, self._next_number), self.header, modules, episodes)
+        except DatasetError:
+            self.keys.difference_update(each.key for each in modules)
+            raise
+        self._next_number += 1
+
+    def close(self) -> None:
+        """Write what is left and let go of the folder; safe to call twice.
+
+        Raises:
+            DatasetError: it cannot be written.
+        """
+        if self._resources is not None:
+            resources, self._resources = self._resources, None
+            with resources:
+                self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _go_on(self) -> None:
+        """See what is there, and remove what an interrupted writer left."""
+        try:
+            for stale in self.folder.glob(f".part-*{PARTIAL}"):
+                stale.unlink()
+        except OSError as error:
+            raise cannot("written", self.folder, error) from error
+        for number, path in part_paths(self.folder).items():
+            part = read_part(path)
+            if differences := self._differences(part.header):
+                raise DatasetError(str(path), "; ".join(differences))
+            self.keys.update(each.key for each in part.modules)
+            self._next_number = number + 1
+
+    def _differences(self, found: DatasetHeader) -> list[str]:
+        differences = self.header.differences(found)
+        if found.score != self.header.score:
+            differences.append(
+                f"score: expected {self.header.score_name}, found {found.score_name}"
+            )
+        return differences

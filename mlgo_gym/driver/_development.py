@@ -1,0 +1,221 @@
+"""Development mode of ``mlgo-cc``: a model from disk answers, and LLVM's training log is written.
+
+::
+
+    python -m mlgo_gym.driver._development MODEL LOG CLANG [ARGUMENT ...]
+
+A build of LLVM with TFLite does this inside the compiler
+(``llvm/lib/Analysis/DevelopmentModeInlineAdvisor.cpp``). The log has its header: the 38 features,
+the model's extra outputs, ``inlining_default`` and ``inlining_decision``; the score is
+``delta_size``, int64 [1]. There LLVM logs what a second network estimates that each decision
+changed in bytes of native code. Here the change is measured, on the object: it stands at the last
+decision, all others have 0, so that both logs mean the same when they are summed up. Negative is
+smaller. Where no object comes out (``-S``, ``-emit-llvm``) there is no score, as in LLVM without
+that network.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+
+from corpus_tools.code import code_sections
+from corpus_tools.errors import ObjectFileError
+from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S, PipeHost
+from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import TrainingLogWriter
+from mlgo_gym.tensor_spec import TensorSpec
+
+SCORE: Final = TensorSpec("delta_size", "int64_t", (1,))
+
+_DEPENDENCIES: Final = ("-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-MP", "-MG", "-MV", "-Wp,-M")
+
+
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """The raw tensors of one decision: LLVM's features, the model's extra outputs, both answers."""
+
+    features: bytes
+    extra: bytes
+    default: bytes
+    decision: bytes
+
+
+class _RecordingRunner(ModelUnderTrainingRunner):
+    """A model under training that remembers what it was asked and what it said."""
+
+    def __init__(
+        self,
+        model: Path,
+        inputs: Sequence[TensorSpec],
+        output: TensorSpec,
+        records: list[_Decision],
+    ) -> None:
+        super().__init__(model, inputs, output)
+        self._records = records
+        self._default = [spec.name for spec in self.inputs].index(DEFAULT_ADVICE)
+
+    def evaluate_untyped(self) -> memoryview:
+        decision = super().evaluate_untyped()
+        tensors = [bytes(self.get_tensor_untyped(index)) for index in range(len(self.inputs))]
+        default = tensors.pop(self._default)
+        extra = b"".join(each.tobytes() for each in self.extra_outputs().values())
+        self._records.append(_Decision(b"".join(tensors), extra, default, bytes(decision)))
+        return decision
+
+    def header(self, *, is_scored: bool) -> Header:
+        """That of LLVM's development mode, for these inputs and outputs."""
+        features = [spec for spec in self.inputs if spec.name != DEFAULT_ADVICE]
+        logged = (*features, *self._extra, self.inputs[self._default], self.output)
+        return Header(logged, SCORE if is_scored else None)
+
+
+class _Session:
+    """One command line of clang with a model's answers.
+
+    Args:
+        model: what answers.
+        clang: the compiler.
+        arguments: its arguments.
+        source: standard input, if the arguments name it; it is read once for each compilation.
+    """
+
+    def __init__(
+        self, model: Path, clang: str, arguments: Sequence[str], source: IO[bytes] | None
+    ) -> None:
+        self._model = model
+        self._command = [clang, *arguments]
+        self._source = source
+        self._records: list[_Decision] = []
+        self._runner: _RecordingRunner | None = None
+
+    def run(self) -> int:
+        """Compile; returns clang's exit status."""
+        timeout_s = float(os.environ.get("MLGO_TIMEOUT", DEFAULT_DEADLINE_S))
+        with PipeHost(self._make_runner, deadline_s=timeout_s) as host:
+            threshold = os.environ.get("MLGO_SIZE_INCREASE_THRESHOLD")
+            problem = InliningForSize(float(threshold)) if threshold else InliningForSize()
+            options = problem.advisor_options(host.base)
+            flags = [word for option in options for word in ("-mllvm", option)]
+            command = [self._command[0], *flags, *self._command[1:]]
+            with subprocess.Popen(command, stdin=self._input()) as process:
+                try:
+                    host.serve(lambda: process.poll() is None)
+                except BaseException:
+                    process.terminate()
+                    raise
+            return process.returncode
+
+    def write(self, path: Path) -> None:
+        """Write the log, if LLVM built an advisor; in a folder, under the name of the output."""
+        if self._runner is None:
+            return
+        output = _output(self._command[1:])
+        if path.is_dir() and output is not None:
+            path /= f"{output.name}-{hashlib.sha256(bytes(output.absolute())).hexdigest()[:16]}.log"
+        change = self._change_bytes()
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        with partial.open("wb") as file:
+            log = TrainingLogWriter(file, self._runner.header(is_scored=change is not None))
+            log.start_context("")
+            for number, each in enumerate(self._records, 1):
+                log.log_observation(each.features + each.extra + each.default + each.decision)
+                if change is not None:
+                    log.log_outcome(np.int64(change if number == len(self._records) else 0))
+        partial.replace(path)
+
+    def _make_runner(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> _RecordingRunner:
+        self._runner = _RecordingRunner(self._model, inputs, output, self._records)
+        return self._runner
+
+    def _change_bytes(self) -> int | None:
+        """How much more code there is than plain clang makes; ``None`` without an object."""
+        arguments = self._command[1:]
+        output = _output(arguments)
+        if output is None or not output.is_file():
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / "plain.o"
+            plain = [self._command[0], *_without_dependencies(arguments), "-w", "-o", str(target)]
+            done = subprocess.run(
+                plain, stdin=self._input(), stderr=subprocess.DEVNULL, check=False
+            )
+            if done.returncode:
+                return None
+            return _text_bytes(output) - _text_bytes(target)
+
+    def _input(self) -> IO[bytes] | None:
+        if self._source is not None:
+            self._source.seek(0)
+        return self._source
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the module's command line; see above."""
+    model, log, clang, *rest = arguments
+    try:
+        with _standard_input(rest) as source:
+            session = _Session(Path(model), clang, rest, source)
+            status = session.run()
+            if status == 0 and log:
+                session.write(Path(log))
+    except (MlgoGymError, ObjectFileError, OSError) as error:
+        sys.stderr.write(f"mlgo-cc: error: {error}\n")
+        return 1
+    return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _standard_input(arguments: Sequence[str]) -> Iterator[IO[bytes] | None]:
+    """A copy of standard input, if the arguments name it."""
+    if "-" not in arguments:
+        yield None
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)
+        yield copy
+
+
+def _output(arguments: Sequence[str]) -> Path | None:
+    """The object that a command line with ``-c`` makes."""
+    if "-c" not in arguments:
+        return None
+    named = [arguments[at + 1] for at, word in enumerate(arguments[:-1]) if word == "-o"]
+    joined = [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
+    sources = [word for word in arguments if not word.startswith("-") and Path(word).is_file()]
+    if named or joined:
+        return Path([*named, *joined][-1])
+    return Path(Path(sources[-1]).with_suffix(".o").name) if sources else None
+
+
+def _without_dependencies(arguments: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word in {"-MF", "-MT", "-MQ", "-MJ"}:
+            next(words, None)
+        elif not word.startswith(_DEPENDENCIES):
+            kept.append(word)
+    return kept
+
+
+def _text_bytes(path: Path) -> int:
+    return sum(len(each.content) for each in code_sections(path.read_bytes(), str(path)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,246 @@
+"""Makes what ``mlgo-cc`` needs before it can run without Python: itself, and frozen policies.
+
+::
+
+    python -m mlgo_gym.driver._prepare driver FOLDER
+    python -m mlgo_gym.driver._prepare policy PROBLEM MODEL LIBRARY CLANG
+
+A policy is compiled for the least CPU of this machine's architecture, so that machines of
+different age may share a cache. What goes wrong is printed in one line; where a model is to blame,
+the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's files change, unless
+they could not be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from corpus_tools.clang import CANDIDATES
+from mlgo_gym import __version__
+from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
+from mlgo_gym.model._card import read_card
+from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, model_files, parse_output_spec, read_json
+from mlgo_gym.model._shipped import PLACES
+from mlgo_gym.native._freeze import find_description, load_frozen
+from mlgo_gym.native._header import c_header
+from mlgo_gym.native._model import NativeModel, compile_model, find_output
+
+NATIVE: Final = Path(__file__).parent / "native"
+PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
+
+_FOLDERS: Final = ("bin", "clang", "policies")
+_TIMEOUT_S: Final = 120.0
+_LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
+_PROBLEMS: Final = MappingProxyType(
+    {
+        "inlining": ("InliningForSize", "inlining_decision"),
+        "regalloc": ("RegallocEviction", "index_to_evict"),
+    }
+)
+"""The problem's name in model cards and the name of its advice, by the name that users say."""
+
+_GLUE: Final = """\
+#include "{name}.h"
+
+const struct mlgo_policy mlgo_policy = {{
+    MLGO_POLICY_VERSION, {name}_inputs, {input_count}, {name}_outputs, {output_count}, {decision},
+    "{sha256}", {name}_evaluate,
+}};
+"""
+
+
+def build_driver(folder: Path) -> None:
+    """Compile the driver into ``FOLDER/bin``, under both of its names.
+
+    Args:
+        folder: of the cache; made if needed, for the user alone.
+
+    Raises:
+        EnvironmentSetupError: there is no C compiler, it fails, or the folder cannot be written.
+    """
+    with _writing(folder), _locked(folder):
+        for name in _FOLDERS:
+            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        program = folder / "bin" / PROGRAMS[0]
+        if not program.exists():
+            texts = {
+                "MLGO_PYTHON": sys.executable,
+                "MLGO_VERSION": __version__,
+                "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
+            }
+            defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
+            # The compiler may be a clang++, to which all sources are C++.
+            flags = ["-std=c17", "-O2", *defines, "-ldl", "-x", "c"]
+            _compile(_c_compiler(), [*flags, *map(str, sorted(NATIVE.glob("*.c")))], program)
+        for name in PROGRAMS[1:]:
+            other = folder / "bin" / name
+            if not (other.exists() and other.samefile(program)):  # renaming it would do nothing
+                partial = folder / "bin" / f".{name}.{os.getpid()}"
+                partial.unlink(missing_ok=True)
+                partial.hardlink_to(program)
+                partial.replace(other)
+
+
+def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
+    """Freeze a model into the shared library that the driver loads.
+
+    Args:
+        problem: ``inlining`` or ``regalloc``.
+        model: a model directory, or a folder with a frozen model, which is code and is trusted.
+        library: where to.
+        clang: what compiles and links it.
+
+    Raises:
+        ModelError: the model cannot be used, or was made for another problem.
+        EnvironmentSetupError: clang cannot link a shared library, or it cannot be written.
+    """
+    with _writing(library.parent), _locked(library.parent):
+        if library.exists():  # another compilation was first
+            return
+        native, decision = _load(problem, model)
+        with tempfile.TemporaryDirectory(dir=library.parent) as name:
+            folder = Path(name)
+            (folder / f"{native.name}.o").write_bytes(native.object.data)
+            (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
+            (folder / "glue.c").write_text(_glue(native, decision), encoding="ascii")
+            sources = [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
+            # The model's own header may be called policy.h, too.
+            flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
+            _compile(clang, ["--driver-mode=gcc", *flags, *sources], library)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the module's command line; see above."""
+    refusal: Path | None = None
+    try:
+        match arguments:
+            case ["driver", folder]:
+                build_driver(Path(folder))
+            case ["policy", problem, model, library, clang]:
+                refusal = Path(library).with_suffix(".error")
+                build_policy(problem, Path(model), Path(library), clang)
+            case _:
+                sys.stderr.write("prepare: expected 'driver' or 'policy' and its arguments\n")
+                return 2
+    except MlgoGymError as error:
+        words = " ".join(str(error).split())
+        if refusal and isinstance(error, ModelError) and not isinstance(error.__cause__, OSError):
+            refusal.write_text(words, encoding="utf-8", errors="surrogateescape")
+        sys.stderr.write(f"{words}\n")
+        return 1
+    return 0
+
+
+def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
+    """The compiled model and the number of the output that is its decision."""
+    source = str(model)
+    card_name, advice = _PROBLEMS[problem]
+    card = read_card(model)
+    if card is not None and card.problem != card_name:
+        raise ModelError(source, f"expected a model for {card_name}, found one for {card.problem}")
+    graph, beside = model_files(model)
+    if not graph.exists() and find_description(model):
+        native, value = load_frozen(model)
+    else:
+        cpu = _LEAST_CPU.get(platform.machine())
+        native = compile_model(graph, name="frozen", cpu=cpu)
+        value = read_json(beside, source) if beside.exists() else None
+    return native, _decision(native, value, advice, source)
+
+
+def _decision(native: NativeModel, value: object, advice: str, source: str) -> int:
+    if value is not None:
+        specs = parse_output_spec(value, source)
+        if specs[0].logging_name != advice:
+            raise ModelError(
+                source,
+                f"expected the decision {advice!r} as the first output, "
+                f"found {specs[0].logging_name!r}",
+            )
+        return find_output(specs[0], native.outputs, source)
+    names = [port.spec.name for port in native.outputs]
+    if advice in names or len(names) == 1:
+        return names.index(advice) if advice in names else 0
+    raise ModelError(
+        source,
+        f"expected an output {advice!r} or {OUTPUT_SPEC_FILE}, found {', '.join(map(repr, names))}",
+    )
+
+
+def _glue(native: NativeModel, decision: int) -> str:
+    return _GLUE.format(
+        name=native.name,
+        input_count=len(native.inputs),
+        output_count=len(native.outputs),
+        decision=decision,
+        sha256=native.model_sha256,
+    )
+
+
+def _compile(compiler: str, arguments: list[str], target: Path) -> None:
+    """Compile and link to a file that takes its name only when it is whole."""
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        done = subprocess.run(
+            [compiler, *arguments, "-o", str(partial)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            words = done.stderr.decode("utf-8", "replace").strip()
+            raise EnvironmentSetupError(f"{compiler} cannot make {target.name}: {words}")
+        partial.replace(target)
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentSetupError(
+            f"{compiler}: expected {target.name} within {_TIMEOUT_S:g} s, found none"
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _c_compiler() -> str:
+    # For this machine; the clang that is named may be for another.
+    names = (*CANDIDATES, "cc", os.environ.get("MLGO_CLANG"))
+    found = next((path for name in names if name and (path := shutil.which(name))), None)
+    if found is None:
+        raise EnvironmentSetupError("mlgo-cc: expected a C compiler on PATH, found none")
+    return found
+
+
+def _c_text(text: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(text))
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One at a time, of the many compilations that a build starts at once."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentSetupError(f"cannot write to {str(folder)!r}: {error}") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,5 @@
+from ._inlining_for_size import InliningForSizeEnv as InliningForSizeEnv
+from ._regalloc_eviction import RegallocEvictionEnv as RegallocEvictionEnv
+from ._regalloc_priority import RegallocPriorityEnv as RegallocPriorityEnv
+from ._wrappers import FloatVectorObservation as FloatVectorObservation
+from ._wrappers import SignedLogObservation as SignedLogObservation

@@ -1,0 +1,214 @@
+"""Several environments as one: their workers compile at once and are served from one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, cast
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
+
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._observation_space import ObservationDict
+from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.envs._regalloc_priority import RegallocPriorityEnv
+from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.llvm._waiting import Steps, run_together
+
+Array = np.ndarray[Any, Any]
+Step = tuple[ObservationDict, float, bool, bool, dict[str, Any]]
+
+
+class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
+    """N environments of one kind, each with a worker of its own, in one loop and one thread.
+
+    ``gymnasium.make_vec("mlgo_gym/InliningForSize-v0", num_envs=N, corpus=...)`` makes one. A step
+    answers all pending decisions and then takes what comes, in whatever order it comes; results
+    are those of Gymnasium's ``SyncVectorEnv`` over the same environments. What happens in one row
+    does not depend on the others, nor on timing: each has its own random generator, and a worker
+    that crashes or outruns its deadline truncates the episode of its own row.
+
+    Observations: a ``Dict`` of LLVM's features, each of its shape with N in front. Rewards
+    ``float64 [N]``, terminations and truncations ``bool [N]``. Infos, masks among them: as of the
+    single environment, batched as Gymnasium does.
+
+    Register allocation optimises a module, and takes its baselines, when it comes up for the first
+    time in a row; the other rows wait meanwhile.
+
+    Args:
+        num_envs: how many.
+        autoreset_mode: one of Gymnasium's ``AutoresetMode``, or its value: ``NextStep`` resets a
+            row in the step after its episode's last, and ignores its action; ``SameStep`` resets
+            it at once and puts the last observation and information into ``infos["final_obs"]``
+            and ``infos["final_info"]``; with ``Disabled`` call ``reset`` with
+            ``options={"reset_mask": MASK}``, ``bool [N]``.
+        settings: of each environment, by name, as the single environment takes them.
+
+    Raises:
+        OptionsError: a setting has a value that it cannot have.
+        CorpusError: the corpus cannot be used.
+    """
+
+    kind: ClassVar[type[CompilationEnv[Any, Any]]]
+    """The single environment."""
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+        **settings: Any,
+    ) -> None:
+        if num_envs < 1:
+            raise OptionsError(f"num_envs: expected a number above 0, found {num_envs}")
+        try:
+            mode = AutoresetMode(autoreset_mode)
+        except ValueError as error:
+            expected = ", ".join(each.value for each in AutoresetMode)
+            raise OptionsError(
+                f"autoreset_mode: expected one of {expected}, found {autoreset_mode!r}"
+            ) from error
+        first = self.kind(**settings)
+        settings["corpus"] = first.corpus
+        self.envs: Final = [first, *(self.kind(**settings) for _ in range(num_envs - 1))]
+        self.num_envs = num_envs
+        self.metadata = first.metadata | {"autoreset_mode": mode}
+        self.render_mode = first.render_mode
+        self.single_observation_space = first.observation_space
+        self.single_action_space = first.action_space
+        self.observation_space = batch_space(first.observation_space, num_envs)
+        self.action_space = batch_space(first.action_space, num_envs)
+        self._mode = mode
+        self._observations: list[ObservationDict] = []
+        self._has_ended = np.ones(num_envs, bool)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[ObservationDict, dict[str, Any]]:
+        """Start the next episode in every row, or in those of ``options["reset_mask"]``.
+
+        Args:
+            seed: one for each row, or one for the first, from which the others count up.
+            options: ``reset_mask``, and what the single environment's ``reset`` takes, for all
+                rows.
+
+        Raises:
+            OptionsError: the seeds or the mask do not fit the number of environments.
+            MlgoGymError: what the single environment's ``reset`` raises, once all rows are done.
+        """
+        options = dict(options or {})
+        seeds = self._seeds(seed)
+        mask = self._mask(options.pop("reset_mask", None))
+        rows = [index for index in range(self.num_envs) if mask[index]]
+        work = [self.envs[row].resetting(seed=seeds[row], options=options) for row in rows]
+        infos: dict[str, Any] = {}
+        self._observations = self._observations or [{} for _ in self.envs]
+        for row, (observation, info) in zip(rows, run_together(work), strict=True):
+            self._observations[row] = observation
+            self._has_ended[row] = False
+            infos = self._add_info(infos, info, row)
+        return self._batched(), infos
+
+    def step(self, actions: Array) -> tuple[ObservationDict, Array, Array, Array, dict[str, Any]]:
+        """Answer the pending decision of every row.
+
+        Args:
+            actions: one for each row, as the action space has them.
+
+        Raises:
+            UsageError: there is not one action for each row, LLVM does not take an action, or a
+                row has to be reset first.
+        """
+        if len(actions) != self.num_envs:
+            raise UsageError(f"step: expected {self.num_envs} actions, found {len(actions)}")
+        if not self._observations:
+            raise UsageError("step: expected a pending decision, found none; call reset first")
+        rows = run_together([self._row(row, action) for row, action in enumerate(actions)])
+        infos: dict[str, Any] = {}
+        for row, ((*_, info), final) in enumerate(rows):
+            if final is not None:
+                infos = self._add_info(infos, final, row)
+            infos = self._add_info(infos, info, row)
+        steps = [step for step, _ in rows]
+        self._observations = [step[0] for step in steps]
+        rewards = np.array([step[1] for step in steps], np.float64)
+        terminations = np.array([step[2] for step in steps], bool)
+        truncations = np.array([step[3] for step in steps], bool)
+        self._has_ended = terminations | truncations
+        return self._batched(), rewards, terminations, truncations, infos
+
+    def render(self) -> tuple[Any, ...]:
+        """What each environment's ``render`` returns."""
+        return tuple(env.render() for env in self.envs)
+
+    def close_extras(self, **_: Any) -> None:
+        """End all workers."""
+        for env in self.envs:
+            env.close()
+
+    def _row(self, row: int, action: Any) -> Steps[tuple[Step, dict[str, Any] | None]]:
+        """One row's step, and with ``SameStep`` the end of its last episode."""
+        env = self.envs[row]
+        if self._has_ended[row] and self._mode is AutoresetMode.NEXT_STEP:
+            observation, info = yield from env.resetting()
+            return (observation, 0.0, False, False, info), None
+        step = yield from env.stepping(action)
+        observation, reward, terminated, truncated, info = step
+        if self._mode is AutoresetMode.SAME_STEP and (terminated or truncated):
+            final = {"final_obs": observation, "final_info": info}
+            observation, info = yield from env.resetting()
+            return (observation, reward, terminated, truncated, info), final
+        return step, None
+
+    def _batched(self) -> ObservationDict:
+        space = self.single_observation_space
+        batch = cast("ObservationDict", create_empty_array(space, self.num_envs, fn=np.zeros))
+        return cast("ObservationDict", concatenate(space, self._observations, batch))
+
+    def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
+        if seed is None:
+            return [None] * self.num_envs
+        if isinstance(seed, int):
+            return [seed + row for row in range(self.num_envs)]
+        if len(seed) != self.num_envs:
+            raise OptionsError(f"seed: expected one or {self.num_envs} seeds, found {len(seed)}")
+        return list(seed)
+
+    def _mask(self, mask: object) -> Array:
+        if mask is None:
+            return np.ones(self.num_envs, bool)
+        if (
+            not isinstance(mask, np.ndarray)
+            or mask.dtype != np.bool_
+            or mask.shape != (self.num_envs,)
+            or not mask.any()
+            or (not self._observations and not mask.all())
+        ):
+            raise OptionsError(
+                f"reset_mask: expected bool ({self.num_envs},) with some true, all at first; "
+                f"found {mask!r}"
+            )
+        return mask
+
+
+class InliningForSizeVectorEnv(CompilationVectorEnv):
+    """N of `InliningForSizeEnv`: actions ``int64 [N]``, features ``int64 [N, 1]``."""
+
+    kind = InliningForSizeEnv
+
+
+class RegallocEvictionVectorEnv(CompilationVectorEnv):
+    """N of `RegallocEvictionEnv`: actions ``int64 [N]``, masks ``int8 [N, 33]`` in the infos."""
+
+    kind = RegallocEvictionEnv
+
+
+class RegallocPriorityVectorEnv(CompilationVectorEnv):
+    """N of `RegallocPriorityEnv`: actions ``float32 [N, 1]``."""
+
+    kind = RegallocPriorityEnv

@@ -1,0 +1,2 @@
+from ._evaluate import Setting as Setting
+from ._evaluate import evaluate as evaluate

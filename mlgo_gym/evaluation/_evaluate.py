@@ -1,0 +1,160 @@
+"""Policies over packages: every module is compiled plainly and under each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._language import OTHER_LANGUAGE, language_of
+from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.evaluation._oracle import with_oracle
+from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.rollout._rollout import Attempt, ModuleReport, rollout
+from mlgo_gym.scoring._measures import TextSize, measure_class, opened
+
+_SAMPLE: Final = "sample"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How an evaluation compiles.
+
+    Attributes:
+        problem: what LLVM asks for.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many workers compile at once; the scores do not depend on it.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        with_text: make objects too where the problem is scored without (register allocation),
+            which takes about twice the time.
+        traces: a folder with what a search has found, as `search._corpus_search` leaves it.
+
+    Raises:
+        OptionsError: there are traces, and they cannot be for this problem.
+    """
+
+    problem: Problem
+    opt_level: str | None = None
+    jobs: int = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    with_text: bool = False
+    traces: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.traces and measure_class(self.problem) is not TextSize:
+            raise OptionsError(f"traces: expected InliningForSize, found {self.problem.name}")
+
+
+def evaluate(
+    packages: Mapping[str, Corpus], policies: Mapping[str, PolicyFactory], setting: Setting
+) -> Generator[ModuleScores]:
+    """Compile every module of every package plainly and under each policy.
+
+    A module that LLVM refuses, or crashes or hangs on, has errors; the others go on.
+
+    Args:
+        packages: corpora by the names of their packages.
+        policies: by name; each is made anew for each module.
+        setting: how it is compiled.
+
+    Yields:
+        The scores of each module: package by package, and in a package as they are finished.
+
+    Raises:
+        OptionsError: a policy is called `BASELINE`, there is no such level, or ``jobs`` is not
+            above 0.
+    """
+    if BASELINE in policies:
+        raise OptionsError(f"policy: expected a name other than {BASELINE!r}, found it")
+    for name, corpus in packages.items():
+        languages = _languages(corpus)
+        with closing(_compiled(corpus, policies, setting)) as reports:
+            for parts in reports:
+                scores, *more = (scores_of(each, name, languages[each.module]) for each in parts)
+                for other in more:
+                    scores = scores.with_code(other)
+                yield with_oracle(scores, setting.traces)
+
+
+def in_order(scores: Sequence[ModuleScores], packages: Mapping[str, Corpus]) -> list[ModuleScores]:
+    """The scores in the order of the packages and of their modules."""
+    places = {
+        (name, module): place
+        for name, corpus in packages.items()
+        for place, module in enumerate(corpus.names)
+    }
+    order = list(packages)
+    return sorted(
+        scores, key=lambda each: (order.index(each.package), places[each.package, each.module])
+    )
+
+
+def _languages(corpus: Corpus) -> dict[str, str]:
+    languages = {}
+    for name in corpus.names:
+        try:
+            languages[name] = language_of(corpus[name])
+        except InputError:  # the compilation names what is wrong
+            languages[name] = OTHER_LANGUAGE
+    return languages
+
+
+def _compiled(
+    corpus: Corpus, policies: Mapping[str, PolicyFactory], setting: Setting
+) -> Generator[tuple[ModuleReport, ...]]:
+    """The reports of each module: of what it is scored by and, if asked for, of its code."""
+    reports = rollout(
+        corpus,
+        policies,
+        setting.problem,
+        opt_level=setting.opt_level,
+        jobs=setting.jobs,
+        timeout_s=setting.timeout_s,
+        in_order=False,
+    )
+    if not setting.with_text or measure_class(setting.problem) is TextSize:
+        with closing(reports):
+            yield from ((report,) for report in reports)
+        return
+    with closing(reports):
+        first = {report.module: report for report in reports}
+    task = _Objects(corpus, policies, setting)
+    with closing(
+        map_names(task.run, tuple(first), jobs=setting.jobs, timeout_s=setting.timeout_s)
+    ) as objects:
+        for report in objects:
+            yield first[report.module], report
+
+
+@dataclass(frozen=True, slots=True)
+class _Objects:
+    """Modules compiled to objects for a problem that is scored by something else."""
+
+    corpus: Corpus
+    policies: Mapping[str, PolicyFactory]
+    setting: Setting
+
+    def run(self, compiler: Compiler, name: str) -> ModuleReport:
+        report = ModuleReport(name, TextSize, None, ())
+        try:
+            module = self.corpus[name]
+            options = options_of(module, self.setting.opt_level)
+            measure = TextSize(compiler, module, options, self.setting.problem, {})
+            report = replace(report, baseline=measure.baseline())
+        except (CompilationError, InputError) as error:
+            return replace(report, error=str(error))
+        attempts = []
+        for policy, make in self.policies.items():
+            try:
+                with opened(make(module)) as answer:
+                    attempts.append(Attempt(policy, measure.attempt(answer)))
+            except (CompilationError, InputError) as error:
+                attempts.append(Attempt(policy, None, str(error)))
+        return replace(report, attempts=tuple(attempts))

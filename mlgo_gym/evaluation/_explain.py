@@ -1,0 +1,302 @@
+"""What an inlining model looks at: its decisions when features are mixed up or varied.
+
+*Permutation importance* (Breiman, "Random Forests", 2001, section 10): the values of one feature
+are permuted among recorded observations, and the decisions that change are counted. It says what
+the model's answers rest on, and neither whether they are good nor what LLVM needs: features that
+say the same share what they are worth, and permuted observations need not occur in any program.
+For some modules it is also measured what the code then weighs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.errors import CorpusError
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._scores import errors_of
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Action
+from mlgo_gym.rollout._rollout import ModuleReport, rollout
+from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.stream._events import Observation
+
+FEATURES: Final = tuple(spec.name for spec in InliningForSize.sent())
+"""The columns of recorded observations: LLVM's features, and what its default would answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Observations that a model was asked on its own way through modules.
+
+    Attributes:
+        values: int64 ``[observations, len(FEATURES)]``.
+        decisions: what the model answered, int64 ``[observations]``.
+        asked: how often it was asked in each module, in their order.
+        errors: why modules have no observations.
+    """
+
+    values: NDArray[Any]
+    decisions: NDArray[Any]
+    asked: tuple[int, ...]
+    errors: tuple[str, ...]
+
+    def sample(self, count: int, seed: int) -> Recorded:
+        """At most so many of the observations; the same seed gives the same."""
+        if len(self.values) <= count:
+            return self
+        chosen = np.random.default_rng(seed).choice(len(self.values), count, replace=False)
+        chosen.sort()
+        return Recorded(self.values[chosen], self.decisions[chosen], self.asked, self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """What the decisions are when one feature is permuted.
+
+    Attributes:
+        feature: its name.
+        changed: the share of decisions that change, the mean of the repeats.
+        deviation: the standard deviation of the repeats.
+        to_inline: the part of `changed` that is now to inline.
+        values: how many different values were recorded; with one, nothing can change.
+    """
+
+    feature: str
+    changed: float
+    deviation: float
+    to_inline: float
+    values: int
+
+
+def record_observations(
+    packages: Mapping[str, Corpus], policy: PolicyFactory, setting: Setting
+) -> Generator[Recorded]:
+    """What LLVM asks a model, one module after the other; modules that fail have no observations.
+
+    Args:
+        packages: corpora by the names of their packages.
+        policy: the model.
+        setting: how it is compiled.
+    """
+    for corpus in packages.values():
+        reports = rollout(
+            corpus,
+            {"model": policy},
+            setting.problem,
+            opt_level=setting.opt_level,
+            jobs=setting.jobs,
+            timeout_s=setting.timeout_s,
+            keep_decisions=True,
+        )
+        with closing(reports):
+            yield from (_recorded(report) for report in reports)
+
+
+def joined(parts: Sequence[Recorded]) -> Recorded:
+    """The observations of several modules.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    values = [part.values for part in parts if len(part.values)]
+    if not values:
+        raise CorpusError("corpus: expected modules in which LLVM asks, found none")
+    return Recorded(
+        np.concatenate(values),
+        np.concatenate([part.decisions for part in parts if len(part.values)]),
+        tuple(asked for part in parts for asked in part.asked),
+        tuple(error for part in parts for error in part.errors),
+    )
+
+
+def decide(runner: MLModelRunner, values: NDArray[Any]) -> NDArray[Any]:
+    """A model's answers: int64 ``[observations]`` for int64 ``[observations, len(FEATURES)]``."""
+    payloads = np.ascontiguousarray(values, np.int64)
+    answers = np.empty(len(payloads), np.int64)
+    for index, payload in enumerate(payloads):
+        runner.fill(payload.tobytes())
+        answers[index] = runner.evaluate().item()
+    return answers
+
+
+def permutation_importance(
+    runner: MLModelRunner, recorded: Recorded, *, seed: int, repeats: int
+) -> Generator[Importance]:
+    """Permute one feature after the other.
+
+    Args:
+        runner: the model.
+        recorded: observations, and what the model answered.
+        seed: the same gives the same permutations.
+        repeats: how many permutations there are of each feature.
+
+    Yields:
+        One for each of `FEATURES`, in their order.
+    """
+    for column, feature in enumerate(FEATURES):
+        original = recorded.values[:, column]
+        values = len(np.unique(original))
+        random = np.random.default_rng([seed, column])
+        rounds = []
+        for _ in range(repeats if values > 1 else 0):
+            permuted = recorded.values.copy()
+            permuted[:, column] = random.permutation(original)
+            rounds.append(decide(runner, permuted) - recorded.decisions)
+        changes = np.array(rounds or [np.zeros(len(original))])
+        shares = (changes != 0).mean(axis=1)
+        yield Importance(
+            feature,
+            float(shares.mean()),
+            float(shares.std()),
+            float((changes > 0).mean()),
+            values,
+        )
+
+
+def most_asking(
+    recorded: Recorded, packages: Mapping[str, Corpus], count: int
+) -> list[tuple[Corpus, tuple[str, ...]]]:
+    """The modules that asked most, by their corpora.
+
+    Args:
+        recorded: what was asked in the packages' modules, in their order.
+        packages: the same as for `record_observations`.
+        count: how many modules.
+    """
+    known = [(name, module) for name, corpus in packages.items() for module in corpus.names]
+    asked = sorted(zip(recorded.asked, known, strict=True), key=lambda pair: -pair[0])
+    chosen = [each for decisions, each in asked[:count] if decisions]
+    return [
+        (corpus, tuple(module for package, module in chosen if package == name))
+        for name, corpus in packages.items()
+    ]
+
+
+def text_when_permuted(
+    chosen: Sequence[tuple[Corpus, tuple[str, ...]]],
+    features: Sequence[str],
+    policy: PolicyFactory,
+    recorded: Recorded,
+    setting: Setting,
+    *,
+    seed: int,
+) -> Generator[ModuleReport]:
+    """Compile modules under a model that gets one feature's values from other decisions.
+
+    Args:
+        chosen: corpora, and which of their modules.
+        features: which features.
+        policy: the model.
+        recorded: where the values are drawn from.
+        setting: how it is compiled.
+        seed: the same, module and feature give the same draws.
+
+    Yields:
+        A report for each module, with an attempt called ``""`` of the model as it is, and one for
+        each feature under its name.
+    """
+    policies = {"": policy} | {
+        feature: _permuted(policy, FEATURES.index(feature), recorded.values, seed)
+        for feature in features
+    }
+    for corpus, names in chosen:
+        yield from rollout(
+            corpus,
+            policies,
+            setting.problem,
+            names=names,
+            opt_level=setting.opt_level,
+            jobs=setting.jobs,
+            timeout_s=setting.timeout_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PermutedText:
+    """What modules weigh when a model gets one feature from other decisions.
+
+    Attributes:
+        modules: which.
+        text_bytes: their code, by the feature; under ``""`` with the model as it is.
+        errors: why modules are left out.
+    """
+
+    modules: tuple[str, ...]
+    text_bytes: Mapping[str, int]
+    errors: tuple[str, ...]
+
+    @classmethod
+    def of(cls, reports: Sequence[ModuleReport]) -> PermutedText:
+        """The sums over the reports of `text_when_permuted`."""
+        complete = [report for report in reports if report.is_complete]
+        names = [each.policy for report in complete[:1] for each in report.attempts]
+        sums = dict.fromkeys(names or [""], 0)
+        for report in complete:
+            for attempt in report.attempts:
+                sums[attempt.policy] += int(attempt.result.score) if attempt.result else 0
+        errors = (error for report in reports for error in errors_of(report))
+        return cls(tuple(report.module for report in complete), sums, tuple(errors))
+
+    def change(self, feature: str) -> float:
+        """How much more that is than with the model as it is, as a share; negative is less."""
+        whole = self.text_bytes[""]
+        return self.text_bytes[feature] / whole - 1 if whole else 0.0
+
+
+def share_inlined(
+    runner: MLModelRunner, values: NDArray[Any], settings: Mapping[str, int]
+) -> float:
+    """The share of observations that a model inlines when features have other values.
+
+    Args:
+        runner: the model.
+        values: the observations, int64 ``[observations, len(FEATURES)]``.
+        settings: the values of some features.
+    """
+    changed = values.copy()
+    for feature, value in settings.items():
+        changed[:, FEATURES.index(feature)] = value
+    return float((decide(runner, changed) != 0).mean())
+
+
+def _recorded(report: ModuleReport) -> Recorded:
+    complete = report.attempts if report.is_complete else ()
+    decisions = [each for attempt in complete for each in attempt.decisions]
+    payloads = b"".join(each.payload for each in decisions)
+    return Recorded(
+        np.frombuffer(payloads, np.int64).reshape(len(decisions), len(FEATURES)),
+        np.frombuffer(b"".join(each.advice for each in decisions), np.int64),
+        (len(decisions),),
+        errors_of(report),
+    )
+
+
+def _permuted(make: PolicyFactory, column: int, values: NDArray[Any], seed: int) -> PolicyFactory:
+    drawn = np.ascontiguousarray(values[:, column])
+
+    def make_permuted(module: Module) -> Policy:
+        random = np.random.default_rng([seed, column, *bytes.fromhex(module.sha256)])
+        policy = make(module)
+
+        def answer(observation: Observation) -> Action:
+            payload = bytearray(observation.payload)
+            value = drawn[random.integers(len(drawn))]
+            payload[column * drawn.itemsize : (column + 1) * drawn.itemsize] = value.tobytes()
+            return policy(
+                Observation(
+                    observation.header, observation.context, observation.index, bytes(payload)
+                )
+            )
+
+        return answer
+
+    return make_permuted

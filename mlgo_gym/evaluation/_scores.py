@@ -1,0 +1,126 @@
+"""What an evaluation keeps of a module: its scores under LLVM's own heuristic and each policy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.rollout._rollout import ModuleReport
+from mlgo_gym.scoring._allocation import geometric_mean_ratio
+from mlgo_gym.scoring._linked_text import Code
+from mlgo_gym.scoring._measures import Result
+
+BASELINE: Final = "LLVM"
+"""What LLVM's own heuristic is called among the policies."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRatios:
+    """The ratios of a module's functions: ``log(score / baseline)`` of those that ask.
+
+    Attributes:
+        log_sum: their sum.
+        count: how many there are; a score of 0, or a baseline of 0, has none.
+    """
+
+    log_sum: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleScores:
+    """One module under LLVM's own heuristic, which is called `BASELINE`, and under each policy.
+
+    Attributes:
+        package: the package's name.
+        module: the module's name.
+        language: as `mlgo_gym.corpus.language_of` has it.
+        decisions: how often each policy was asked.
+        costs: LLVM's score of register allocation, where that is the problem.
+        functions: of each policy, for the geometric mean over functions.
+        code: the code that came out, where objects were made.
+        oracle_text_bytes: the size of the code that a search has found.
+        trace_error: why what a search has found cannot be compared.
+        settings: what decided the code, under the first policy.
+        llvm_version: the LLVM that compiled.
+        module_sha256: the hash of the module's bytes.
+        errors: what failed; then it is left out of all sums.
+        not_honoured: what the embedded compiler leaves out of the module's command line.
+    """
+
+    package: str
+    module: str
+    language: str
+    decisions: Mapping[str, int] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    functions: Mapping[str, FunctionRatios] = field(default_factory=dict)
+    code: Mapping[str, Code] = field(default_factory=dict, repr=False)
+    oracle_text_bytes: int | None = None
+    trace_error: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    llvm_version: str = ""
+    module_sha256: str = ""
+    errors: tuple[str, ...] = ()
+    not_honoured: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing failed."""
+        return not self.errors
+
+    def with_code(self, other: ModuleScores) -> ModuleScores:
+        """These scores, with the code of another evaluation of the same module."""
+        errors = (*self.errors, *(each for each in other.errors if each not in self.errors))
+        return replace(self, code=other.code, errors=errors)
+
+
+def scores_of(report: ModuleReport, package: str, language: str) -> ModuleScores:
+    """What is kept of a report."""
+    results: dict[str, Result] = {BASELINE: report.baseline} if report.baseline else {}
+    results |= {each.policy: each.result for each in report.attempts if each.result}
+    policies = {name: result for name, result in results.items() if name != BASELINE}
+    allocated = not all(isinstance(each, CompilationResult) for each in results.values())
+    first = next(iter(policies.values()), None)
+    return ModuleScores(
+        package=package,
+        module=report.module,
+        language=language,
+        decisions={name: result.decisions for name, result in policies.items()},
+        costs={name: each.score for name, each in results.items()} if allocated else {},
+        functions=_function_ratios(report, policies) if allocated else {},
+        code={
+            name: Code.of(result)
+            for name, result in results.items()
+            if isinstance(result, CompilationResult)
+        },
+        settings=first.settings if first else {},
+        llvm_version=report.baseline.llvm_version if report.baseline else "",
+        module_sha256=report.baseline.module_sha256 if report.baseline else "",
+        errors=errors_of(report),
+        not_honoured=report.not_honoured,
+    )
+
+
+def errors_of(report: ModuleReport) -> tuple[str, ...]:
+    """Why the module, or an attempt at it, failed."""
+    attempts = (f"policy {each.policy}: {each.error}" for each in report.attempts if each.error)
+    return (report.error,) if report.error else tuple(attempts)
+
+
+def _function_ratios(
+    report: ModuleReport, policies: Mapping[str, Result]
+) -> dict[str, FunctionRatios]:
+    if report.baseline is None:
+        return {}
+    baselines = report.measure.parts(report.baseline)
+    means = {
+        name: geometric_mean_ratio(report.measure.parts(result), baselines)
+        for name, result in policies.items()
+    }
+    return {
+        name: FunctionRatios(math.log(mean.ratio) * mean.count, mean.count)
+        for name, mean in means.items()
+    }

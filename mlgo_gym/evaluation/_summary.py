@@ -1,0 +1,250 @@
+"""Sums and means over modules, each with a bootstrap interval, and the modules that got worse.
+
+Every statistic is a ratio of two sums over modules, less 1, or the exponential of one, less 1; a
+negative change is an improvement. All sums are over the modules that LLVM compiled under every
+policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.evaluation._bootstrap import RESAMPLES, draw, interval
+from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
+from mlgo_gym.scoring._linked_text import linked_text_shares
+
+WORSE_RATIO: Final = 1.01
+WORSE_BYTES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a policy changes a statistic, as a share of LLVM's: -0.01 is 1 % less.
+
+    Attributes:
+        value: the change.
+        interval: its 95 % bootstrap interval; ``None`` where one module or none is all there is.
+    """
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """A module that a policy made worse.
+
+    Attributes:
+        scores: the module.
+        baseline: under LLVM's own heuristic.
+        value: under the policy.
+    """
+
+    scores: ModuleScores
+    baseline: float
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """Something that policies are compared by.
+
+    Attributes:
+        key: its name in records.
+        title: its name in tables.
+        is_mean: the geometric mean of ratios, otherwise the ratio of totals.
+        is_minor: left out where there is little room.
+    """
+
+    key: str
+    title: str
+    is_mean: bool
+    is_minor: bool = False
+
+
+STATISTICS: Final = (
+    Statistic("score_mean", "score, mean", is_mean=True),
+    Statistic("score", "score, total", is_mean=False),
+    Statistic("text", "text", is_mean=False),
+    Statistic("linked_text", "linked text", is_mean=False),
+    Statistic("text_mean", "text, mean", is_mean=True, is_minor=True),
+    Statistic("score_module_mean", "score, mean of modules", is_mean=True, is_minor=True),
+)
+"""All there are. Means are geometric; ``score_mean`` is over the functions that ask."""
+
+
+class Scored:
+    """Scores of modules as arrays, one row for each module that is complete.
+
+    Args:
+        scores: of modules, package by package.
+        policies: the policies' names.
+        seed: of the bootstrap: the same gives the same intervals.
+        resamples: how many samples the intervals are from.
+
+    Attributes:
+        modules: the complete ones, in their order.
+    """
+
+    def __init__(
+        self,
+        scores: Sequence[ModuleScores],
+        policies: Sequence[str],
+        seed: int = 0,
+        resamples: int = RESAMPLES,
+    ) -> None:
+        self.modules: Final = tuple(each for each in scores if each.is_complete)
+        self.policies: Final = tuple(policies)
+        self._seed = seed
+        self._resamples = resamples
+        self._linked: Mapping[str, NDArray[Any]] | None = None
+
+    def only(self, is_chosen: Callable[[ModuleScores], bool]) -> Scored:
+        """Some of the modules. Their linked text is their share of their whole packages'."""
+        kept = np.array([is_chosen(each) for each in self.modules], bool)
+        chosen = Scored(
+            [each for each in self.modules if is_chosen(each)],
+            self.policies,
+            self._seed,
+            self._resamples,
+        )
+        chosen._linked = {name: shares[kept] for name, shares in self.linked_text.items()}
+        return chosen
+
+    def of_language(self, name: str) -> Scored:
+        """The modules of a language."""
+        return self.only(lambda each: each.language == name)
+
+    def of_package(self, name: str) -> Scored:
+        """The modules of a package."""
+        return self.only(lambda each: each.package == name)
+
+    def searched(self) -> Scored:
+        """The modules that a search has seen."""
+        return self.only(lambda each: each.oracle_text_bytes is not None)
+
+    @property
+    def languages(self) -> list[str]:
+        """The languages of the modules."""
+        return sorted({each.language for each in self.modules})
+
+    @property
+    def packages(self) -> list[str]:
+        """The packages, in their order."""
+        return list(dict.fromkeys(each.package for each in self.modules))
+
+    @property
+    def linked_text(self) -> Mapping[str, NDArray[Any]]:
+        """Each module's part of its package's linked text, float64 ``[modules]`` in bytes."""
+        if self._linked is None:
+            self._linked = {
+                name: self._shares(name) for name in (BASELINE, *self.policies) if self._has_code
+            }
+        return self._linked
+
+    def statistics(self) -> list[Statistic]:
+        """Those that these modules have."""
+        has = {"score": bool(self.modules and self.modules[0].costs), "text": self._has_code}
+        return [
+            each for each in STATISTICS if has["score" if each.key.startswith("score") else "text"]
+        ]
+
+    @property
+    def main_statistic(self) -> Statistic:
+        """What policies are to be compared by first: linked text, or the mean of the scores."""
+        keys = {each.key: each for each in self.statistics()}
+        return keys.get("score_mean") or keys["linked_text"]
+
+    @property
+    def module_statistic(self) -> Statistic:
+        """What a module by itself is compared by: its text, or its score."""
+        keys = {each.key: each for each in self.statistics()}
+        return keys.get("score") or keys["text"]
+
+    def baseline(self, statistic: Statistic) -> float:
+        """The total under LLVM's own heuristic, or how many ratios a mean is of."""
+        return float(self._sums(statistic, self.policies[0])[1].sum())
+
+    def total(self, statistic: Statistic, policy: str) -> float:
+        """The total under a policy."""
+        return float(self._sums(statistic, policy)[0].sum())
+
+    def change(self, statistic: Statistic, policy: str) -> Change:
+        """How a policy changes a statistic."""
+        above, below = self._sums(statistic, policy)
+        to_change = _from_mean if statistic.is_mean else _from_ratio
+        total = below.sum()
+        value = to_change(float(above.sum() / total)) if total else 0.0
+        ends = interval(self._weights, above, below) if len(self.modules) > 1 else None
+        return Change(value, (to_change(ends[0]), to_change(ends[1])) if ends else None)
+
+    def worse(self, policy: str) -> list[Worse]:
+        """The modules that got worse by more than 1 %, the worst first.
+
+        By text, where it is known, and then by more than 64 bytes too; otherwise by score.
+        """
+        key, least = ("text", WORSE_BYTES) if self._has_code else ("score", 0)
+        values, baselines = self.values(key, policy), self.values(key, BASELINE)
+        found = [
+            Worse(scores, float(baseline), float(value))
+            for scores, baseline, value in zip(self.modules, baselines, values, strict=True)
+            if value > WORSE_RATIO * baseline and value - baseline > least
+        ]
+        return sorted(found, key=lambda each: each.baseline - each.value)
+
+    def values(self, key: str, name: str) -> NDArray[Any]:
+        """One number a module, float64 ``[modules]``: ``text``, ``linked_text`` or ``score``."""
+        if key == "linked_text":
+            return self.linked_text[name] if self.modules else np.zeros(0)
+        if key == "text":
+            return np.array([each.code[name].text_bytes for each in self.modules], float)
+        return np.array([each.costs[name] for each in self.modules], float)
+
+    @property
+    def _has_code(self) -> bool:
+        return bool(self.modules) and all(each.code for each in self.modules)
+
+    @cached_property
+    def _weights(self) -> NDArray[Any]:
+        order = {name: number for number, name in enumerate(self.packages)}
+        numbers = [order[each.package] for each in self.modules]
+        return draw(numbers, self._seed, self._resamples)
+
+    def _shares(self, name: str) -> NDArray[Any]:
+        shares = [
+            linked_text_shares([each.code[name] for each in modules])
+            for _, modules in groupby(self.modules, lambda each: each.package)
+        ]
+        return np.concatenate(shares)
+
+    def _sums(self, statistic: Statistic, policy: str) -> tuple[NDArray[Any], NDArray[Any]]:
+        """What is summed up above and below the line, each ``[modules]``."""
+        if statistic.key == "score_mean":
+            ratios = [each.functions[policy] for each in self.modules]
+            return (
+                np.array([each.log_sum for each in ratios], float),
+                np.array([each.count for each in ratios], float),
+            )
+        key = {"text_mean": "text", "score_module_mean": "score"}.get(statistic.key, statistic.key)
+        values, baselines = self.values(key, policy), self.values(key, BASELINE)
+        if not statistic.is_mean:
+            return values, baselines
+        known = (values > 0) & (baselines > 0)
+        ratios = np.divide(values, baselines, where=known, out=np.ones(len(values)))
+        return np.log(ratios), known.astype(float)
+
+
+def _from_ratio(ratio: float) -> float:
+    return ratio - 1
+
+
+def _from_mean(log_ratio: float) -> float:
+    return math.expm1(log_ratio)

@@ -1,0 +1,136 @@
+"""What a policy costs in time: compiling with it against compiling with LLVM's own heuristic.
+
+The two alternate, module by module, in one worker, so that whatever else the machine does meets
+both alike. A time is what a caller waits for: the runner is made, LLVM compiles and asks, and the
+object comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.evaluation._bootstrap import draw, interval
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._scores import BASELINE
+from mlgo_gym.evaluation._summary import Change
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.scoring._measures import TextSize, opened
+
+REPEATS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleTimes:
+    """How long a module takes, in seconds: the median of some compilations.
+
+    Attributes:
+        package: the package's name.
+        module: the module's name.
+        seconds: under LLVM's own heuristic (`BASELINE`) and under each policy.
+        error: why it could not be timed.
+    """
+
+    package: str
+    module: str
+    seconds: Mapping[str, float]
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeChange:
+    """How a policy changes the time, as shares of LLVM's: 0.1 is 10 % more.
+
+    Attributes:
+        total: of the sum over all modules, with its bootstrap interval.
+        median: of the modules' changes.
+        seconds: the sum under the policy.
+    """
+
+    total: Change
+    median: float
+    seconds: float
+
+
+def measure_times(
+    packages: Mapping[str, Corpus],
+    policies: Mapping[str, PolicyFactory],
+    setting: Setting,
+    repeats: int = REPEATS,
+) -> Generator[ModuleTimes]:
+    """Compile every module several times, with one worker, whatever the setting's ``jobs``.
+
+    Args:
+        packages: corpora by the names of their packages.
+        policies: by name.
+        setting: how it is compiled.
+        repeats: how often each module is compiled under each policy.
+
+    Yields:
+        The times of each module, in order.
+    """
+    with Compiler(timeout_s=setting.timeout_s) as compiler:
+        for package, corpus in packages.items():
+            for name in corpus.names:
+                try:
+                    seconds = _times(compiler, corpus[name], policies, setting, repeats)
+                    yield ModuleTimes(package, name, seconds)
+                except (CompilationError, InputError) as error:
+                    yield ModuleTimes(package, name, {}, str(error))
+
+
+def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeChange:
+    """How a policy changes the time of those modules that could be timed.
+
+    Args:
+        times: of modules, package by package.
+        policy: its name.
+        seed: of the bootstrap.
+    """
+    known = [each for each in times if not each.error]
+    values, baselines = (_column(known, name) for name in (policy, BASELINE))
+    order = list(dict.fromkeys(each.package for each in known))
+    weights = draw([order.index(each.package) for each in known], seed)
+    ends = interval(weights, values, baselines)
+    total = values.sum() / baselines.sum() - 1 if known else 0.0
+    return TimeChange(
+        Change(float(total), (ends[0] - 1, ends[1] - 1) if ends else None),
+        float(np.median(values / baselines)) - 1 if known else 0.0,
+        float(values.sum()),
+    )
+
+
+def _column(times: list[ModuleTimes], name: str) -> NDArray[Any]:
+    return np.array([each.seconds[name] for each in times], float)
+
+
+def _times(
+    compiler: Compiler,
+    module: Module,
+    policies: Mapping[str, PolicyFactory],
+    setting: Setting,
+    repeats: int,
+) -> dict[str, float]:
+    options = options_of(module, setting.opt_level)
+    measure = TextSize(compiler, module, options, setting.problem, {})
+    measure.baseline()  # what is done once, such as verifying the module, is not timed
+    seconds: dict[str, list[float]] = {name: [] for name in (BASELINE, *policies)}
+    for _ in range(repeats):
+        start = perf_counter()
+        measure.baseline()
+        seconds[BASELINE].append(perf_counter() - start)
+        for name, make in policies.items():
+            start = perf_counter()
+            with opened(make(module)) as policy:
+                measure.attempt(policy)
+            seconds[name].append(perf_counter() - start)
+    return {name: median(taken) for name, taken in seconds.items()}

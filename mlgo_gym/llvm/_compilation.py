@@ -1,0 +1,408 @@
+"""`Compilation`: one module compiled once, with or without questions.
+
+`llvm._compiler` starts them. Take observations and answer them, in turns, until there is
+none::
+
+    with Compiler() as compiler:
+        with compiler.start(module, InliningForSize()) as compilation:
+            while (observation := compilation.next_observation()) is not None:
+                compilation.answer(int(observation["cost_estimate"][0] < 5))
+            print(compilation.result.text_size_bytes)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any, Final, NoReturn, Self
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import (
+    CompilationError,
+    EnvironmentSetupError,
+    InternalError,
+    ModuleError,
+    UsageError,
+)
+from mlgo_gym.llvm._result import CompilationResult, Product, settings_of
+from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._advisors import Channels
+from mlgo_gym.llvm.process._failures import crash_of, timeout_error
+from mlgo_gym.llvm.process._fork import Branches, ForkRefusedError, fork_worker
+from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.stream._channel import Channel
+from mlgo_gym.stream._events import Observation
+
+Policy = Callable[[Observation], Action]
+"""Whatever turns an observation into an action."""
+
+_ABANDON_TIMEOUT_S: Final = 1.0
+
+
+class Compilation:
+    """One compilation that asks for advice. `mlgo_gym.llvm.Compiler.start` makes it.
+
+    Every wait for LLVM counts against the deadline; the caller's own time does not. After an
+    error the compilation is over, its worker is gone or idle, and the compiler can go on.
+
+    Attributes:
+        module: what is compiled.
+        problems: what LLVM asks for.
+        task: what is done with the module, and what comes out.
+        is_replayed: it is a branch that was made by compiling again, not by forking a process.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        module: Module,
+        options: CompileOptions,
+        problems: Sequence[Problem],
+        *,
+        timeout_s: float,
+        keep_object: bool,
+        branches: Branches,
+        task: Task = COMPILE,
+        keep_stderr: bool = False,
+    ) -> None:
+        self.module: Final = module
+        self.problems: Final = tuple(problems)
+        self.task: Final = task
+        self.is_replayed = False
+        self._branches = branches
+        self._is_branch = False
+        self._advice: list[bytes] = []
+        self._keep_object = keep_object
+        self._worker = worker
+        self._options = options
+        self._timeout_s = timeout_s
+        self._remaining_s = timeout_s
+        self._pending: tuple[Problem, Observation] | None = None
+        self._result: CompilationResult | None = None
+        self._product: Product | None = None
+        self._finished = False
+        self._channels = Channels(worker)
+        try:
+            for problem in self.problems:
+                self._channels.open(problem)
+            worker.keep_stderr(keep_stderr or task.print_frequencies)
+            worker.send(self._request(), module.data)
+        except BaseException:
+            self._abort()
+            raise
+
+    def _request(self) -> dict[str, Any]:
+        defaults = [each for kind in PROBLEMS for each in kind().default_options()]
+        chosen = [*self._options.llvm_options, *self._channels.advisor_options()]
+        return {
+            "op": "compile",
+            "is_text": self.module.is_text,
+            "verify": self.module.sha256 not in self._worker.verified,
+            "target": self._options.target(),
+            "plain_options": [*defaults, *COMPILE.llvm_options()],
+            "llvm_options": [*defaults, *chosen, *self.task.llvm_options()],
+            "keep_object": self._keep_object,
+            "task": self.task.settings(),
+            "is_forkable": self.is_forkable,
+        }
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What decides the code besides the module, for the record."""
+        return settings_of(self._options, self.problems)
+
+    @property
+    def is_forkable(self) -> bool:
+        """Whether it can branch: an object is made, and LLVM asks for one problem."""
+        return self.task == COMPILE and len(self.problems) == 1
+
+    @property
+    def decisions(self) -> int:
+        """How many observations have been answered."""
+        return len(self._advice)
+
+    @property
+    def advice(self) -> tuple[bytes, ...]:
+        """The raw tensors of the answers so far: what it takes to get here again."""
+        return tuple(self._advice)
+
+    @property
+    def interest(self) -> Mapping[int, int]:
+        """What to wait for: descriptors and the events of ``select.poll``."""
+        return self._worker.interest
+
+    @property
+    def remaining_s(self) -> float:
+        """How long LLVM may still take, in seconds."""
+        return self._remaining_s
+
+    @property
+    def worker_pid(self) -> int:
+        """The process id of the worker that compiles."""
+        return self._worker.pid
+
+    @property
+    def llvm_version(self) -> str:
+        """The LLVM that compiles."""
+        return self._worker.versions["llvm"]
+
+    @property
+    def result(self) -> CompilationResult:
+        """What came out, once `next_observation` has returned ``None``.
+
+        Raises:
+            UsageError: the compilation has not ended, or ended without a result.
+        """
+        if self._result is None:
+            raise UsageError(f"module {self.module.name!r}: the compilation has no result")
+        return self._result
+
+    @property
+    def product(self) -> Product:
+        """What came out of a task other than making an object, once it has ended.
+
+        Raises:
+            UsageError: the compilation has not ended, or ended without one.
+        """
+        if self._product is None:
+            raise UsageError(f"module {self.module.name!r}: the compilation has no product")
+        return self._product
+
+    @property
+    def asked_by(self) -> Problem:
+        """The problem that the pending observation belongs to.
+
+        Raises:
+            UsageError: nothing is pending.
+        """
+        return self._question()[0]
+
+    def take_stderr(self) -> str:
+        """What LLVM has printed to its standard error since the last call.
+
+        All that it printed before the pending observation is there, if it was started with
+        ``keep_stderr``; otherwise it is empty.
+        """
+        return self._worker.take_stderr()
+
+    def next_observation(self) -> Observation | None:
+        """Wait for the next question; ``None`` when the compilation has ended.
+
+        Asking twice without an answer in between returns the same observation.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: LLVM outran the deadline.
+            UsageError: this process was forked from the one that compiles.
+        """
+        self._worker.check_owner(self.module.name)
+        while not self._guarded(self._has_arrived):
+            self._guarded(self._wait, self._remaining_s)
+        return self._pending[1] if self._pending else None
+
+    def is_ready(self) -> bool:
+        """Whether `next_observation` returns at once; takes in what has come, never waits.
+
+        Raises:
+            MlgoGymError: as `next_observation` does.
+        """
+        self._worker.check_owner(self.module.name)
+        if not self._guarded(self._has_arrived):
+            self._guarded(self._wait, 0.0)
+        return self._guarded(self._has_arrived)
+
+    def charge(self, seconds: float) -> None:
+        """Count time against the deadline: what a caller waited for several at once."""
+        self._remaining_s -= seconds
+
+    def answer(self, action: Action) -> None:
+        """Answer the pending observation.
+
+        Raises:
+            UsageError: nothing is pending, or LLVM does not take this action; then the
+                observation stays pending.
+        """
+        self._worker.check_owner(self.module.name)
+        problem, observation = self._question()
+        self._reply(problem, problem.encode_advice(action, observation))
+
+    def fork(self) -> Compilation:
+        """Branch off at the pending decision: a compilation that has come the same way.
+
+        Both go on by themselves: each has its own answers, result and deadline, and closing one
+        leaves the other alone. A branch is closed when it is finished; otherwise close it, it is a
+        process. It can be forked again. Where the process of LLVM cannot be cloned, a new one
+        compiles the module again up to this decision: slower, and `is_replayed` is true.
+
+        Raises:
+            UsageError: no decision is pending, LLVM asks for several problems, the task makes no
+                object, or there are as many branches as there may be; nothing has changed.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: the worker did not answer before the deadline.
+            EnvironmentSetupError: the system has no descriptors or processes left.
+        """
+        self._worker.check_owner(self.module.name)
+        if self._pending is None:
+            raise UsageError(f"module {self.module.name!r}: fork: no decision is pending")
+        if not self.is_forkable:
+            raise UsageError(
+                f"module {self.module.name!r}: fork: expected one problem and an object to make, "
+                f"found {len(self.problems)} and {self.task.product}"
+            )
+        self._branches.make_room(self.module.name)
+        if self._branches.by_replay:
+            return self._replayed()
+        try:
+            return self._forked(self._channels[self.asked_by])
+        except ForkRefusedError as error:
+            warnings.warn(f"fork: {error}; compiling again instead", RuntimeWarning, stacklevel=2)
+            return self._replayed()
+        except (WorkerDiedError, TimeoutError) as error:
+            self._abort()
+            raise self._failure(error) from error
+        except OSError as error:
+            raise EnvironmentSetupError(f"fork: {error}") from error
+
+    def close(self) -> None:
+        """End the compilation, finished or not; safe to call twice.
+
+        What is left of it is answered cheaply for a moment, without code generation; a worker
+        that has not finished by then is killed, and the compiler starts another. The worker of a
+        branch is killed at once.
+        """
+        if self._finished or self._worker.is_disowned:
+            return
+        if self._is_branch:
+            self._abort()
+            return
+        self._remaining_s = min(self._remaining_s, _ABANDON_TIMEOUT_S)
+        try:
+            self._worker.send({"op": "cancel"})
+            while (observation := self.next_observation()) is not None:
+                self.answer(self.asked_by.fallback_action(observation))
+        except (CompilationError, ModuleError):
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(f"module {self.module.name!r}: a running compilation cannot be copied")
+
+    def _guarded(self, step: Callable[..., bool], *arguments: float) -> bool:
+        """Take a step; where it fails, the compilation is over."""
+        try:
+            return step(*arguments)
+        except BaseException:
+            self._abort()
+            raise
+
+    def _question(self) -> tuple[Problem, Observation]:
+        if self._pending is None:
+            raise UsageError(f"module {self.module.name!r}: no decision is pending")
+        return self._pending
+
+    def _has_arrived(self) -> bool:
+        """Whether a whole observation, or the end, is among what has been taken in."""
+        if self._pending is None and not self._finished:
+            self._pending = self._channels.next_question()
+            if self._pending is None and (frame := self._worker.take_frame()) is not None:
+                self._finish(*frame)
+        return self._pending is not None or self._finished
+
+    def _wait(self, timeout_s: float) -> bool:
+        """Take in what comes; whether any of it came over a channel."""
+        start = monotonic()
+        try:
+            readable = self._worker.wait(timeout_s)
+        except WorkerDiedError as error:
+            raise self._failure(error) from error
+        self._remaining_s -= monotonic() - start
+        self._channels.receive(readable)
+        if self._remaining_s <= 0:
+            raise self._failure(TimeoutError())
+        return bool(readable)
+
+    def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
+        if isinstance(error, WorkerDiedError):
+            return crash_of(self.module.name, error)
+        return timeout_error(self.module.name, self._timeout_s, self._worker, self.decisions)
+
+    def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
+        self._channels.close()
+        self._finished = True
+        if self._is_branch:
+            self._worker.kill()
+        if "error" in answer:
+            raise ModuleError(self.module.name, answer["error"])
+        self._worker.verified.add(self.module.sha256)
+        if "cancelled" in answer:
+            return
+        record: dict[str, Any] = {
+            "module_sha256": self.module.sha256,
+            "settings": self.settings | {"opt_level": answer["opt_level"]},
+            "llvm_version": self.llvm_version,
+            "decisions": self.decisions,
+        }
+        if self.task.product == "object":
+            self._result = CompilationResult.of(self.module.name, record, answer, payload)
+        else:
+            self._product = Product.of(record, answer, payload, self._worker.kept_stderr())
+
+    def _reply(self, problem: Problem, advice: bytes) -> None:
+        self._pending = None
+        self._advice.append(advice)
+        self._channels[problem].reply(advice)
+
+    def _forked(self, own: Channel) -> Compilation:
+        worker, channel = fork_worker(self._worker, own, self._remaining_s)
+        channels = Channels(worker)
+        channels.open(self.problems[0], channel)
+        branch = type(self).__new__(type(self))
+        vars(branch).update(
+            vars(self),
+            _advice=list(self._advice),
+            _is_branch=True,
+            _worker=worker,
+            _channels=channels,
+            is_replayed=False,
+        )
+        self._branches.add(worker)
+        return branch
+
+    def _replayed(self) -> Compilation:
+        branch = Compilation(
+            Worker(self._worker.llvm_options),
+            self.module,
+            self._options,
+            self.problems,
+            timeout_s=self._timeout_s,
+            keep_object=self._keep_object,
+            branches=self._branches,
+        )
+        branch._is_branch = branch.is_replayed = True
+        self._branches.add(branch._worker)
+        for advice in self._advice:
+            if branch.next_observation() is not None:
+                branch._reply(branch.asked_by, advice)
+        pending = branch.next_observation()
+        if pending is None or pending.payload != self._question()[1].payload:
+            branch.close()
+            raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
+        return branch
+
+    def _abort(self) -> None:
+        # LLVM may still be waiting for advice that will never come.
+        if self._is_branch or not self._finished:
+            self._worker.kill()
+        self._channels.close()
+        self._pending = None
+        self._finished = True

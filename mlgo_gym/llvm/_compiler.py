@@ -1,0 +1,319 @@
+"""`Compiler`: LLVM as one worker process, replaced when it dies, hangs or has grown."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from types import MappingProxyType
+from typing import Any, Final, Self
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import InternalError, ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._result import CompilationResult, Product
+from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._fork import DEFAULT_BRANCH_LIMIT, Branches
+from mlgo_gym.llvm.process._inquiry import inquire
+from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.runners._base import RunnerFactory
+from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.stream._events import Observation
+
+DEFAULT_TIMEOUT_S: Final = 300.0
+DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
+
+
+class Compiler:
+    """LLVM, as one worker process that is started when it is first needed.
+
+    Not safe for use from several threads at once, but for `interrupt`. A process that is forked
+    from this one, or that gets a pickled copy, has a worker of its own.
+
+    Attributes:
+        timeout_s: how long LLVM may take for one compilation, in seconds; what the caller
+            takes for its answers does not count.
+        memory_limit_bytes: a worker whose resident memory is above it after a compilation is
+            replaced before the next.
+        branch_limit: how many branches of its compilations may live at once; they belong to
+            whoever forks them, and closing the compiler leaves them alone.
+        fork_by_replay: branches compile the module again up to the decision, also where the
+            process could be forked.
+
+    Raises:
+        OptionsError: a limit is not a number above 0.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        branch_limit: int = DEFAULT_BRANCH_LIMIT,
+        fork_by_replay: bool = False,
+    ) -> None:
+        self._branches = Branches(branch_limit, by_replay=fork_by_replay)
+        for name, value in (("timeout_s", timeout_s), ("memory_limit_bytes", memory_limit_bytes)):
+            if not isinstance(value, int | float) or not value > 0:
+                raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
+        self.timeout_s: Final = timeout_s
+        self.memory_limit_bytes: Final = memory_limit_bytes
+        self.branch_limit: Final = branch_limit
+        self.fork_by_replay: Final = fork_by_replay
+        self._worker: Worker | None = None
+        self._current: Compilation | None = None
+        self._closed = False
+
+    @property
+    def worker_pid(self) -> int | None:
+        """The process id of the worker, where there is one now."""
+        return self._worker.pid if self._worker and self._worker.is_alive() else None
+
+    def start(
+        self,
+        module: Module,
+        problems: Problem | Sequence[Problem] | None,
+        options: CompileOptions | None = None,
+        *,
+        keep_object: bool = False,
+        task: Task = COMPILE,
+        keep_stderr: bool = False,
+    ) -> Compilation:
+        """Start compiling a module; an unfinished compilation is closed first.
+
+        Args:
+            module: what is compiled.
+            problems: what LLVM asks for, one problem or several; ``None`` leaves all to LLVM's
+                own heuristics.
+            options: how it is compiled; ``None`` takes the module's command line, or where it
+                has none, the level that its functions' attributes stand for.
+            keep_object: the result holds the object's bytes.
+            task: what is done with the module, and what comes out.
+            keep_stderr: `Compilation.take_stderr` has what LLVM prints.
+
+        Raises:
+            ModuleError: the module's command line cannot be honoured.
+            OptionsError: the task emits what was optimised before, and the options have no level.
+            EnvironmentSetupError: no worker can be started.
+            UsageError: the compiler is closed.
+        """
+        chosen = options or options_of(module)
+        if not task.optimize and task.product == "machine code" and chosen.opt_level is None:
+            raise OptionsError("opt_level: expected that of the optimised module, found None")
+        self._end_current()
+        self._current = Compilation(
+            self._ready_worker(chosen.llvm_options),
+            module,
+            chosen,
+            [problems] if isinstance(problems, Problem) else problems or (),
+            timeout_s=self.timeout_s,
+            keep_object=keep_object,
+            branches=self._branches,
+            task=task,
+            keep_stderr=keep_stderr,
+        )
+        return self._current
+
+    def compile_module(
+        self,
+        module: Module,
+        options: CompileOptions | None = None,
+        *,
+        problem: Problem | None = None,
+        policy: Policy | None = None,
+        runner: RunnerFactory | None = None,
+        also: Mapping[Problem, Policy] = MappingProxyType({}),
+        keep_object: bool = False,
+    ) -> CompilationResult:
+        """Compile a module to its end.
+
+        Args:
+            module: what is compiled.
+            options: as in `start`.
+            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
+            policy: a function that answers; with a problem there is this or a runner.
+            runner: makes the runner that answers, from the specs that LLVM announces, such as
+                ``functools.partial(ModelUnderTrainingRunner, "model")``; it is closed at the end.
+            also: further problems of the same compilation, each with what answers it; a
+                `RunnerPolicy` is closed at the end.
+            keep_object: the result holds the object's bytes.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+            UsageError: a problem without a policy or runner, or one of them without a problem.
+        """
+        if (policy is not None) + (runner is not None) != (problem is not None):
+            raise UsageError(
+                "compile_module: expected a problem with a policy or a runner, or none of them"
+            )
+        answers: dict[Problem, Policy] = {}
+        if problem is not None:
+            answers[problem] = RunnerPolicy(runner) if runner else policy or _nobody
+        answers |= also
+        return self._run(module, options, answers, COMPILE, keep_object=keep_object).result
+
+    def produce(
+        self,
+        module: Module,
+        options: CompileOptions | None,
+        task: Task,
+        answers: Mapping[Problem, Policy] = MappingProxyType({}),
+    ) -> Product:
+        """Do a task other than making an object.
+
+        Args:
+            module: what the task takes.
+            options: as in `start`.
+            task: what is done.
+            answers: what answers each problem; none leaves all to LLVM's own heuristics.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        return self._run(module, options, answers, task, keep_object=False).product
+
+    def _run(
+        self,
+        module: Module,
+        options: CompileOptions | None,
+        answers: Mapping[Problem, Policy],
+        task: Task,
+        *,
+        keep_object: bool,
+    ) -> Compilation:
+        with ExitStack() as stack:
+            for policy in answers.values():
+                if isinstance(policy, RunnerPolicy):
+                    stack.enter_context(policy)
+            compilation = stack.enter_context(
+                self.start(module, tuple(answers), options, keep_object=keep_object, task=task)
+            )
+            while (observation := compilation.next_observation()) is not None:
+                compilation.answer(answers[compilation.asked_by](observation))
+            return compilation
+
+    def inquire(
+        self, module: Module, request: dict[str, Any], llvm_options: tuple[str, ...] = ()
+    ) -> tuple[dict[str, Any], bytes]:
+        """Ask the worker something else about a module; an unfinished compilation is closed first.
+
+        Args:
+            module: what is asked about.
+            request: for one of the functions of `llvm.process._answers`.
+            llvm_options: LLVM's own options that hold meanwhile.
+
+        Returns:
+            What that function returns.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+            EnvironmentSetupError: no worker can be started.
+            UsageError: the compiler is closed.
+        """
+        self._end_current()
+        return inquire(self._ready_worker(llvm_options), module, request, self.timeout_s)
+
+    def interrupt(self) -> None:
+        """Kill the worker, from any thread, for good.
+
+        What it compiles ends with `CompilerCrashError`; nothing more can be started.
+        """
+        self._closed = True
+        if (worker := self._worker) is not None:
+            worker.signal_kill()
+
+    def close(self) -> None:
+        """End the worker; safe to call twice."""
+        if self._current:
+            self._current.close()
+        if self._worker:
+            self._worker.close()
+        self._worker = self._current = None
+        self._closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int, int, bool]]:
+        """A copy has the same limits and a worker of its own."""
+        limits = self.timeout_s, self.memory_limit_bytes
+        return _make_compiler, (*limits, self.branch_limit, self.fork_by_replay)
+
+    def _end_current(self) -> None:
+        if self._closed:
+            raise UsageError("compiler: closed")
+        if self._current:
+            self._current.close()
+
+    def _ready_worker(self, llvm_options: tuple[str, ...]) -> Worker:
+        worker = self._worker
+        if worker and worker.is_disowned:
+            worker = None
+        if worker and not worker.is_alive():
+            worker.kill()  # it is dead already, and is reaped here
+            worker = None
+        if worker and not self._fits(worker, llvm_options):
+            worker.close()
+            worker = None
+        self._worker = worker or Worker(llvm_options)
+        if self._closed:  # interrupted meanwhile
+            self._worker.signal_kill()
+        return self._worker
+
+    def _fits(self, worker: Worker, llvm_options: tuple[str, ...]) -> bool:
+        # LLVM's options are process-wide, and what they were before cannot be had back.
+        small = worker.rss_bytes <= self.memory_limit_bytes
+        return small and worker.llvm_options == llvm_options
+
+
+def _nobody(observation: Observation) -> Action:
+    raise InternalError(f"{observation}: nobody answers")
+
+
+def _make_compiler(
+    timeout_s: float, memory_limit_bytes: int, branch_limit: int, fork_by_replay: bool
+) -> Compiler:
+    return Compiler(
+        timeout_s=timeout_s,
+        memory_limit_bytes=memory_limit_bytes,
+        branch_limit=branch_limit,
+        fork_by_replay=fork_by_replay,
+    )
+
+
+@functools.cache
+def llvm_version() -> str:
+    """The version of the embedded LLVM, which a worker is started for once.
+
+    Raises:
+        EnvironmentSetupError: no worker can be started.
+    """
+    worker = Worker()
+    try:
+        return worker.versions["llvm"]
+    finally:
+        worker.close()
+
+
+def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
+    """How a module is compiled: as its command line says, at another level if one is given.
+
+    Raises:
+        ModuleError: the command line cannot be honoured.
+        OptionsError: there is no such level.
+    """
+    if module.command is None:
+        return CompileOptions().with_level(opt_level)
+    try:
+        options = CompileOptions.from_command(module.command)
+    except OptionsError as error:
+        raise ModuleError(module.name, str(error)) from error
+    return options.with_level(opt_level)

@@ -1,0 +1,146 @@
+"""What comes out of a compilation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._problem import Problem
+
+_TEXT: Final = (".text", ".ltext", "__text")
+
+
+@dataclass(frozen=True, slots=True)
+class CompilationResult:
+    """What came out of a compilation.
+
+    Attributes:
+        module: the module's name.
+        module_sha256: the hash of the module's bytes.
+        settings: what decided the code besides: level, models, problem and its settings.
+        llvm_version: the LLVM that compiled.
+        decisions: how many observations were answered.
+        sections: name and size in bytes of each section of the object, in its order.
+        object_sha256: the hash of the object's bytes.
+        object_bytes: the object, where it was asked for.
+        comdat_groups: the COMDAT group of each section, in the same order; empty for a section
+            that is in none, and in object formats other than ELF.
+    """
+
+    module: str
+    module_sha256: str
+    settings: Mapping[str, Any]
+    llvm_version: str
+    decisions: int
+    sections: tuple[tuple[str, int], ...] = field(repr=False)
+    object_sha256: str
+    object_bytes: bytes | None = field(default=None, repr=False)
+    comdat_groups: tuple[str, ...] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls, module: str, record: Mapping[str, Any], answer: Mapping[str, Any], data: bytes
+    ) -> CompilationResult:
+        """What a worker has answered.
+
+        Args:
+            module: the module's name.
+            record: the fields that do not come from the worker, by name.
+            answer: the worker's answer.
+            data: what came with it: the object, where it was asked for.
+        """
+        return cls(
+            module=module,
+            sections=tuple((name, size) for name, size, _ in answer["sections"]),
+            comdat_groups=tuple(group for *_, group in answer["sections"]),
+            object_sha256=answer["object_sha256"],
+            object_bytes=data or None,
+            **record,
+        )
+
+    @property
+    def text_size_bytes(self) -> int:
+        """The size of the code: the sum of the ``.text*`` sections.
+
+        Their names in the large code model (``.ltext``) and in Mach-O (``__text``) count too.
+        """
+        return sum(size for name, size in self.sections if name.startswith(_TEXT))
+
+    def comdat_text_bytes(self) -> dict[str, int]:
+        """The size of the code in each COMDAT group; a linker keeps one group of each name.
+
+        The rest of `text_size_bytes` is the module's own. See `scoring._linked_text`.
+        """
+        sizes: dict[str, int] = {}
+        for (name, size), group in zip(self.sections, self.comdat_groups, strict=True):
+            if group and name.startswith(_TEXT):
+                sizes[group] = sizes.get(group, 0) + size
+        return sizes
+
+    @property
+    def score(self) -> float:
+        """What policies are compared by: the size of the code, in bytes."""
+        return self.text_size_bytes
+
+    @property
+    def digest(self) -> str:
+        """The hash of what came out: the object's."""
+        return self.object_sha256
+
+    def record(self) -> dict[str, Any]:
+        """The result as JSON values: score, hash and settings."""
+        return {
+            "text_size_bytes": self.text_size_bytes,
+            "object_sha256": self.object_sha256,
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a task other than making an object hands back.
+
+    Attributes:
+        module_sha256: the hash of the module's bytes.
+        settings: what decided it besides: level, models, problems and their settings.
+        llvm_version: the LLVM that compiled.
+        decisions: how many observations were answered.
+        opt_level: the level that the module was optimised at, or is to be emitted at.
+        data: the bytes of the product; of functions, one after the other.
+        sizes: of functions, how many of the bytes each has.
+        stderr: what LLVM printed to its standard error, where it was asked to print something.
+    """
+
+    module_sha256: str
+    settings: Mapping[str, Any]
+    llvm_version: str
+    decisions: int
+    opt_level: str
+    data: bytes = field(repr=False)
+    sizes: tuple[int, ...] = ()
+    stderr: str = field(default="", repr=False)
+
+    @classmethod
+    def of(
+        cls, record: Mapping[str, Any], answer: Mapping[str, Any], data: bytes, stderr: str
+    ) -> Product:
+        """What a worker has answered, as `CompilationResult.of`, and what LLVM printed."""
+        return cls(
+            opt_level=answer["opt_level"],
+            data=data,
+            sizes=tuple(answer.get("sizes", ())),
+            stderr=stderr,
+            **record,
+        )
+
+
+def settings_of(options: CompileOptions, problems: Sequence[Problem]) -> dict[str, Any]:
+    """What decides the code besides the module, for the record."""
+    settings = options.settings()
+    for problem in problems:
+        settings |= problem.settings()
+    if len(problems) > 1:
+        settings["problem"] = [problem.name for problem in problems]
+    return settings

@@ -1,0 +1,73 @@
+"""What a compilation does with a module, and what it hands back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from mlgo_gym.errors import InternalError
+
+_PRODUCTS: Final = ("object", "assembly", "bitcode", "machine code", "functions")
+_ALLOCATED: Final = "virtregrewriter"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a compilation does with a module, and what it hands back.
+
+    Attributes:
+        optimize: it goes through the optimiser; what has been through it need not.
+        product: ``object``, the module's code; ``assembly``, the same as text; ``bitcode``, the
+            module as it then is; ``machine code``, LLVM's MIR right after register allocation,
+            where code generation ends; or ``functions``, each as the bitcode of a module of its
+            own.
+        print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
+        functions: the names of the functions that are handed back.
+
+    Raises:
+        InternalError: there is no such product.
+    """
+
+    optimize: bool = True
+    product: str = "object"
+    print_frequencies: bool = False
+    functions: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.product not in _PRODUCTS:
+            raise InternalError(f"task: expected one of {_PRODUCTS}, found {self.product!r}")
+
+    def llvm_options(self) -> tuple[str, ...]:
+        """LLVM's options for it; every task sets them all, since they outlast a compilation."""
+        stop = _ALLOCATED if self.product == "machine code" else ""
+        return (
+            f"-stop-after={stop}",
+            f"-print-machine-bfi={str(self.print_frequencies).lower()}",
+        )
+
+    def settings(self) -> dict[str, Any]:
+        """The fields by name, as JSON values, for requests."""
+        return asdict(self)
+
+
+COMPILE: Final = Task()
+"""Optimise a module and generate its object."""
+
+ASSEMBLE: Final = Task(product="assembly")
+"""Optimise a module and generate its assembly."""
+
+OPTIMIZE: Final = Task(product="bitcode")
+"""Optimise a module; `ALLOCATE` and `extract` take what comes out."""
+
+ALLOCATE: Final = Task(optimize=False, product="machine code")
+"""Generate the code of an optimised module up to the end of register allocation."""
+
+ALLOCATE_WITH_FREQUENCIES: Final = Task(
+    optimize=False, product="machine code", print_frequencies=True
+)
+"""The same, and what LLVM estimates of how often each block runs."""
+
+
+def extract(names: tuple[str, ...]) -> Task:
+    """Take functions out of an optimised module."""
+    return Task(optimize=False, product="functions", functions=names)

@@ -1,0 +1,103 @@
+"""LLVM's own options in a module's command (``-mllvm``): which are passed on, and which not.
+
+LLVM's options are process-wide and keep no record of their defaults, so a worker serves modules of
+one set of them; `llvm._compiler` starts another worker for another set. An option that
+LLVM does not know it ignores without a word, and a corpus may come from anywhere: so an option is
+passed on only if the embedded LLVM lists it, its value is a number, a truth value or one of the
+listed words, and it neither speaks to the advisors, which mlgo_gym sets up itself, nor makes LLVM
+write or show files.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+from collections.abc import Mapping
+from typing import Final
+
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.llvm.process._launch import child_command, child_environment
+
+_TIMEOUT_S: Final = 60.0
+_LISTED: Final = re.compile(r"  (?:--?)([\w.-]+)(?:=<([^>]*)>)?(?: |$)")
+_WORD: Final = re.compile(r"    =(\S+)")
+_INTEGER: Final = r"[+-]?(0[xX][0-9a-fA-F]+|\d+)"
+_VALUES: Final = {
+    **dict.fromkeys(("int", "uint", "long", "ulong", "N", "x"), _INTEGER),
+    "number": r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?",
+    "": r"|true|false|TRUE|FALSE|True|False|0|1",
+}
+_ADVISORS: Final = (
+    *("enable-ml-inliner", "inliner-interactive-", "ml-advisor-", "ml-inliner-", "training-log"),
+    *("regalloc-enable-", "regalloc-evict-interactive-", "regalloc-priority-interactive-"),
+    *("regalloc-model", "regalloc-training-log", "regalloc-priority-", "mlregalloc-"),
+    *("interactive-model-runner-", "ml-model-runner-"),
+)
+_SHOWING: Final = frozenset(
+    ("view", "dot", "dump", "write", "help", "version", "reproducers", "graph", "graphs")
+)
+
+
+@functools.cache
+def known_llvm_options() -> Mapping[str, str]:
+    """The options that the embedded LLVM lists: a pattern of the values for each name.
+
+    Asks LLVM in a child process, once; options whose value is a text are left out.
+
+    Raises:
+        EnvironmentSetupError: the child process failed.
+    """
+    command = child_command("mlgo_gym.llvm.command._print_options")
+    try:
+        done = subprocess.run(
+            command, capture_output=True, env=child_environment(), timeout=_TIMEOUT_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EnvironmentSetupError(f"LLVM's options: cannot be listed: {error}") from error
+    if known := parse_option_list(done.stdout.decode("utf-8", "replace")):
+        return known
+    said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    raise EnvironmentSetupError(f"LLVM's options: expected a list, found none: {said}")
+
+
+def parse_option_list(text: str) -> dict[str, str]:
+    r"""Names, and patterns of values, in what LLVM's ``-help-hidden`` prints.
+
+    >>> parse_option_list("  --a=<uint>  - A\n  --b=<value> - B\n    =x - X\n    =y - Y\n")["b"]
+    'x|y'
+    """
+    known: dict[str, str] = {}
+    words: list[str] = []
+    name = ""
+    for line in text.splitlines():
+        if match := _LISTED.match(line):
+            name, kind = match[1], match[2] or ""
+            words = []
+            if kind in _VALUES:
+                known[name] = _VALUES[kind]
+        elif name and (match := _WORD.match(line)):
+            words.append(re.escape(match[1]))
+            known[name] = "|".join(words)
+    return known
+
+
+def refusal(option: str, known: Mapping[str, str]) -> str | None:
+    """Why an option is not passed on, or ``None`` where it is.
+
+    Args:
+        option: the value of ``-mllvm``, with its dashes.
+        known: as from `known_llvm_options`.
+    """
+    name, _, value = option.lstrip("-").partition("=")
+    if not option.startswith("-"):
+        return "expected an option of LLVM"
+    if name.startswith(_ADVISORS):
+        return "mlgo_gym sets up LLVM's advisors itself"
+    if not _SHOWING.isdisjoint(name.lower().split("-")):
+        return "it makes LLVM write or show something"
+    if name not in known:
+        return "the embedded LLVM has no such option, or one whose value is a text"
+    if not re.fullmatch(known[name], value):
+        return "its value is not one that the embedded LLVM lists"
+    return None

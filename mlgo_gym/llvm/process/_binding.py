@@ -1,0 +1,341 @@
+"""The only file that imports llvmlite: LLVM in this process.
+
+Modules are compiled inside a worker process (`llvm.process._child`), since LLVM's options are
+process-wide, its assertions abort and a compilation waits inside a read for every decision.
+Nothing here imports numpy: a worker holds LLVM, a few standard modules and one thread. Native
+models (`mlgo_gym.native`) are loaded in the process that asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from mlgo_gym.llvm.text._function_split import function_texts
+from mlgo_gym.llvm.text._module_text import ModuleText, unquoted
+from mlgo_gym.objects._comdat import comdat_groups
+
+_LEVELS: Final = {
+    "O0": (0, 0),
+    "O1": (1, 1),
+    "O2": (2, 2),
+    "O3": (3, 3),
+    "Os": (2, 2),
+    "Oz": (2, 2),
+}
+"""Pipeline and code generation level of each of clang's levels (clang ``BackendUtil.cpp``)."""
+
+
+class BitcodeError(Exception):
+    """LLVM refused a module; the message is LLVM's."""
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What llvmlite raises, as `BitcodeError`."""
+    try:
+        yield
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise BitcodeError(str(error).strip()) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What decides the code besides the module itself; see `llvm.command._options`.
+
+    ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
+    chooses for the level. Without `run_passes` a module is taken as it is.
+    """
+
+    opt_level: str | None
+    relocation_model: str
+    code_model: str
+    vectorize_loops: bool | None
+    vectorize_slp: bool | None
+    unroll_loops: bool | None
+    cpu: str = ""
+    features: str = ""
+    abi: str = ""
+    run_passes: bool = True
+
+
+def llvm_version() -> str:
+    """The version of the LLVM that llvmlite embeds, such as ``22.1.0``."""
+    return ".".join(str(part) for part in llvm.llvm_version_info)
+
+
+def llvmlite_version() -> str:
+    """The version of llvmlite."""
+    return str(llvmlite.__version__)
+
+
+class Session:
+    """LLVM's process-wide state: its targets and its options."""
+
+    def __init__(self) -> None:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        llvm.initialize_native_asmparser()
+        self._options: dict[str, str] = {}
+
+    def set_options(self, options: Iterable[str]) -> None:
+        """Set LLVM's command-line options, of which those that already hold are left out.
+
+        One that LLVM does not know is ignored, since llvmlite does not pass LLVM's verdict on.
+        """
+        for option in options:
+            name = option.partition("=")[0]
+            if self._options.get(name) != option:
+                llvm.set_option("mlgo_gym", option)
+                self._options[name] = option
+
+
+def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
+    """Parse a module in a context of its own.
+
+    Raises:
+        BitcodeError: LLVM cannot read it, or its verifier rejects it.
+    """
+    context = llvm.create_context()
+    with _refusals():
+        if is_text:
+            module = llvm.parse_assembly(data.decode("utf-8"), context)
+        else:
+            module = llvm.parse_bitcode(data, context)
+        if verify:
+            module.verify()
+    if not module.triple:
+        module.triple = llvm.get_default_triple()
+    return module
+
+
+def optimize(module: Any, target: Target) -> str:
+    """Optimise a module, which changes it, as clang does; returns the level that was used.
+
+    Raises:
+        BitcodeError: this LLVM has no such target.
+    """
+    level = target.opt_level or _attribute_level(module)
+    with _refusals(), _target_machine(module, level, target) as machine:
+        _optimize(module, machine, level, target)
+    return level
+
+
+def emit_object(module: Any, target: Target, level: str) -> bytes:
+    """Generate the code of an optimised module: its object's bytes.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    with _refusals(), _target_machine(module, level, target) as machine:
+        return bytes(machine.emit_object(module))
+
+
+def emit_text(module: Any, target: Target, level: str) -> bytes:
+    """Generate the code of an optimised module as text.
+
+    Returns:
+        Assembly; where LLVM's options end code generation early, the machine code so far as MIR.
+
+    Raises:
+        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    """
+    with _refusals(), _target_machine(module, level, target) as machine:
+        return str(machine.emit_assembly(module)).encode()
+
+
+def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
+    """Functions of an optimised module, each as the bitcode of a module of its own.
+
+    Raises:
+        BitcodeError: a function cannot stand alone, or the module does not define it.
+    """
+    text = ModuleText.read(str(module))
+    printed = {unquoted(name): name for name in text.functions}
+    if missing := [name for name in names if name not in printed]:
+        raise BitcodeError(f"expected a definition of {missing[0]!r}, found none")
+    alone = dict(function_texts(text, [printed[name] for name in names]))
+    return [assemble(alone[printed[name]]) for name in names]
+
+
+def assemble(text: str) -> bytes:
+    """A module's text as bitcode.
+
+    Raises:
+        BitcodeError: LLVM cannot read it, or its verifier rejects it.
+    """
+    with parse(text.encode("utf-8", "surrogateescape"), is_text=True, verify=True) as module:
+        return to_bitcode(module)
+
+
+def to_bitcode(module: Any) -> bytes:
+    """A module as bitcode."""
+    return bytes(module.as_bitcode())
+
+
+def section_sizes(data: bytes) -> list[tuple[str, int, str]]:
+    """Name, size in bytes and COMDAT group of each named section of an object, in its order.
+
+    LLVM's own reader: ELF, Mach-O and COFF. The group's name is empty where there is none, and
+    in formats other than ELF.
+    """
+    groups = comdat_groups(data)
+    with llvm.ObjectFileRef.from_data(data) as file:
+        return [
+            (name.decode("utf-8", "replace"), section.size(), groups.get(index, ""))
+            for index, section in enumerate(file.sections())
+            if (name := section.name())
+        ]
+
+
+def section_contents(data: bytes, prefix: str) -> list[bytes]:
+    """The bytes of each section of an object whose name starts so, in its order."""
+    with llvm.ObjectFileRef.from_data(data) as file:
+        return [
+            bytes(section.data())
+            for section in file.sections()
+            if (section.name() or b"").startswith(prefix.encode())
+        ]
+
+
+def _target_machine(module: Any, level: str, target: Target) -> Any:
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(
+        cpu=target.cpu,
+        features=target.features,
+        opt=_LEVELS[level][1],
+        reloc=target.relocation_model,
+        codemodel=target.code_model,
+        abiname=target.abi,
+    )
+    if not module.data_layout:
+        module.data_layout = str(machine.target_data)
+    return machine
+
+
+def _optimize(module: Any, machine: Any, level: str, target: Target) -> None:
+    if not target.run_passes:
+        return
+    # A pass builder keeps callbacks into its last run, so every run needs one of its own; and
+    # llvmlite never frees those callbacks, 31 kB when it is built and 72 kB more when it has run.
+    # That is why workers are replaced in time.
+    with (
+        _tuning(level, target) as tuning,
+        llvm.create_pass_builder(machine, tuning) as builder,
+        builder.getModulePassManager() as passes,
+    ):
+        passes.run(module, builder)
+
+
+def _tuning(level: str, target: Target) -> Any:
+    """Clang's switches for a level (``clang/lib/Driver/ToolChains/CommonArgs.cpp``)."""
+    speed = level in {"O2", "O3"}
+    tuning = llvm.create_pipeline_tuning_options(_LEVELS[level][0])
+    tuning.loop_vectorization = _first(target.vectorize_loops, speed or level == "Os")
+    tuning.slp_vectorization = _first(target.vectorize_slp, speed or level in {"Os", "Oz"})
+    tuning.loop_unrolling = _first(target.unroll_loops, _LEVELS[level][0] > 1)
+    tuning.loop_interleaving = tuning.loop_unrolling
+    return tuning
+
+
+def _attribute_level(module: Any) -> str:
+    for function in module.functions:
+        attributes = b" ".join(function.attributes).split()
+        if b"minsize" in attributes:
+            return "Oz"
+        if b"optsize" in attributes:
+            return "Os"
+    return "O2"
+
+
+def _first(chosen: bool | None, default: bool) -> bool:
+    return default if chosen is None else chosen
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """An object for one CPU: its bytes, LLVM's names of the CPU, of its features and the target."""
+
+    data: bytes
+    cpu: str
+    features: str
+    triple: str
+
+
+def compile_native(text: str, cpu: str | None) -> NativeCode:
+    """Compile a module's text at -O3 for this machine's CPU or, by name, another of its kind.
+
+    Raises:
+        BitcodeError: LLVM refuses the module.
+    """
+    _initialize_native()
+    name = cpu or llvm.get_host_cpu_name()
+    features = "" if cpu else llvm.get_host_cpu_features().flatten()
+    target = Target("O3", "pic", "default", None, None, None)
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        # Loaded into a process with much memory, code and constants may be too far apart for the
+        # small model, and LLVM aborts.
+        cpu=name,
+        features=features,
+        opt=3,
+        reloc="pic",
+        codemodel="large",
+    )
+    with machine, parse(text.encode(), is_text=True, verify=True) as module:
+        module.data_layout = str(machine.target_data)
+        with _refusals():
+            _optimize(module, machine, "O3", target)
+            data = machine.emit_object(module)
+        return NativeCode(data, name, features, module.triple)
+
+
+def host_cpu() -> tuple[str, frozenset[str]]:
+    """LLVM's name of this machine's CPU and the features that it has."""
+    features = llvm.get_host_cpu_features()
+    return llvm.get_host_cpu_name(), frozenset(name for name, has in features.items() if has)
+
+
+class LoadedCode:
+    """An object in this process, with a little IR linked against it; close it to unload.
+
+    Args:
+        data: the object.
+        text: IR that refers to what the object defines, compiled quickly and as it is.
+
+    Raises:
+        BitcodeError: LLVM refuses one of them.
+    """
+
+    def __init__(self, data: bytes, text: str) -> None:
+        _initialize_native()
+        machine = llvm.Target.from_default_triple().create_target_machine(
+            opt=1, codemodel="jitdefault", jit=True
+        )
+        with _refusals():
+            module = llvm.parse_assembly(text, llvm.create_context())
+            module.triple = machine.triple
+            self._engine: Any = llvm.create_mcjit_compiler(module, machine)
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+            self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Where a function is; 0 where there is none of that name."""
+        return int(self._engine.get_function_address(name))
+
+    def close(self) -> None:
+        """Unload; safe to call twice. Nothing may run or refer to the code any more."""
+        self._engine.close()
+
+
+def _initialize_native() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+def default_triple() -> str:
+    """LLVM's name of this machine."""
+    return str(llvm.get_default_triple())

@@ -1,0 +1,164 @@
+"""What ties a worker's child process to this one: the process, two sockets and two pipes.
+
+A child is either started anew (`start_child`) or branches off another in the middle of a
+compilation (`llvm.process._fork`). Both have the same link, so both are workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+from mlgo_gym.errors import EnvironmentSetupError, InternalError
+from mlgo_gym.llvm.process._launch import child_command, child_environment
+
+
+class ChildProcess(Protocol):
+    """The part of `subprocess.Popen` that a worker needs."""
+
+    pid: int
+    stdin: IO[bytes] | None
+    stderr: IO[bytes] | None
+    returncode: int | Any
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal, once there is one; never waits."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
+        """
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """A child process and this process's ends of what ties it here.
+
+    Attributes:
+        process: the child; its standard input is the lifeline, its standard error is piped.
+        frames: requests and answers (`llvm.process._frames`).
+        control: asks the child to fork (`llvm.process._fork_handler`).
+        numbers: the child's descriptors of its ends of ``frames`` and ``control``.
+    """
+
+    process: ChildProcess
+    frames: socket.socket
+    control: socket.socket
+    numbers: tuple[int, int]
+
+    @property
+    def stderr_fd(self) -> int:
+        """The descriptor at which the child's standard error arrives."""
+        return _stream(self.process.stderr).fileno()
+
+    def close(self) -> None:
+        """Close this process's ends; the child ends when its lifeline does."""
+        self.frames.close()
+        self.control.close()
+        _stream(self.process.stdin).close()
+        _stream(self.process.stderr).close()
+
+    def end(self) -> None:
+        """Kill the child, reap it and close."""
+        self.process.kill()
+        self.process.wait()
+        self.close()
+
+
+def start_child() -> Link:
+    """Start a child anew; it finds modules just as this process does.
+
+    Raises:
+        EnvironmentSetupError: the system refuses to start it.
+    """
+    frames, childs_frames = socket.socketpair()
+    control, childs_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    numbers = (childs_frames.fileno(), childs_control.fileno())
+    try:
+        process = subprocess.Popen(
+            child_command("mlgo_gym.llvm.process._child", f"{numbers[0]}, {numbers[1]}"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=numbers,
+            env=child_environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        frames.close()
+        control.close()
+        raise EnvironmentSetupError(f"worker: cannot start {sys.executable}: {error}") from error
+    finally:
+        childs_frames.close()
+        childs_control.close()
+    return Link(process, frames, control, numbers)
+
+
+class BranchProcess:
+    """A child of this process that it did not start: a branch of another child.
+
+    Attributes:
+        pid: its process id, which stays its own until it has been reaped here.
+        stdin: this process's end of its lifeline.
+        stderr: this process's end of its standard error.
+        returncode: its exit status, once it has been reaped.
+    """
+
+    def __init__(self, pid: int, stdin: IO[bytes], stderr: IO[bytes]) -> None:
+        self.pid = pid
+        self.stdin: IO[bytes] | None = stdin
+        self.stderr: IO[bytes] | None = stderr
+        self.returncode: int | Any = None
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal, once there is one; never waits."""
+        self._reap(os.WNOHANG)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
+        """
+        if self.returncode is None and timeout is not None:
+            descriptor = os.pidfd_open(self.pid)
+            ended = select.select([descriptor], [], [], timeout)[0]
+            os.close(descriptor)
+            if not ended:
+                raise subprocess.TimeoutExpired("branch", timeout)
+        self._reap(0)
+        return int(self.returncode)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _reap(self, options: int) -> None:
+        if self.returncode is not None:
+            return
+        status = None
+        with contextlib.suppress(ChildProcessError):  # reaped by a wait for any child
+            pid, status = os.waitpid(self.pid, options)
+            if pid == 0:
+                return
+        self.returncode = 0 if status is None else os.waitstatus_to_exitcode(status)
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise InternalError("worker: a pipe to the child is missing")
+    return stream

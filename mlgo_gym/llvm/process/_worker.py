@@ -1,0 +1,344 @@
+"""A worker: one child process with LLVM in it, and everything that can happen to it.
+
+The parent never waits for it without a deadline, always drains its standard error, and takes
+nothing for granted: a worker that died or hung is killed, reaped and described in an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import weakref
+from collections.abc import Mapping
+from importlib import metadata
+from time import monotonic
+from typing import Any, Final
+
+from packaging.version import Version
+
+from mlgo_gym.errors import EnvironmentSetupError, UsageError
+from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.process._link import Link, start_child
+from mlgo_gym.stream._channel import remove_stale_folders
+
+MINIMUM_LLVMLITE: Final = "0.48"
+"""The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
+
+_START_TIMEOUT_S: Final = 60.0
+_CHUNK_BYTES: Final = 1 << 16
+_STDERR_LINES: Final = 20
+_STDERR_BYTES: Final = 1 << 14
+_CLOSE_TIMEOUT_S: Final = 1.0
+_LONGEST_POLL_S: Final = 3600.0
+
+
+def check_llvmlite(version: str | None) -> None:
+    """Raise unless this version of llvmlite embeds an LLVM that can be used.
+
+    Raises:
+        EnvironmentSetupError: it is missing (``None``) or too old.
+    """
+    if version is None or Version(version) < Version(MINIMUM_LLVMLITE):
+        raise EnvironmentSetupError(
+            f"llvmlite: expected version {MINIMUM_LLVMLITE} or newer, found {version or 'none'}; "
+            f"run: pip install 'llvmlite>={MINIMUM_LLVMLITE}'"
+        )
+
+
+def installed_llvmlite() -> str | None:
+    """The version of the installed llvmlite; importing it is left to the workers."""
+    try:
+        return metadata.version("llvmlite")
+    except metadata.PackageNotFoundError:
+        return None
+
+
+class WorkerDiedError(Exception):
+    """The child process is gone.
+
+    Attributes:
+        exit_status: its exit status; negative is the signal that ended it.
+        stderr_tail: the last lines that it wrote to its standard error.
+    """
+
+    def __init__(self, exit_status: int, stderr_tail: tuple[str, ...]) -> None:
+        super().__init__(f"worker died with {describe_exit(exit_status)}")
+        self.exit_status = exit_status
+        self.stderr_tail = stderr_tail
+
+
+def describe_exit(status: int) -> str:
+    """An exit status in words.
+
+    >>> describe_exit(1), describe_exit(-6)
+    ('exit status 1', 'signal 6 (SIGABRT)')
+    """
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {-status} ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"signal {-status}"
+
+
+class Worker:
+    """A child process that compiles, one module at a time.
+
+    Args:
+        llvm_options: what the modules that it compiles set of LLVM's process-wide options.
+        link: a child that runs already; ``None`` starts one.
+        versions: those of that child.
+
+    Attributes:
+        pid: its process id.
+        link: what ties it to this process.
+        versions: of ``llvm`` and ``llvmlite``, as the child reports them.
+        rss_bytes: its resident memory at its last answer.
+        verified: hashes of the modules that its verifier has passed.
+        interest: what `wait` looks at: descriptors and the events of ``poll``.
+        llvm_options: as given.
+        is_disowned: it belongs to the process that this one was forked from.
+
+    Raises:
+        EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
+    """
+
+    def __init__(
+        self,
+        llvm_options: tuple[str, ...] = (),
+        link: Link | None = None,
+        versions: Mapping[str, str] | None = None,
+    ) -> None:
+        if link is None:
+            check_llvmlite(installed_llvmlite())
+            remove_stale_folders()
+        self.link: Final = link or start_child()
+        self.pid: Final = self.link.process.pid
+        self._process, self._socket = self.link.process, self.link.frames
+        self._finalizer = weakref.finalize(self, self.link.end)
+        self.is_disowned = False
+        _WORKERS.add(self)
+        self.llvm_options: Final = llvm_options
+        self.rss_bytes = 0
+        self.verified: set[str] = set()
+        self._decoder = FrameDecoder()
+        self._unsent = memoryview(b"")
+        self._stderr = b""
+        self._kept: bytearray | None = None
+        self._stderr_fd = self.link.stderr_fd
+        self._poll = select.poll()
+        self.interest: dict[int, int] = {}
+        for descriptor in (self._socket.fileno(), self._stderr_fd):
+            os.set_blocking(descriptor, False)
+            self.watch(descriptor)
+        self.versions = dict(versions) if versions else self._greeting()
+
+    def branch(self, link: Link) -> Worker:
+        """The worker whose child, at this link, branched off this one's."""
+        branch = Worker(self.llvm_options, link, self.versions)
+        branch.rss_bytes = self.rss_bytes
+        branch.verified |= self.verified
+        return branch
+
+    def _greeting(self) -> dict[str, str]:
+        deadline = monotonic() + _START_TIMEOUT_S
+        try:
+            while (frame := self.take_frame()) is None and monotonic() < deadline:
+                self.wait(deadline - monotonic())
+        except WorkerDiedError as error:
+            raise EnvironmentSetupError(
+                f"worker: could not start: {'; '.join(error.stderr_tail) or error}"
+            ) from error
+        except BaseException:
+            self.kill()
+            raise
+        if frame is None:
+            self.kill()
+            raise EnvironmentSetupError(
+                f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s"
+            )
+        return dict(frame[0]["versions"])
+
+    def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
+        """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""
+        self._unsent = memoryview(bytes(self._unsent) + encode_frame(message, payload))
+        self._flush()
+
+    def take_frame(self) -> tuple[dict[str, Any], bytes] | None:
+        """The next frame that has arrived whole, if there is one."""
+        frame = self._decoder.next_frame()
+        if frame is not None:
+            self.rss_bytes = frame[0]["rss_bytes"]
+        return frame
+
+    def watch(self, descriptor: int, events: int = select.POLLIN) -> None:
+        """Let `wait` look at one more descriptor, a channel's."""
+        self._poll.register(descriptor, events)
+        self.interest[descriptor] = events
+
+    def unwatch(self, descriptor: int) -> None:
+        """Undo `watch`; what is not watched is left alone."""
+        if self.interest.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def keep_stderr(self, keep: bool) -> None:
+        """Whether what the child writes to its standard error from now on is kept whole."""
+        self._kept = bytearray() if keep else None
+
+    def take_stderr(self) -> str:
+        """What has been kept since the last call, all that the child wrote so far included."""
+        self._drain_stderr()
+        taken = (self._kept or b"").decode("utf-8", "replace")
+        if self._kept is not None:
+            self._kept.clear()
+        return taken
+
+    def kept_stderr(self) -> str:
+        """What has been kept, all that the child wrote before its last answer included."""
+        self._drain_stderr()
+        kept, self._kept = self._kept, None
+        return (kept or b"").decode("utf-8", "replace")
+
+    def wait(self, timeout_s: float) -> set[int]:
+        """Wait until something happens, and deal with all but what is watched.
+
+        Returns:
+            The watched descriptors that have something.
+
+        Raises:
+            WorkerDiedError: the child is gone.
+        """
+        watched = set[int]()
+        for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
+            if descriptor == self._stderr_fd:
+                self._drain_stderr()
+            elif descriptor == self._socket.fileno():
+                self._flush()
+                self._receive()
+            else:
+                watched.add(descriptor)
+        return watched
+
+    def is_alive(self) -> bool:
+        """Whether the child is there and has not been told to end."""
+        return self._process.poll() is None
+
+    @property
+    def is_reaped(self) -> bool:
+        """Whether the child has ended and nothing is left of it."""
+        return self._process.returncode is not None
+
+    def has_hung_up(self) -> bool:
+        """Whether the child has closed its end of the control socket, as its death does."""
+        poll = select.poll()
+        poll.register(self.link.control, 0)
+        return bool(poll.poll(0))
+
+    def died(self) -> WorkerDiedError:
+        """The error for a child that has hung up; it is ended and reaped here."""
+        return WorkerDiedError(*self._end())
+
+    def kill(self) -> tuple[int, tuple[str, ...]]:
+        """End the child at once; safe to call twice.
+
+        Returns:
+            Its exit status and the last lines of its standard error.
+        """
+        self.signal_kill()
+        return self._reap()
+
+    def signal_kill(self) -> None:
+        """Send SIGKILL and leave the rest to whoever waits for the child."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def close(self) -> None:
+        """End an idle child in good order; safe to call twice."""
+        if self.is_disowned:
+            return
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._end()
+
+    def disown(self) -> None:
+        """Let go of a child that belongs to the process this one was forked from."""
+        self.is_disowned = True
+        if self._finalizer.detach():
+            self.link.close()
+            self._process.returncode = 0  # not ours to wait for
+
+    def check_owner(self, module: str) -> None:
+        """Raise where what it does with a module is another process's.
+
+        Raises:
+            UsageError: this process was forked from the one that the worker belongs to.
+        """
+        if self.is_disowned:
+            raise UsageError(
+                f"module {module!r}: the compilation belongs to the process that this one was "
+                "forked from"
+            )
+
+    def stderr_tail(self) -> tuple[str, ...]:
+        """The last lines that the child has written to its standard error."""
+        lines = self._stderr.decode("utf-8", "replace").splitlines()
+        if len(self._stderr) == _STDERR_BYTES:  # the first line may have lost its start
+            del lines[:1]
+        return tuple(line for line in lines if _is_message(line))[-_STDERR_LINES:]
+
+    def _flush(self) -> None:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            while self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent[:_CHUNK_BYTES]) :]
+        self.watch(self._socket.fileno(), select.POLLIN | (select.POLLOUT if self._unsent else 0))
+
+    def _receive(self) -> None:
+        try:
+            while data := self._socket.recv(_CHUNK_BYTES):
+                self._decoder.feed(data)
+        except BlockingIOError:
+            return
+        except ConnectionResetError:
+            pass
+        raise self.died()
+
+    def _end(self) -> tuple[int, tuple[str, ...]]:
+        # The child hung up: give it a moment to exit by itself, so that its status is its own.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_CLOSE_TIMEOUT_S)
+        return self.kill()
+
+    def _reap(self) -> tuple[int, tuple[str, ...]]:
+        status = self._process.wait()
+        if self._finalizer.detach():
+            self._drain_stderr()
+            self.link.close()
+        return status, self.stderr_tail()
+
+    def _drain_stderr(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._stderr_fd, _CHUNK_BYTES):
+                self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
+                if self._kept is not None:
+                    self._kept += data
+            self.unwatch(self._stderr_fd)  # the child closed it
+
+
+_WORKERS: Final[weakref.WeakSet[Worker]] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for worker in list(_WORKERS):
+        worker.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def _is_message(line: str) -> bool:
+    """Not an empty line, and no block frequency, which a worker may have been asked for."""
+    return bool(line.strip()) and not line.startswith((" - BB", "block-frequency-info: "))

@@ -1,0 +1,1 @@
+"""What LLVM prints, taken apart: assembly, machine code, profiles and fingerprints."""

@@ -1,0 +1,231 @@
+r"""Machine code right after register allocation, as LLVM writes it, and what is counted in it.
+
+The text is LLVM's MIR (``-stop-after=virtregrewriter``), one YAML document for each function; only
+their names, the blocks with the probabilities of their successors, and the instructions are
+looked at::
+
+    name:            f
+    ...
+    body:             |
+      bb.0 (%ir-block.2):
+        successors: %bb.1(0x40000000), %bb.2(0x40000000)
+
+        renamable $rbx = COPY killed renamable $rsi
+        MOV64mr %stack.0, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.0)
+
+Block frequencies are what ``-print-machine-bfi`` prints; see `block_frequencies`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mlgo_gym.errors import ModuleError
+from mlgo_gym.llvm.text._instructions import ACCESSES, REMATERIALISABLE
+
+KINDS: Final = (
+    "copies",
+    "loads",
+    "stores",
+    "loads_and_stores",
+    "cheap_rematerialisations",
+    "expensive_rematerialisations",
+)
+"""What LLVM's score tells apart (``RegAllocScore``), in its order but for the sum's."""
+
+_DOCUMENT: Final = re.compile(r"^---\nname: +(.*)$", re.MULTILINE)
+_TRIPLE: Final = re.compile(r'^ *target triple = "([^"-]*)', re.MULTILINE)
+_BLOCK: Final = re.compile(r"  bb\.(\d+)\b")
+_SUCCESSOR: Final = re.compile(r"%bb\.(\d+)(?:\((0x[0-9a-f]+)\))?")
+_OPCODE: Final = re.compile(r"    +(?:([^=(:]*?) = )?(?:[a-z][\w-]* )*([A-Z]\w*)(.*)")
+_IMMUTABLE: Final = re.compile(r"\{ id: (\d+),[^}]*isImmutable: true")
+_REGISTER: Final = re.compile(r"((?:[a-z][\w-]* )*)\$(\w+)")
+_ACCESS: Final = re.compile(r'(?:^|, )\(((?:(?:[a-z-]+|"[^"]*") )*)')
+_CONSTANT_MEMORY: Final = re.compile(r"from (?:constant-pool|got|jump-table)")
+_FIXED_SLOT: Final = re.compile(r"from %fixed-stack\.(\d+)")
+_CONSTANT_REGISTERS: Final = frozenset({"noreg"})
+_PROGRAM_COUNTER: Final = "rip"
+_CERTAIN: Final = 2.0**31
+_FREQUENCY: Final = re.compile(r" - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)")
+_TABLE: Final = "block-frequency-info: "
+
+
+@dataclass(frozen=True, slots=True)
+class MachineBlock:
+    """A block of machine code.
+
+    Attributes:
+        number: its number in the function.
+        successors: the numbers of the blocks after it, each with its probability.
+        counts: how many instructions of each of `KINDS` it has.
+    """
+
+    number: int
+    successors: tuple[tuple[int, float], ...]
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFunction:
+    """A function after register allocation."""
+
+    name: str
+    blocks: tuple[MachineBlock, ...]
+
+
+def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
+    """The functions of a module's MIR, in its order.
+
+    Args:
+        text: what LLVM wrote.
+        module: the module's name, for errors.
+
+    Raises:
+        ModuleError: it is not known which of this target's instructions are rematerialisable.
+    """
+    starts = list(_DOCUMENT.finditer(text))
+    ends = [*(match.start() for match in starts), len(text)][1:] if starts else []
+    reader = _Reader(_architecture(text, module))
+    for match, end in zip(starts, ends, strict=True):
+        yield MachineFunction(_unquoted(match[1]), tuple(reader.blocks(text[match.end() : end])))
+
+
+def block_frequencies(text: str) -> dict[str, dict[int, float]]:
+    """For each function the frequency of its blocks, by number, relative to the entry's.
+
+    Args:
+        text: what LLVM printed, with ``-print-machine-bfi``. It does so whenever it computes
+            the frequencies of a function anew; what it printed last holds.
+    """
+    tables: dict[str, dict[int, float]] = {}
+    table: dict[int, float] = {}
+    for line in text.splitlines():
+        if line.startswith(_TABLE):
+            table = tables[line.removeprefix(_TABLE)] = {}
+        elif match := _FREQUENCY.match(line):
+            table[int(match[1])] = float(match[2])
+    return {name: _relative(table) for name, table in tables.items() if table}
+
+
+def _relative(table: Mapping[int, float]) -> dict[int, float]:
+    entry = next(iter(table.values()))
+    return {block: frequency / entry for block, frequency in table.items()}
+
+
+def _architecture(text: str, module: str) -> str:
+    match = _TRIPLE.search(text)
+    architecture = match[1] if match else ""
+    if architecture not in REMATERIALISABLE:
+        raise ModuleError(
+            module,
+            f"register allocation: expected a target out of {', '.join(REMATERIALISABLE)}, found "
+            f"{architecture!r}",
+        )
+    return architecture
+
+
+def _unquoted(name: str) -> str:
+    """A YAML scalar's value; LLVM's writer uses single quotes, or double ones with escapes."""
+    if name.startswith("'"):
+        return name[1:-1].replace("''", "'")
+    return name[1:-1] if name.startswith('"') else name
+
+
+class _Reader:
+    """Reads the blocks of functions for one architecture."""
+
+    def __init__(self, architecture: str) -> None:
+        self._rematerialisable = REMATERIALISABLE[architecture]
+        self._accesses = ACCESSES.get(architecture, ())
+        self._known: dict[str, str | None] = {}
+
+    def blocks(self, text: str) -> Iterator[MachineBlock]:
+        head, _, body = text.partition("\nbody: ")
+        constant_slots = frozenset(_IMMUTABLE.findall(_section(head, "fixedStack")))
+        number: int | None = None
+        successors: tuple[tuple[int, float], ...] = ()
+        counts: Counter[str] = Counter()
+        for line in body.split("\n"):
+            if line.startswith("    "):
+                if line.startswith("    successors: "):
+                    successors = _successors(line)
+                elif kind := self._kind(line, constant_slots):
+                    counts[kind] += 1
+            elif match := _BLOCK.match(line):
+                if number is not None:
+                    yield MachineBlock(number, successors, counts)
+                number, successors, counts = int(match[1]), (), Counter()
+        if number is not None:
+            yield MachineBlock(number, successors, counts)
+
+    def _kind(self, line: str, constant_slots: frozenset[str]) -> str | None:
+        """What LLVM's score counts an instruction as (``calculateRegAllocScore``)."""
+        match = _OPCODE.match(line)
+        if match is None:
+            return None
+        opcode, operands = match[2], match[3]
+        if opcode == "COPY":
+            return "copies"
+        is_cheap = self._rematerialisable.get(opcode)
+        if is_cheap is not None and _can_be_repeated(operands, constant_slots):
+            return "cheap_rematerialisations" if is_cheap else "expensive_rematerialisations"
+        if opcode not in self._known:
+            self._known[opcode] = next(
+                (kind for pattern, kind in self._accesses if pattern.fullmatch(opcode)), None
+            )
+        return self._known[opcode] or _access(opcode, operands)
+
+
+def _access(opcode: str, operands: str) -> str | None:
+    """What an instruction does to memory, as its memory operands say."""
+    _, _, memory = operands.partition(" :: ")
+    if not memory or opcode.startswith("INLINEASM"):
+        return None
+    words = _accesses(memory)
+    if "store" in words:
+        return "loads_and_stores" if "load" in words else "stores"
+    return "loads" if "load" in words else None
+
+
+def _section(head: str, name: str) -> str:
+    """A top-level entry of a function's YAML."""
+    start = head.find(f"\n{name}:")
+    end = re.compile(r"\n\w").search(head, start + 1) if start >= 0 else None
+    return head[start : end.start()] if end else ""
+
+
+def _successors(line: str) -> tuple[tuple[int, float], ...]:
+    found = _SUCCESSOR.findall(line)
+    return tuple(
+        (int(block), int(weight, 16) / _CERTAIN if weight else 1 / len(found))
+        for block, weight in found
+    )
+
+
+def _can_be_repeated(operands: str, constant_slots: frozenset[str]) -> bool:
+    """Whether it reads nothing that may change (``X86InstrInfo::isReMaterializableImpl``)."""
+    read, _, memory = operands.partition(" :: ")
+    for flags, register in _REGISTER.findall(read):
+        is_constant = register in _CONSTANT_REGISTERS or (memory and register == _PROGRAM_COUNTER)
+        if not is_constant and "implicit-def" not in flags:
+            return False
+    return not memory or _is_constant(memory, constant_slots)
+
+
+def _accesses(memory: str) -> set[str]:
+    """What memory operands say before the size: load, store, and the access's flags."""
+    return {word for flags in _ACCESS.findall(memory) for word in flags.split()}
+
+
+def _is_constant(memory: str, constant_slots: frozenset[str]) -> bool:
+    words = _accesses(memory)
+    if "store" in words or "volatile" in words:
+        return False
+    if words >= {"dereferenceable", "invariant"} or _CONSTANT_MEMORY.search(memory):
+        return True
+    slot = _FIXED_SLOT.search(memory)
+    return slot is not None and slot[1] in constant_slots

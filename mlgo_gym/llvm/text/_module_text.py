@@ -1,0 +1,189 @@
+"""LLVM assembly as LLVM prints it, taken apart into its top-level entities.
+
+LLVM's printer (``llvm/lib/IR/AsmWriter.cpp``) puts every type, global, declaration, attribute
+group and metadata node on a line of its own; a function is a ``define`` line, its body and a
+line that holds ``}`` alone. Nothing else starts in the first column, and quoted names and strings
+hold neither line ends nor quotes, which are escaped. Only what LLVM has printed is read here,
+never what a user wrote; what is put together from it is parsed and verified by LLVM again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+NAME: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
+"""The regular expression of a name, quoted or not, without what marks its kind."""
+
+STRING: Final = re.compile(r'"[^"]*"')
+"""A string, or a quoted name."""
+
+_REFERENCE: Final = re.compile(rf"@({NAME})|{STRING.pattern}")
+_DEFINED: Final = re.compile(rf"@({NAME})\(")
+_GLOBAL: Final = re.compile(rf"@({NAME}) = ")
+_METADATA: Final = re.compile(r"!(\d+) = ")
+_LINKAGE: Final = re.compile(
+    r"(?:external|private|internal|linkonce_odr|linkonce|weak_odr|weak|available_externally"
+    r"|extern_weak|common|appending)(?= )"
+)
+_ESCAPE: Final = re.compile(r"\\([0-9A-Fa-f]{2})")
+
+
+def references(text: str) -> Iterator[str]:
+    """The names of globals in a piece of assembly, as they are written; strings hold none.
+
+    >>> list(references('call void @f(ptr @"a b", ptr @x) "like @this"'))
+    ['f', '"a b"', 'x']
+    """
+    return (match[1] for match in _REFERENCE.finditer(text) if match[1])
+
+
+def linkage_of(line: str) -> str:
+    """The linkage that a ``define`` line or the line of a global names.
+
+    >>> linkage_of("define internal i32 @f() {"), linkage_of("@x = global i32 0")
+    ('internal', 'external')
+    """
+    start = 7 if line.startswith("define ") else line.find(" = ") + 3
+    match = _LINKAGE.match(line, start)
+    return match[0] if match else "external"
+
+
+def unquoted(name: str) -> str:
+    r"""A name as the linker sees it, without quotes and escapes.
+
+    >>> unquoted('"a\\20b"')
+    'a b'
+    """
+    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name.strip('"'))
+    return text.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function definition.
+
+    Attributes:
+        name: as it is written after ``@``.
+        header: the ``define`` line.
+        body: the lines between it and the closing brace.
+    """
+
+    name: str
+    header: str
+    body: tuple[str, ...]
+
+    @property
+    def linkage(self) -> str:
+        """The linkage, in LLVM's word."""
+        return linkage_of(self.header)
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """The lines that hold instructions, or go on with one that spans several lines."""
+        return tuple(line for line in self.body if _is_code(line))
+
+    @property
+    def instruction_count(self) -> int:
+        """How many instructions it has; debug records are none."""
+        return sum(1 for line in self.instructions if _is_start(line))
+
+
+@dataclass(frozen=True)
+class ModuleText:
+    """A module's entities, each by the name it has in the text, in the text's order.
+
+    Attributes:
+        preamble: source name, data layout, target and types.
+        comdats: the lines of the COMDATs.
+        variables: the lines of variables, constants, aliases and ifuncs.
+        declarations: the ``declare`` lines.
+        functions: the definitions.
+        metadata: the lines of numbered metadata nodes.
+        epilogue: attribute groups and named metadata.
+    """
+
+    preamble: tuple[str, ...]
+    comdats: tuple[str, ...]
+    variables: dict[str, str]
+    declarations: dict[str, str]
+    functions: dict[str, Function]
+    metadata: dict[str, str]
+    epilogue: tuple[str, ...]
+
+    @classmethod
+    def read(cls, text: str) -> ModuleText:
+        """Take apart what LLVM printed. Module-level assembly is left out."""
+        parts = _Parts()
+        lines = iter(text.splitlines())
+        for line in lines:
+            parts.add(line, lines)
+        return cls(
+            tuple(parts.preamble),
+            tuple(parts.comdats),
+            parts.variables,
+            parts.declarations,
+            parts.functions,
+            parts.metadata,
+            tuple(parts.epilogue),
+        )
+
+    @cached_property
+    def attribute_groups(self) -> dict[str, str]:
+        """What each attribute group holds, by its name, such as ``#0``."""
+        groups = (line.split(" = ", 1) for line in self.epilogue if line.startswith("attributes "))
+        return {name.removeprefix("attributes "): text for name, text in groups}
+
+
+class _Parts:
+    def __init__(self) -> None:
+        self.preamble: list[str] = []
+        self.comdats: list[str] = []
+        self.variables: dict[str, str] = {}
+        self.declarations: dict[str, str] = {}
+        self.functions: dict[str, Function] = {}
+        self.metadata: dict[str, str] = {}
+        self.epilogue: list[str] = []
+
+    def add(self, line: str, rest: Iterator[str]) -> None:
+        if match := _METADATA.match(line):
+            self.metadata[match[1]] = line
+        elif match := _GLOBAL.match(line):
+            self.variables[match[1]] = line
+        elif line.startswith("define "):
+            name = _name_in(line)
+            self.functions[name] = Function(name, line, tuple(_until_brace(rest)))
+        elif line.startswith("declare "):
+            self.declarations[_name_in(line)] = line
+        elif line.startswith("$"):
+            self.comdats.append(line)
+        elif line.startswith(("!", "attributes ")):
+            self.epilogue.append(line)
+        elif line.startswith(("%", "target ", "source_filename ")):
+            self.preamble.append(line)
+
+
+def _name_in(line: str) -> str:
+    # Attributes of the result may hold strings; the first name before a parenthesis is it.
+    match = _DEFINED.search(line)
+    return match[1] if match else ""
+
+
+def _until_brace(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        if line == "}":
+            return
+        yield line
+
+
+def _is_code(line: str) -> bool:
+    return line.startswith("  ") and not line.startswith("    #dbg_")
+
+
+def _is_start(line: str) -> bool:
+    # Instructions are indented by two; the cases of a switch, the clauses of a landing pad and
+    # the destinations of an invoke by more, and a switch ends in a bracket of its own.
+    return line[2:3] not in {" ", "]"}

@@ -1,0 +1,92 @@
+"""Model cards: ``card.json`` in a model directory says what the model was made for.
+
+::
+
+    {"problem": "InliningForSize", "llvm_version": "22.1.0", "features": ["sroa_savings", ...]}
+
+It is optional, and may hold more. A model of another LLVM loads where the features that it was
+trained on are all offered; the differences are reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.errors import ModelError
+from mlgo_gym.model._output_spec import read_json
+from mlgo_gym.tensor_spec import TensorSpec
+
+CARD_FILE = "card.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What a model was made for.
+
+    Attributes:
+        problem: the problem's name.
+        llvm_version: the LLVM whose features it was trained on.
+        features: their names.
+    """
+
+    problem: str
+    llvm_version: str
+    features: tuple[str, ...]
+
+    def differences(self, inputs: Sequence[TensorSpec]) -> tuple[str, ...]:
+        """Names of inputs that are offered now and were not when the model was trained."""
+        return tuple(spec.name for spec in inputs if spec.name not in self.features)
+
+    def check(self, inputs: Sequence[TensorSpec], source: str) -> None:
+        """See that everything the model was trained on is offered.
+
+        Raises:
+            ModelError: naming what is not, and the LLVM that the model is from.
+        """
+        offered = {spec.name for spec in inputs}
+        missing = [name for name in self.features if name not in offered]
+        if missing:
+            raise ModelError(
+                source,
+                f"was trained on features of LLVM {self.llvm_version} that are not offered: "
+                f"{', '.join(map(repr, missing))}",
+            )
+
+
+def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | None:
+    """The card of a model directory, if it has one.
+
+    Args:
+        model: the folder.
+        inputs: what is offered; where it is given, the card is checked against it.
+
+    Raises:
+        ModelError: the card has another form, or names features that are not offered.
+    """
+    path = model / CARD_FILE
+    if not path.is_file():
+        return None
+    card = _parse(read_json(path, str(model)), str(model))
+    if inputs:
+        card.check(inputs, str(model))
+    return card
+
+
+def _parse(value: Any, source: str) -> ModelCard:
+    card = value if isinstance(value, dict) else {}
+    texts = [card.get(key) for key in ("problem", "llvm_version")]
+    features = card.get("features")
+    if (
+        not all(isinstance(each, str) for each in texts)
+        or not isinstance(features, list)
+        or not all(isinstance(each, str) for each in features)
+    ):
+        raise ModelError(
+            source,
+            f"{CARD_FILE}: expected problem and llvm_version as texts and features as a list of "
+            f"texts, found {value!r}",
+        )
+    return ModelCard(card["problem"], card["llvm_version"], tuple(features))

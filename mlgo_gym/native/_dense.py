@@ -1,0 +1,184 @@
+"""Fully connected layers, in vector form.
+
+Weights are constants, so they are laid out for the loop that reads them. A layer of many outputs
+computes up to 64 of them at once: their sums stay in registers while the loop runs over the inputs,
+each of which is broadcast and multiplied by a row of the block. A layer of few outputs runs along
+the inputs instead. Vectors are written as 16 floats; LLVM splits them to what the CPU has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.native._elementwise import activate
+from mlgo_gym.native._graph import Tensor
+from mlgo_gym.native._ir import float_literal
+from mlgo_gym.native._scope import Step
+
+_LANES: Final = 16
+_BLOCK: Final = 64
+_FEW_OUTPUTS: Final = 8
+_MAX_OUTPUTS: Final = 1 << 14
+
+_Array = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def _fully_connected(step: Step) -> None:
+    given, weights = step.operand(0, "float32"), step.operand(1, "float32")
+    if weights.data is None or len(weights.shape) != 2:
+        raise step.error(f"expected a constant matrix as weights, found {weights}")
+    if step.integer("weights_format") != 0:
+        raise step.error("expected weights in the default format, found another")
+    outputs, inputs = weights.shape
+    if outputs > _MAX_OUTPUTS:
+        raise step.error(f"expected at most {_MAX_OUTPUTS} outputs, found {outputs}")
+    _check_shapes(step, given, inputs, outputs)
+    bias = _bias(step, outputs)
+    matrix: _Array = weights.values()
+    source, target = step.source(0), step.allocate()
+    with step.writer.loop(given.element_count // inputs) as row:
+        there = step.writer.address("float", source, step.writer.scaled(row, inputs))
+        here = step.writer.address("float", target, step.writer.scaled(row, outputs))
+        if outputs < _FEW_OUTPUTS:
+            for output in range(outputs):
+                place = step.writer.address("float", here, str(output))
+                _dot(step, (there, place), matrix[output], float(bias[output]))
+        else:
+            for start, stop in _blocks(outputs):
+                _block(step, there, (here, start), matrix[start:stop], bias[start:stop])
+    _activate_all(step, target)
+
+
+def _check_shapes(step: Step, given: Tensor, inputs: int, outputs: int) -> None:
+    if given.element_count % inputs:
+        raise step.error(f"expected rows of {inputs} inputs, found {list(given.shape)}")
+    if step.integer("keep_num_dims"):
+        step.expect("the last dimension of the input to be", inputs, (1, *given.shape)[-1])
+        expected = [*given.shape[:-1], outputs]
+    else:
+        expected = [given.element_count // inputs, outputs]
+    step.expect("the output's shape to be", expected, list(step.output.shape))
+    step.expect("an output of type", "float32", step.output.dtype)
+
+
+def _bias(step: Step, outputs: int) -> _Array:
+    if len(step.inputs) < 3 or step.inputs[2] is None:
+        return np.zeros(outputs, np.float32)
+    tensor = step.operand(2, "float32")
+    step.expect("a number of biases of", outputs, tensor.element_count)
+    if tensor.data is None:
+        raise step.error(f"expected constant biases, found {tensor}")
+    bias: _Array = tensor.values().reshape(-1)
+    return bias
+
+
+def _blocks(outputs: int) -> list[tuple[int, int]]:
+    """Ranges of at most 64 outputs, about equal and of whole vectors where possible.
+
+    >>> _blocks(100), _blocks(33)
+    ([(0, 64), (64, 100)], [(0, 33)])
+    """
+    count = -(-outputs // _BLOCK)
+    width = -(-outputs // (count * _LANES)) * _LANES
+    return [(start, min(start + width, outputs)) for start in range(0, outputs, width)]
+
+
+def _pieces(width: int) -> list[tuple[int, int]]:
+    """Vectors that cover a width: (first element, lanes), 16 lanes as long as they fit.
+
+    >>> _pieces(37)
+    [(0, 16), (16, 16), (32, 4), (36, 1)]
+    """
+    pieces, start, lanes = [], 0, _LANES
+    while start < width:
+        while lanes > width - start:
+            lanes //= 2
+        pieces.append((start, lanes))
+        start += lanes
+    return pieces
+
+
+def _block(step: Step, source: str, target: tuple[str, int], matrix: _Array, bias: _Array) -> None:
+    writer, (width, inputs) = step.writer, matrix.shape
+    rows = step.scope.constant(np.ascontiguousarray(matrix.T).tobytes())
+    biases = step.scope.constant(bias.tobytes())
+    pieces = _pieces(width)
+    sums = [writer.allocate(f"<{lanes} x float>") for _, lanes in pieces]
+    for (start, lanes), total in zip(pieces, sums, strict=True):
+        kind = f"<{lanes} x float>"
+        writer.store(kind, _load(step, kind, biases, str(start)), total)
+    with writer.loop(inputs) as index:
+        value = writer.load("float", source, index)
+        row = writer.scaled(index, width)
+        for (start, lanes), total in zip(pieces, sums, strict=True):
+            kind = f"<{lanes} x float>"
+            weight = _load(step, kind, rows, writer.plus(row, str(start)))
+            _accumulate(step, kind, total, _splat(step, value, lanes), weight)
+    for (start, lanes), total in zip(pieces, sums, strict=True):
+        kind = f"<{lanes} x float>"
+        place = writer.address("float", target[0], str(target[1] + start))
+        writer.store(kind, writer.load(kind, total), place, alignment=4)
+
+
+def _dot(step: Step, places: tuple[str, str], row: _Array, bias: float) -> None:
+    (source, target), writer, inputs = places, step.writer, len(row)
+    weights = step.scope.constant(row.tobytes())
+    whole, rest = divmod(inputs, _LANES)
+    kind = f"<{_LANES} x float>"
+    total = float_literal(bias)
+    if whole:
+        sums = writer.allocate(kind)
+        writer.store(kind, "zeroinitializer", sums)
+        with writer.loop(whole) as index:
+            place = writer.scaled(index, _LANES)
+            value, weight = _load(step, kind, source, place), _load(step, kind, weights, place)
+            _accumulate(step, kind, sums, value, weight)
+        total = _reduce(step, kind, total, writer.load(kind, sums))
+    for start, lanes in _pieces(rest):
+        place, kind = str(whole * _LANES + start), f"<{lanes} x float>"
+        value, weight = _load(step, kind, source, place), _load(step, kind, weights, place)
+        product = writer.value(f"fmul reassoc contract {kind} {value}, {weight}")
+        total = _reduce(step, kind, total, product)
+    writer.store("float", total, target)
+
+
+def _load(step: Step, kind: str, pointer: str, offset: str) -> str:
+    place = step.writer.address("float", pointer, offset)
+    return step.writer.load(kind, place, alignment=4)
+
+
+def _splat(step: Step, value: str, lanes: int) -> str:
+    kind = f"<{lanes} x float>"
+    first = step.writer.value(f"insertelement {kind} poison, float {value}, i64 0")
+    return step.writer.value(
+        f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer"
+    )
+
+
+def _accumulate(step: Step, kind: str, total: str, left: str, right: str) -> None:
+    writer = step.writer
+    product = writer.value(f"fmul reassoc contract {kind} {left}, {right}")
+    value = writer.value(f"fadd reassoc contract {kind} {writer.load(kind, total)}, {product}")
+    writer.store(kind, value, total)
+
+
+def _reduce(step: Step, kind: str, start: str, values: str) -> str:
+    lanes = kind[1 : kind.index(" ")]
+    return step.writer.value(
+        f"call reassoc contract float @llvm.vector.reduce.fadd.v{lanes}f32"
+        f"(float {start}, {kind} {values})"
+    )
+
+
+def _activate_all(step: Step, target: str) -> None:
+    if step.attribute("activation") == "none":
+        return
+    with step.writer.loop(step.output.element_count) as index:
+        value = activate(step, step.writer.load("float", target, index))
+        step.writer.store("float", value, target, index)
+
+
+LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {"FULLY_CONNECTED": _fully_connected}

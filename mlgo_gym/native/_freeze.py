@@ -1,0 +1,230 @@
+"""Frozen models: machine code on disk.
+
+`freeze` writes into one folder
+
+- ``NAME.o``: the object for one CPU,
+- ``NAME.h``: its C interface,
+- ``NAME.so``: the same as a shared library, where the machine has a C compiler's driver,
+- ``NAME.json``: the description, written last::
+
+    {"format": "mlgo-gym native model", "version": 1, "name": NAME,
+     "inputs": [{"tensor": "action_callee_users:0", "spec": TensorSpec}, ...],
+     "outputs": [...], "operators": ["CAST", ...], "output_spec": [...] or null,
+     "cpu": "znver4", "features": "+avx2,...", "triple": "x86_64-unknown-linux-gnu",
+     "llvm_version": "22.1.0", "model_sha256": "...", "object_sha256": "..."}
+
+A frozen model is code that runs in the process that loads it: load only what you trust as you would
+trust a shared library. What is checked is that the files are whole, made for this kind of machine
+and, where they were made for the CPU that made them, that this CPU has the same features. LLVM does
+not tell the features of a CPU that was named; on an older CPU such code may end its process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from mlgo_gym.errors import EnvironmentSetupError, ModelError, SpecError
+from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_bounded, read_json
+from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject
+from mlgo_gym.native._header import c_header
+from mlgo_gym.native._lowering import check_name
+from mlgo_gym.native._model import NativeModel, NativePort, compile_model
+from mlgo_gym.tensor_spec import TensorSpec
+
+_FORMAT: Final = "mlgo-gym native model"
+_VERSION: Final = 1
+_MAX_OBJECT_BYTES: Final = 1 << 28
+_LINK_TIMEOUT_S: Final = 60.0
+_TEXTS: Final = ("name", "cpu", "features", "triple", "llvm_version", "model_sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenFiles:
+    """What `freeze` has written; ``shared_library`` is ``None`` where there is no linker."""
+
+    description: Path
+    object: Path
+    header: Path
+    shared_library: Path | None
+
+
+def freeze(
+    model: Path | str,
+    output_dir: Path | str,
+    *,
+    name: str,
+    cpu: str | None = None,
+    trusted: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> FrozenFiles:
+    """Compile a model ahead of time.
+
+    Args:
+        model: a model directory with ``model.tflite`` and, if there is one, ``output_spec.json``;
+            or a ``.tflite`` file.
+        output_dir: where to; made if needed. Each file appears whole or not at all.
+        name: a C identifier: the files' name and the prefix of the function's.
+        cpu: LLVM's name of a CPU of this machine's architecture; ``None`` is this CPU.
+        trusted: compile in this process instead of a child.
+        timeout_s: what compiling may take in a child process, in seconds.
+
+    Raises:
+        ModelError: the model cannot be used, or LLVM does not know the CPU.
+        EnvironmentSetupError: the output cannot be written, or the linker fails.
+    """
+    path = Path(model)
+    file, specs = model_files(path)
+    output_spec = read_json(specs, str(model)) if specs.exists() else None
+    if output_spec is not None:
+        parse_output_spec(output_spec, str(model))
+    native = compile_model(file, name=name, cpu=cpu, trusted=trusted, timeout_s=timeout_s)
+    target = Path(output_dir)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        _write(target / f"{name}.o", native.object.data)
+        _write(target / f"{name}.h", c_header(native).encode())
+        shared = _link(target / f"{name}.o", target / f"{name}.so")
+        description = json.dumps(_describe(native, output_spec), indent=1) + "\n"
+        _write(target / f"{name}.json", description.encode())
+    except OSError as error:
+        raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
+    return FrozenFiles(target / f"{name}.json", target / f"{name}.o", target / f"{name}.h", shared)
+
+
+def load_frozen(model: Path | str) -> tuple[NativeModel, Any]:
+    """Read a frozen model: its folder or its ``NAME.json``.
+
+    Returns:
+        The model, and the parsed ``output_spec.json`` that it was frozen with, or ``None``.
+
+    Raises:
+        ModelError: files are missing or damaged, or made for another machine.
+    """
+    source = str(model)
+    path = find_description(Path(model)) if Path(model).is_dir() else Path(model)
+    if path is None:
+        raise ModelError(source, "expected one frozen model in the folder")
+    description = read_json(path, source)
+    try:
+        native = _parse(description, path, source)
+    except (KeyError, TypeError, AttributeError, SpecError) as error:
+        raise ModelError(source, f"{path.name}: not a frozen model: {error!r}") from error
+    _check_machine(native)
+    return native, description["output_spec"]
+
+
+def find_description(folder: Path) -> Path | None:
+    """The description of the one frozen model in a folder, if there is exactly one."""
+    found = [path for path in sorted(folder.glob("*.json")) if path.with_suffix(".o").is_file()]
+    return found[0] if len(found) == 1 else None
+
+
+def _describe(model: NativeModel, output_spec: Any) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "version": _VERSION,
+        "name": model.name,
+        "inputs": [_describe_port(port) for port in model.inputs],
+        "outputs": [_describe_port(port) for port in model.outputs],
+        "operators": list(model.operators),
+        "output_spec": output_spec,
+        "cpu": model.object.cpu,
+        "features": model.object.features,
+        "triple": model.object.triple,
+        "llvm_version": model.object.llvm_version,
+        "model_sha256": model.model_sha256,
+        "object_sha256": hashlib.sha256(model.object.data).hexdigest(),
+    }
+
+
+def _describe_port(port: NativePort) -> dict[str, Any]:
+    return {"tensor": port.tensor, "spec": json.loads(port.spec.to_json())}
+
+
+def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
+    if value["format"] != _FORMAT or value["version"] != _VERSION:
+        raise ModelError(
+            source,
+            f"{path.name}: expected format {_FORMAT!r} {_VERSION}, "
+            f"found {value['format']!r} {value['version']}",
+        )
+    texts = {key: value[key] for key in _TEXTS}
+    if not all(isinstance(text, str) for text in (*texts.values(), *value["operators"])):
+        raise ModelError(source, f"{path.name}: expected texts, found {texts}")
+    data = read_bounded(path.with_suffix(".o"), _MAX_OBJECT_BYTES, source)
+    if hashlib.sha256(data).hexdigest() != value["object_sha256"]:
+        raise ModelError(source, f"{path.stem}.o: not the object that {path.name} describes")
+    return NativeModel(
+        name=check_name(texts["name"]),
+        source=source,
+        inputs=tuple(_parse_port(each) for each in value["inputs"]),
+        outputs=tuple(_parse_port(each) for each in value["outputs"]),
+        operators=tuple(value["operators"]),
+        object=NativeObject(
+            data, texts["cpu"], texts["features"], texts["triple"], texts["llvm_version"]
+        ),
+        model_sha256=texts["model_sha256"],
+    )
+
+
+def _parse_port(value: dict[str, Any]) -> NativePort:
+    return NativePort(TensorSpec.from_value(value["spec"]), str(value["tensor"]))
+
+
+def _check_machine(model: NativeModel) -> None:
+    from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
+
+    triple = binding.default_triple()
+    if model.object.triple != triple:
+        raise ModelError(
+            model.source, f"expected an object for {triple}, found one for {model.object.triple}"
+        )
+    wanted = {each[1:] for each in model.object.features.split(",") if each.startswith("+")}
+    missing = sorted(wanted - binding.host_cpu()[1])
+    if missing:
+        raise ModelError(
+            model.source,
+            f"made for {model.object.cpu}: this CPU lacks {', '.join(missing)}",
+        )
+
+
+def _link(source: Path, target: Path) -> Path | None:
+    driver = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
+    if driver is None:
+        return None
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        output = Path(folder) / target.name
+        done = subprocess.run(
+            [driver, "-shared", "-o", str(output), str(source)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LINK_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            words = done.stderr.decode("utf-8", "replace").strip()
+            raise EnvironmentSetupError(f"{driver} cannot link {source.name}: {words}")
+        output.replace(target)
+    return target
+
+
+def _write(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        umask = os.umask(0)
+        os.umask(umask)
+        Path(name).chmod(0o666 & ~umask)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,106 @@
+"""Lowers a `Graph` to the text of an LLVM module.
+
+The module defines one function with C linkage::
+
+    int32_t NAME_evaluate(const void *const *inputs, void *const *outputs);
+
+``inputs`` and ``outputs`` hold one pointer for each port of the graph, in its order, aligned for
+their elements and free of overlap. The result is 0, or 1 plus the number of the operator that met
+a value it is not defined for (an index out of range, an integer divided by zero); outputs then hold
+nothing of use. The function keeps all its state on the stack: it is re-entrant and thread-safe.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from mlgo_gym.errors import ModelError
+from mlgo_gym.native import _arrays as arrays
+from mlgo_gym.native import _dense as dense
+from mlgo_gym.native import _elementwise as elementwise
+from mlgo_gym.native import _reductions as reductions
+from mlgo_gym.native._functions import definitions
+from mlgo_gym.native._graph import Graph, Operator
+from mlgo_gym.native._scope import Scope, Step
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
+
+_POINTERS: Final = "ptr readonly captures(none)"
+
+_LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
+    **elementwise.LOWERINGS,
+    **dense.LOWERINGS,
+    **arrays.LOWERINGS,
+    **reductions.LOWERINGS,
+}
+
+
+def check_name(name: str) -> str:
+    """The name, if C can use it as an identifier.
+
+    Raises:
+        ModelError: it is none.
+    """
+    if not _NAME.fullmatch(name):
+        raise ModelError(name, f"expected a C identifier as name, found {name!r}")
+    return name
+
+
+def lower_graph(graph: Graph, *, name: str = "model") -> str:
+    """The LLVM IR of a graph: a module with the function ``NAME_evaluate``.
+
+    Raises:
+        ModelError: an operator is used in a way that is not supported, shapes do not fit each
+            other, or intermediate results need too much of the stack.
+    """
+    check_name(name)
+    scope = Scope(graph)
+    for port in (*graph.inputs, *graph.outputs):
+        if not graph.tensors[port.tensor].element_count:
+            raise ModelError(graph.source, f"input or output {port.name!r}: expected elements")
+    for number, port in enumerate(graph.inputs):
+        address = scope.writer.address("ptr", "%inputs", str(number))
+        scope.pointers[port.tensor] = scope.writer.value(
+            f"load ptr, ptr {address}, !invariant.load !0"
+        )
+    for number, operator in enumerate(graph.operators):
+        _lower(scope, number, operator)
+    for number, port in enumerate(graph.outputs):
+        _copy_out(scope, number, port.tensor)
+    return _module(scope, name)
+
+
+def _lower(scope: Scope, number: int, operator: Operator) -> None:
+    lowering = _LOWERINGS.get(operator.kind)
+    step = Step(scope, number, operator)
+    if lowering is None:
+        raise step.error("not supported")
+    lowering(step)
+
+
+def _copy_out(scope: Scope, number: int, tensor: int) -> None:
+    writer, kind = scope.writer, scope.kind(tensor)
+    address = writer.address("ptr", "%outputs", str(number))
+    pointer = writer.value(f"load ptr, ptr {address}")
+    with writer.loop(scope.graph.tensors[tensor].element_count) as index:
+        value = writer.load(kind, scope.pointer(tensor), index)
+        writer.store(kind, value, pointer, index)
+
+
+def _module(scope: Scope, name: str) -> str:
+    body = scope.writer
+    body.emit(f"ret i32 {body.load('i32', scope.status)}")
+    text = body.text()
+    return "\n".join(
+        [
+            *scope.constants,
+            definitions(text),
+            f"define i32 @{name}_evaluate({_POINTERS} %inputs, {_POINTERS} %outputs) nounwind {{",
+            text,
+            "}",
+            "!0 = !{}",
+            "",
+        ]
+    )

@@ -1,0 +1,216 @@
+"""A compiled model: its object and what is known about it; and one that is bound to buffers."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+
+from mlgo_gym.errors import ModelError
+from mlgo_gym.model._output_spec import OutputSpec
+from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject, compile_ir
+from mlgo_gym.native._graph import Graph, Port
+from mlgo_gym.native._lowering import lower_graph
+from mlgo_gym.native._tflite_reader import read_bytes, read_tflite
+from mlgo_gym.tensor_spec import TensorSpec
+
+_SPEC_TYPES: Final = {
+    "float32": "float",
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "bool": "uint8_t",
+}
+_THUNK: Final = "mlgo_gym_thunk"
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NativePort:
+    """An input or output of a compiled model.
+
+    Attributes:
+        spec: its name, type and shape; what is ``bool`` in the graph is a byte of 0 or 1.
+        tensor: the name of the graph's tensor, such as ``action_callee_users:0``.
+    """
+
+    spec: TensorSpec
+    tensor: str
+
+
+@dataclass(frozen=True, slots=True)
+class NativeModel:
+    """A model as machine code.
+
+    Attributes:
+        name: the C identifier that the object's ``NAME_evaluate`` begins with.
+        source: the file or folder it came from.
+        inputs: what it needs, in the order of its pointers.
+        outputs: what it computes, in the order of its pointers.
+        operators: the graph's operators by number, for the result of ``NAME_evaluate``.
+        object: the machine code.
+        model_sha256: the hash of the TFLite file.
+    """
+
+    name: str
+    source: str
+    inputs: tuple[NativePort, ...]
+    outputs: tuple[NativePort, ...]
+    operators: tuple[str, ...]
+    object: NativeObject
+    model_sha256: str
+
+    def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> BoundModel:
+        """Load the code into this process, for buffers that stay where they are.
+
+        Args:
+            inputs: one array for each of the model's inputs; contiguous, of its dtype and shape.
+            outputs: the same for its outputs; writable.
+
+        Raises:
+            ModelError: the object cannot be loaded.
+            SpecError: an array does not fit its port.
+        """
+        return BoundModel(self, inputs, outputs)
+
+    def failure(self, status: int) -> ModelError:
+        """What a result of ``NAME_evaluate`` other than 0 means."""
+        number = status - 1
+        kind = self.operators[number] if 0 <= number < len(self.operators) else "unknown"
+        return ModelError(
+            self.source,
+            f"operator {number} ({kind}): expected indices in range and integer divisors other "
+            "than 0",
+        )
+
+
+class BoundModel:
+    """A model in this process that reads and writes fixed buffers; close it to unload it.
+
+    Attributes:
+        call: evaluates, without arguments; the result is that of ``NAME_evaluate``.
+    """
+
+    def __init__(
+        self, model: NativeModel, inputs: Sequence[Array], outputs: Sequence[Array]
+    ) -> None:
+        from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
+
+        # These keep the memory alive that the code has the addresses of.
+        self._arrays: Final = (*inputs, *outputs)
+        self._pointers: Final = (
+            _pointers(model.inputs, inputs),
+            _pointers(model.outputs, outputs),
+        )
+        try:
+            self._code = binding.LoadedCode(model.object.data, self._thunk(model.name))
+            address = self._code.address(_THUNK)
+        except binding.BitcodeError as error:
+            raise ModelError(model.source, f"its object cannot be loaded: {error}") from error
+        # Called with the GIL held: an evaluation is shorter than releasing it.
+        self.call: Callable[[], int] = ctypes.PYFUNCTYPE(ctypes.c_int32)(address)
+
+    def _thunk(self, name: str) -> str:
+        """A function without arguments that has the addresses in it: the cheapest to call."""
+        operands = ", ".join(
+            f"ptr inttoptr (i64 {ctypes.addressof(pointers)} to ptr)" for pointers in self._pointers
+        )
+        return (
+            f"declare i32 @{name}_evaluate(ptr, ptr)\n"
+            f"define i32 @{_THUNK}() {{\n"
+            f"  %status = tail call i32 @{name}_evaluate({operands})\n"
+            "  ret i32 %status\n}\n"
+        )
+
+    def close(self) -> None:
+        """Unload the code; safe to call twice. `call` must not be used any more."""
+        self._code.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def compile_model(
+    model: Path | str | bytes,
+    *,
+    name: str = "model",
+    cpu: str | None = None,
+    trusted: bool = False,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> NativeModel:
+    """Read, lower and compile a TFLite model.
+
+    Args:
+        model: a ``.tflite`` file, or its bytes.
+        name: a C identifier.
+        cpu: LLVM's name of a CPU of this machine's architecture; ``None`` is this CPU.
+        trusted: compile in this process instead of a child.
+        timeout_s: what compiling may take in a child process, in seconds.
+
+    Raises:
+        ModelError: the model cannot be used, or the compiler does not finish.
+        EnvironmentSetupError: the child process cannot be started.
+    """
+    data = model if isinstance(model, bytes) else read_bytes(Path(model))
+    source = "<bytes>" if isinstance(model, bytes) else str(model)
+    graph = read_tflite(data, source=source)
+    text = lower_graph(graph, name=name)
+    native = compile_ir(text, source=source, cpu=cpu, trusted=trusted, timeout_s=timeout_s)
+    return NativeModel(
+        name=name,
+        source=source,
+        inputs=tuple(_port(graph, port) for port in graph.inputs),
+        outputs=tuple(_port(graph, port) for port in graph.outputs),
+        operators=tuple(operator.kind for operator in graph.operators),
+        object=native,
+        model_sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def _port(graph: Graph, port: Port) -> NativePort:
+    tensor = graph.tensors[port.tensor]
+    spec = TensorSpec(port.name, _SPEC_TYPES[tensor.dtype], tensor.shape)
+    return NativePort(spec, tensor.name)
+
+
+def _pointers(ports: Sequence[NativePort], arrays: Sequence[Array]) -> ctypes.Array[Any]:
+    addresses = []
+    for port, array in zip(ports, arrays, strict=True):
+        port.spec.check(array)
+        addresses.append(array.ctypes.data)
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+def find_output(spec: OutputSpec, outputs: tuple[NativePort, ...], source: str) -> int:
+    """The number of the output that is meant: by ``name:port``, as LLVM does, or by its name.
+
+    Raises:
+        ModelError: there is none, or it has another type or shape.
+    """
+    tensor = spec.tensor_spec
+    wanted = (f"{tensor.name}:{tensor.port}", tensor.name, spec.logging_name)
+    for name in wanted:
+        for number, output in enumerate(outputs):
+            if name in {output.tensor, output.spec.name}:
+                _check(tensor, output, source)
+                return number
+    names = ", ".join(f"{each.spec.name!r} ({each.tensor!r})" for each in outputs)
+    raise ModelError(source, f"expected an output {wanted[0]!r}, found {names}")
+
+
+def _check(tensor: TensorSpec, output: NativePort, source: str) -> None:
+    found = output.spec
+    if (tensor.type, tensor.shape) != (found.type, found.shape):
+        raise ModelError(
+            source,
+            f"output {found.name!r}: expected {tensor.type} {list(tensor.shape)}, "
+            f"found {found.type} {list(found.shape)}",
+        )

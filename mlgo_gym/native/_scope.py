@@ -1,0 +1,231 @@
+"""What the lowerings of operators share: where tensors are, and how to complain."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from mlgo_gym.errors import ModelError
+from mlgo_gym.native._graph import Attribute, Graph, Operator, Tensor
+from mlgo_gym.native._ir import ALIGNMENT, ELEMENT_TYPES, FunctionWriter, constant_bytes
+
+MAX_STACK_BYTES: Final = 1 << 20
+"""What intermediate results may take of the caller's stack: 1 MiB."""
+
+MAX_CONSTANT_BYTES: Final = 1 << 26
+"""What all weights together may take: 64 MiB."""
+
+
+class Scope:
+    """The function that is being written.
+
+    Attributes:
+        graph: what is lowered.
+        writer: the function's body.
+        pointers: where each tensor that has a value lives.
+        constants: the module's constants, as text.
+        status: the address of the function's result.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph: Final = graph
+        self.writer: Final = FunctionWriter()
+        self.pointers: Final[dict[int, str]] = {}
+        self.constants: Final[list[str]] = []
+        self.status: Final = self.writer.allocate("i32")
+        self.writer.store("i32", "0", self.status)
+        self._stack_bytes = 0
+        self._constant_bytes = 0
+
+    def kind(self, tensor: int) -> str:
+        """LLVM's type of a tensor's elements."""
+        return ELEMENT_TYPES[self.graph.tensors[tensor].dtype]
+
+    def pointer(self, tensor: int) -> str:
+        """Where a tensor lives; constants are placed when they are first needed."""
+        if tensor not in self.pointers:
+            self.pointers[tensor] = self.constant(self.graph.tensors[tensor].data or b"")
+        return self.pointers[tensor]
+
+    def constant(self, data: bytes) -> str:
+        """Place bytes in the module's read-only data.
+
+        Raises:
+            ModelError: there are too many; tensors of a hostile file may share their bytes.
+        """
+        self._constant_bytes += len(data)
+        if self._constant_bytes > MAX_CONSTANT_BYTES:
+            raise ModelError(
+                self.graph.source,
+                f"expected constants of at most {MAX_CONSTANT_BYTES} bytes, "
+                f"found {self._constant_bytes}",
+            )
+        name = f"@c{len(self.constants)}"
+        self.constants.append(constant_bytes(name, data))
+        return name
+
+    def allocate(self, tensor: int) -> str:
+        """Reserve stack for a tensor.
+
+        Raises:
+            ModelError: intermediate results are too large.
+        """
+        described = self.graph.tensors[tensor]
+        size_bytes = -(-described.size_bytes // ALIGNMENT) * ALIGNMENT
+        self._stack_bytes += size_bytes
+        if self._stack_bytes > MAX_STACK_BYTES:
+            raise ModelError(
+                self.graph.source,
+                f"tensor {described.name!r}: expected intermediate results of at most "
+                f"{MAX_STACK_BYTES} bytes, found {self._stack_bytes}",
+            )
+        pointer = self.writer.allocate(f"[{size_bytes} x i8]", ALIGNMENT)
+        self.pointers[tensor] = pointer
+        return pointer
+
+
+class Step:
+    """One operator that is being lowered.
+
+    Attributes:
+        scope: the function around it.
+        writer: that function's body.
+        inputs: the tensors it reads, in its order; ``None`` for one that is left out.
+        output: the tensor it computes.
+    """
+
+    def __init__(self, scope: Scope, number: int, operator: Operator) -> None:
+        self.scope: Final = scope
+        self.writer: Final = scope.writer
+        self._number = number
+        self._operator = operator
+        tensors = scope.graph.tensors
+        if len(operator.outputs) != 1:
+            raise self.error(f"expected 1 output, found {len(operator.outputs)}")
+        self.inputs: Final[tuple[Tensor | None, ...]] = tuple(
+            None if each == -1 else tensors[each] for each in operator.inputs
+        )
+        self.output: Final = tensors[operator.outputs[0]]
+        if not self.output.element_count:
+            raise self.error("expected elements")
+
+    def error(self, message: str) -> ModelError:
+        """An error that names file, operator and tensor."""
+        tensors = self.scope.graph.tensors
+        names = ", ".join(repr(tensors[each].name) for each in self._operator.outputs)
+        return ModelError(
+            self.scope.graph.source,
+            f"operator {self._number} ({self._operator.kind}) of tensor {names}: {message}",
+        )
+
+    def attribute(self, name: str) -> Attribute:
+        """One of the operator's settings."""
+        return self._operator.attributes[name]
+
+    def has(self, name: str) -> bool:
+        """Whether operators of this kind have such a setting."""
+        return name in self._operator.attributes
+
+    def integer(self, name: str) -> int:
+        """One of the operator's settings that is a whole number.
+
+        Raises:
+            ModelError: it is none.
+        """
+        value = self._operator.attributes[name]
+        if not isinstance(value, int):
+            raise self.error(f"expected a whole number as {name}, found {value!r}")
+        return value
+
+    def real(self, name: str) -> float:
+        """One of the operator's settings that is a number.
+
+        Raises:
+            ModelError: it is none.
+        """
+        value = self._operator.attributes[name]
+        if not isinstance(value, int | float):
+            raise self.error(f"expected a number as {name}, found {value!r}")
+        return value
+
+    @property
+    def kind(self) -> str:
+        """TFLite's name of the operator."""
+        return self._operator.kind
+
+    def operand(self, index: int, *dtypes: str) -> Tensor:
+        """Input ``index``, which must be there, have elements and be of one of some types.
+
+        Raises:
+            ModelError: it is not so.
+        """
+        tensor = self.inputs[index] if index < len(self.inputs) else None
+        if tensor is None:
+            raise self.error(f"expected an input {index}, found {len(self.inputs)}")
+        if dtypes and tensor.dtype not in dtypes:
+            raise self.error(
+                f"expected {' or '.join(dtypes)} as input {tensor.name!r}, found {tensor.dtype}"
+            )
+        if not tensor.element_count:
+            raise self.error(f"expected elements in input {tensor.name!r}, found {tensor.shape}")
+        return tensor
+
+    def constant(self, index: int) -> list[int]:
+        """The elements of input ``index``, which must be a constant of integers.
+
+        Raises:
+            ModelError: it is not.
+        """
+        tensor = self.inputs[index] if index < len(self.inputs) else None
+        if tensor is None or tensor.data is None or tensor.dtype not in {"int32", "int64"}:
+            raise self.error(f"expected constant integers as input {index}, found {tensor}")
+        return [int(each) for each in tensor.values().reshape(-1)]
+
+    def source(self, index: int) -> str:
+        """Where input ``index`` lives."""
+        return self.scope.pointer(self._operator.inputs[index])
+
+    def allocate(self) -> str:
+        """Reserve memory for the output."""
+        return self.scope.allocate(self._operator.outputs[0])
+
+    def alias(self, index: int) -> None:
+        """Let the output be input ``index`` under another shape."""
+        self.scope.pointers[self._operator.outputs[0]] = self.source(index)
+
+    def expect(self, what: str, expected: object, found: object) -> None:
+        """Raise unless two things are equal.
+
+        Raises:
+            ModelError: they are not.
+        """
+        if expected != found:
+            raise self.error(f"expected {what} {expected}, found {found}")
+
+    def axis(self, value: int, rank: int) -> int:
+        """An axis counted from the front.
+
+        Raises:
+            ModelError: the tensor has no such axis.
+        """
+        if not -rank <= value < rank:
+            raise self.error(f"expected an axis of {-rank} to {rank - 1}, found {value}")
+        return value % rank
+
+    def require(self, condition: str) -> None:
+        """Let the evaluation fail, at run time, unless an ``i1`` holds."""
+        status = self.writer.load("i32", self.scope.status)
+        code = self._number + 1
+        is_first = self.writer.value(f"icmp eq i32 {status}, 0")
+        failed = self.writer.value(f"select i1 {is_first}, i32 {code}, i32 {status}")
+        status = self.writer.value(f"select i1 {condition}, i32 {status}, i32 {failed}")
+        self.writer.store("i32", status, self.scope.status)
+
+
+def row_major(shape: tuple[int, ...]) -> list[int]:
+    """The steps in elements along each dimension of a row-major tensor.
+
+    >>> row_major((2, 3, 4))
+    [12, 4, 1]
+    """
+    return [math.prod(shape[dimension + 1 :]) for dimension in range(len(shape))]

@@ -1,0 +1,181 @@
+"""The code of two builds compared: by object, by linked binary and by function. ELF files.
+
+Code is what the sections that are executable hold, in bytes. Functions are those that the symbol
+table names; a stripped binary has none, and static functions of one name in one file are summed up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import lief
+
+from mlgo_gym.errors import InputError
+
+_ELF_MAGIC: Final = b"\x7fELF"
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryFile:
+    """An object or a linked binary.
+
+    Attributes:
+        is_linked: a program or a shared library.
+        code_bytes: the size of its code.
+        functions: the size in bytes of each function, by its symbol.
+    """
+
+    is_linked: bool
+    code_bytes: int
+    functions: Mapping[str, int] = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> BinaryFile | None:
+        """Read a file; ``None`` where it is no ELF file with sections."""
+        with path.open("rb") as file:
+            if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
+                return None
+        elf = lief.ELF.parse(str(path), _settings())
+        if elf is None or not elf.sections:
+            return None
+        code = {
+            number: int(section.size)
+            for number, section in enumerate(elf.sections)
+            if section.has(lief.ELF.Section.FLAGS.EXECINSTR)
+        }
+        functions: Counter[str] = Counter()
+        for symbol in elf.symtab_symbols:
+            if symbol.type == lief.ELF.Symbol.TYPE.FUNC and symbol.shndx in code:
+                functions[str(symbol.name)] += int(symbol.size)
+        is_linked = elf.header.file_type != lief.ELF.Header.FILE_TYPE.REL
+        return cls(is_linked, sum(code.values()), dict(functions))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that both builds have, or one of them.
+
+    Attributes:
+        name: of the file or function.
+        before: its bytes of code in the first build; ``None`` where that has none.
+        after: in the second.
+    """
+
+    name: str
+    before: int | None
+    after: int | None
+
+    @property
+    def difference(self) -> int:
+        """Bytes more in the second build."""
+        return (self.after or 0) - (self.before or 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The change as a JSON value."""
+        return {"name": self.name, "before_bytes": self.before, "after_bytes": self.after}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildComparison:
+    """Two builds.
+
+    Attributes:
+        objects: by the files' relative names, in their order.
+        linked: programs and shared libraries.
+        functions: those whose size differs, the largest difference first, as ``FILE: FUNCTION``.
+    """
+
+    objects: tuple[Change, ...]
+    linked: tuple[Change, ...]
+    functions: tuple[Change, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The comparison as a JSON value."""
+        return {
+            "objects": [each.to_json() for each in self.objects],
+            "linked": [each.to_json() for each in self.linked],
+            "functions": [each.to_json() for each in self.functions],
+            "total": {kind: total(getattr(self, kind)).to_json() for kind in ("objects", "linked")},
+        }
+
+
+def total(changes: Sequence[Change]) -> Change:
+    """The sum of what both builds have."""
+    both = [each for each in changes if each.before is not None and each.after is not None]
+    return Change(
+        "total", sum(each.before or 0 for each in both), sum(each.after or 0 for each in both)
+    )
+
+
+def read_build(path: Path) -> dict[str, BinaryFile]:
+    """The ELF files of a build, by their names relative to its folder.
+
+    Args:
+        path: a folder, or one file, whose name is then empty.
+
+    Raises:
+        InputError: it cannot be read, or there is no ELF file.
+    """
+    files: dict[str, BinaryFile] = {}
+    try:
+        for each in sorted(_regular_files(path)):
+            if (binary := BinaryFile.read(each)) is not None:
+                files["" if each == path else str(each.relative_to(path))] = binary
+    except OSError as error:
+        raise InputError(f"build {str(path)!r}: cannot be read: {error.strerror}") from error
+    if not files:
+        raise InputError(f"build {str(path)!r}: expected ELF objects or programs, found none")
+    return files
+
+
+def compare_builds(before: Path, after: Path) -> BuildComparison:
+    """Compare the files of one name, and the functions in them.
+
+    Raises:
+        InputError: a build cannot be read, or has no ELF files.
+    """
+    builds = read_build(before), read_build(after)
+    names = sorted({name for files in builds for name in files})
+    changes: dict[bool, list[Change]] = {False: [], True: []}
+    functions: list[Change] = []
+    for name in names:
+        old, new = (files.get(name) for files in builds)
+        known = old or new
+        if known is None:
+            continue
+        label = name or after.name
+        changes[known.is_linked].append(
+            Change(label, old.code_bytes if old else None, new.code_bytes if new else None)
+        )
+        if old and new and not known.is_linked:
+            functions += _changed_functions(label, old.functions, new.functions)
+    functions.sort(key=lambda each: (-abs(each.difference), each.name))
+    return BuildComparison(tuple(changes[False]), tuple(changes[True]), tuple(functions))
+
+
+def _changed_functions(
+    label: str, old: Mapping[str, int], new: Mapping[str, int]
+) -> Iterator[Change]:
+    for name in sorted({*old, *new}):
+        if old.get(name) != new.get(name):
+            yield Change(f"{label}: {name}", old.get(name), new.get(name))
+
+
+def _regular_files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (each for each in path.rglob("*") if each.is_file() and not each.is_symlink())
+    else:
+        path.stat()
+        yield path
+
+
+def _settings() -> Any:
+    settings = lief.ELF.ParserConfig()
+    for name in ("relocations", "dyn_symbols", "symbol_versions", "notes"):
+        setattr(settings, f"parse_{name}", False)
+    settings.parse_overlay = False
+    return settings

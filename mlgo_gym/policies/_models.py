@@ -1,0 +1,150 @@
+"""Models as policies of an evaluation: checked and, where that is how they run, compiled once."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import shortest_names
+from mlgo_gym.errors import ModelError
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.model._card import read_card
+from mlgo_gym.native._freeze import find_description, freeze
+from mlgo_gym.policies._policies import PolicyFactory, from_runner
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.runners._base import RunnerFactory
+from mlgo_gym.runners._load import runner_factory
+from mlgo_gym.runners._policy import RunnerPolicy
+
+_FROZEN_NAME: Final = "model"
+_RELEASE: Final = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model and the heuristic that it answers.
+
+    Attributes:
+        name: what the sizes are reported under.
+        path: the model directory or frozen model.
+        problem: what LLVM asks it.
+        runner: makes the runner that answers.
+
+    Raises:
+        ModelError: it is not there, or its card says that it was made for another problem.
+    """
+
+    name: str
+    path: Path
+    problem: Problem
+    runner: RunnerFactory
+
+    def __post_init__(self) -> None:
+        if not self.path.exists():
+            raise ModelError(
+                str(self.path), "expected a model directory or a frozen model, found none"
+            )
+        card = read_card(self.path)
+        if card is not None and card.problem != self.problem.name:
+            raise ModelError(
+                str(self.path),
+                f"expected a model for {self.problem.name}, found one for {card.problem}",
+            )
+
+
+def problem_of_models(models: Sequence[str]) -> type[Problem]:
+    """The problem that models were made for: what the first card says, else inlining for size.
+
+    Raises:
+        ModelError: a card has another form, or another problem than there is.
+    """
+    known = {kind.name: kind for kind in PROBLEMS}
+    for model in models:
+        if card := read_card(Path(model)):
+            if card.problem not in known:
+                raise ModelError(
+                    model, f"problem: expected one of {', '.join(known)}, found {card.problem!r}"
+                )
+            return known[card.problem]
+    return InliningForSize
+
+
+@contextlib.contextmanager
+def model_policies(
+    models: Sequence[str], mode: str, problem: Problem, taken: Collection[str] = ()
+) -> Iterator[Mapping[str, PolicyFactory]]:
+    """Policies of models, by the shortest ends of their paths that tell them apart.
+
+    A model directory that is to run as native code is compiled once, not for each module.
+
+    Args:
+        models: model directories or frozen models; with ``interactive``, a host's addresses.
+        mode: one of `mlgo_gym.runners.MODES`.
+        problem: what they answer.
+        taken: names that none of them gets.
+
+    Raises:
+        ModelError: a model cannot be used, or was made for another problem.
+        OptionsError: there is no such mode, or a model is given twice.
+    """
+    if mode == "interactive":
+        yield {model: from_runner(runner_factory(model, mode)) for model in models}
+        return
+    names = shortest_names([Path(model) for model in models], taken)
+    with contextlib.ExitStack() as stack:
+        yield {name: _policy(path, mode, problem, stack) for path, name in names.items()}
+
+
+def native_runner(path: Path, problem: Problem, stack: contextlib.ExitStack) -> RunnerFactory:
+    """Makes runners of a model as native code; a model directory is compiled once.
+
+    Args:
+        path: a model directory or a frozen model.
+        problem: what it answers.
+        stack: what is compiled is removed when it is closed.
+
+    Raises:
+        ModelError: it cannot be used, or was made for another problem.
+    """
+    made = Model(path.name, path, problem, runner_factory(str(path), _RELEASE))
+    made.runner(problem.sent(), problem.advice).close()  # says what is wrong before all modules do
+    if path.suffix == ".json" or find_description(path):
+        return made.runner
+    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mlgo-gym-model-"))
+    freeze(path, folder, name=_FROZEN_NAME)
+    return runner_factory(folder, _RELEASE)
+
+
+def kept_runner(runner: RunnerFactory, stack: contextlib.ExitStack) -> PolicyFactory:
+    """A runner for each thread, which is kept for the next module; loading code takes its time.
+
+    Args:
+        runner: makes runners.
+        stack: they are closed when it is closed.
+    """
+    thread = threading.local()
+
+    def make(_module: Module) -> Policy:
+        if not hasattr(thread, "policy"):
+            thread.policy = RunnerPolicy(runner)
+            stack.callback(thread.policy.close)
+        answer: Policy = thread.policy.__call__  # not the policy itself, which would be closed
+        return answer
+
+    return make
+
+
+def _policy(path: Path, mode: str, problem: Problem, stack: contextlib.ExitStack) -> PolicyFactory:
+    if mode == _RELEASE:
+        return kept_runner(native_runner(path, problem, stack), stack)
+    made = Model(path.name, path, problem, runner_factory(str(path), mode))
+    made.runner(problem.sent(), problem.advice).close()
+    return from_runner(made.runner)

@@ -1,0 +1,215 @@
+"""Inlining for size: shall this call be replaced by its callee's body?
+
+LLVM's ML inline advisor (``llvm/lib/Analysis/MLInlineAdvisor.cpp``) asks about direct calls of
+functions with a body that may be inlined and need not be; calls of a function in itself are not
+asked about. The features are those of ``llvm/Analysis/InlineModelFeatureMaps.h`` in LLVM 22. The
+first 25 come from ``InlineCostFeaturesAnalyzer`` in ``llvm/lib/Analysis/InlineCost.cpp``, which
+walks through the callee as this call's arguments would leave it; many of them are summands of the
+inline cost.
+
+Units: a *cost* counts in LLVM's inline cost, where one instruction is 5 and a call 25 more; a
+*count* counts what the meaning names; a *flag* is 0 or 1.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.problems._problem import COUNT_LIMIT, Action, Feature, Problem
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.tensor_spec import TensorSpec
+
+DEFAULT_ADVICE: Final = "inlining_default"
+"""Name of the extra tensor that holds what LLVM's own heuristic would answer."""
+
+DEFAULT_SIZE_INCREASE_THRESHOLD: Final = 2.0
+"""LLVM's own value of ``-ml-advisor-size-increase-threshold``."""
+
+_INT32 = (-(2**31), 2**31 - 1)
+
+
+def _cost(name: str, meaning: str) -> Feature:
+    return Feature(_spec(name), meaning, "cost", *_INT32)
+
+
+def _count(name: str, meaning: str) -> Feature:
+    return Feature(_spec(name), meaning, "count", 0, COUNT_LIMIT)
+
+
+def _flag(name: str, meaning: str) -> Feature:
+    return Feature(_spec(name), meaning, "flag", 0, 1)
+
+
+def _spec(name: str) -> TensorSpec:
+    return TensorSpec(name, "int64_t", (1,))
+
+
+_FEATURES: Final = (
+    _cost(
+        "sroa_savings",
+        "what scalar replacement of the caller's allocas passed as arguments would save",
+    ),
+    _cost("sroa_losses", "what was counted as such savings before a use in the callee forbade it"),
+    _count(
+        "load_elimination",
+        "repeated loads in the callee that inlining could remove; a store or call that may write "
+        "sets it back to 1 and ends the counting",
+    ),
+    _cost("call_penalty", "calls in the callee whose target is known, 25 each"),
+    _cost(
+        "call_argument_setup",
+        "arguments of the calls in the callee whose target is unknown, 5 each",
+    ),
+    _cost("load_relative_intrinsic", "uses of llvm.load.relative in the callee, 15 each"),
+    _cost(
+        "lowered_call_arg_setup",
+        "arguments of the calls in the callee whose target is known, 5 each",
+    ),
+    _cost("indirect_call_penalty", "indirect calls in the callee; LLVM 22 leaves it 0"),
+    _cost("jump_table_penalty", "switches in the callee that become jump tables, by table size"),
+    _cost("case_cluster_penalty", "switches in the callee of at most three case clusters"),
+    _cost(
+        "switch_default_dest_penalty",
+        "reachable default destinations of the callee's jump tables, 10 each",
+    ),
+    _cost(
+        "switch_penalty", "other switches in the callee, by the compares they are expected to take"
+    ),
+    _cost(
+        "unsimplified_common_instructions",
+        "the callee's instructions that this call's arguments do not simplify away, 5 each",
+    ),
+    _cost(
+        "num_loops",
+        "outermost loops of the callee, 25 each, where the caller is minsize; otherwise 0",
+    ),
+    _count("dead_blocks", "blocks of the callee that this call's arguments make unreachable"),
+    _count(
+        "simplified_instructions", "instructions of the callee that this call's arguments fold away"
+    ),
+    _count("constant_args", "arguments of this call that are constants"),
+    _count(
+        "constant_offset_ptr_args",
+        "arguments of this call that are pointers at a constant offset from a known base",
+    ),
+    _cost("callsite_cost", "minus what the call itself costs: its arguments and the call"),
+    _flag("cold_cc_penalty", "the callee uses the cold calling convention"),
+    _flag(
+        "last_call_to_static_bonus",
+        "the callee is local to the module and this is its only use: it would disappear",
+    ),
+    _flag("is_multiple_blocks", "the callee branches, as far as this call's arguments leave open"),
+    _count(
+        "nested_inlines", "indirect calls in the callee that become direct and could be inlined"
+    ),
+    _cost("nested_inline_cost_estimate", "the inline cost of those nested calls, summed"),
+    _cost(
+        "threshold",
+        "5 and the target's bonuses for one block and for vectors, less the one for one block for "
+        "every block of the callee that is reached",
+    ),
+    _count("callee_basic_block_count", "basic blocks of the callee"),
+    _count(
+        "callsite_height",
+        "level of the caller in the original call graph, measured from the farthest leaf",
+    ),
+    _count("node_count", "functions defined in the module at this moment"),
+    _count("nr_ctant_params", "arguments of this call that are constants in the IR"),
+    _cost("cost_estimate", "the inline cost of this call: what -Oz compares with its threshold"),
+    _count("edge_count", "direct calls to defined functions in the module at this moment"),
+    _count("caller_users", "uses of the caller in the module, 1 more if it is visible outside"),
+    _count(
+        "caller_conditionally_executed_blocks",
+        "successors of the caller's conditional branches and switches, summed",
+    ),
+    _count("caller_basic_block_count", "basic blocks of the caller"),
+    _count(
+        "callee_conditionally_executed_blocks",
+        "successors of the callee's conditional branches and switches, summed",
+    ),
+    _count("callee_users", "uses of the callee in the module, 1 more if it is visible outside"),
+    _flag("is_callee_avail_external", "the callee's body is only a copy of one defined elsewhere"),
+    _flag("is_caller_avail_external", "the caller's body is only a copy of one defined elsewhere"),
+)
+
+
+_ADVICE: Final = _spec("inlining_decision")
+_ENCODED: Final = {action: _ADVICE.encode(action) for action in (0, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class InliningForSize(Problem):
+    """LLVM's inlining decisions, scored by the size of the object's text.
+
+    Attributes:
+        size_increase_threshold: the advisor stops asking, and inlining, once the module's IR has
+            grown by this factor (``-ml-advisor-size-increase-threshold``). LLVM's value is 2;
+            ``math.inf`` lifts the limit. With the limit in force, answering as LLVM's default
+            would is not always the same as leaving the advisor off.
+
+    Raises:
+        OptionsError: the threshold is not a number above 0.
+
+    >>> len(InliningForSize.features)
+    38
+    >>> InliningForSize(size_increase_threshold=-1)
+    Traceback (most recent call last):
+    ...
+    mlgo_gym.errors.OptionsError: size_increase_threshold: expected a number above 0, found -1
+    """
+
+    size_increase_threshold: float = DEFAULT_SIZE_INCREASE_THRESHOLD
+
+    name: ClassVar[str] = "InliningForSize"
+    features: ClassVar[tuple[Feature, ...]] = _FEATURES
+    extras: ClassVar[tuple[Feature, ...]] = (
+        _flag(DEFAULT_ADVICE, "what LLVM's own heuristic would answer"),
+    )
+    advice: ClassVar[TensorSpec] = _ADVICE
+
+    def __post_init__(self) -> None:
+        value = self.size_increase_threshold
+        if not isinstance(value, int | float) or math.isnan(value) or value <= 0:
+            raise OptionsError(
+                f"size_increase_threshold: expected a number above 0, found {value!r}"
+            )
+
+    def advisor_options(self, channel_base: str) -> tuple[str, ...]:
+        """LLVM's options that make the inline advisor ask over the channel of this base path."""
+        return (
+            "-enable-ml-inliner=release",
+            f"-inliner-interactive-channel-base={channel_base}",
+            "-inliner-interactive-include-default",
+            f"-ml-advisor-size-increase-threshold={float(self.size_increase_threshold)}",
+        )
+
+    def default_options(self) -> tuple[str, ...]:
+        """LLVM's options that leave inlining to LLVM's own heuristic."""
+        return ("-enable-ml-inliner=default",)
+
+    def encode_advice(self, action: Action, observation: Observation) -> bytes:  # noqa: ARG002
+        """``inlining_decision``: 1 inlines the call, 0 leaves it.
+
+        Raises:
+            UsageError: the action is neither 0 nor 1.
+        """
+        try:
+            return _ENCODED[operator.index(action)]  # type: ignore[arg-type]
+        except (KeyError, TypeError) as error:
+            raise UsageError(f"{self.advice.name}: expected 0 or 1, found {action!r}") from error
+
+    def fallback_action(self, observation: Observation) -> int:  # noqa: ARG002
+        """Leave the call: what is not inlined need not be optimised again."""
+        return 0
+
+    def settings(self) -> dict[str, str | float]:
+        """The problem's name and the growth limit, for the record."""
+        limit = self.size_increase_threshold
+        return {
+            "problem": self.name,
+            "size_increase_threshold": "inf" if math.isinf(limit) else float(limit),
+        }

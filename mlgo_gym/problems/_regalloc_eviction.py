@@ -1,0 +1,195 @@
+"""Register allocation, eviction: whose registers are taken for a live range that finds none free?
+
+LLVM's greedy allocator asks when a live range finds no free register
+(``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp``; the features of LLVM 22). Every observation holds
+33 *positions*. Position ``p`` below 32 is the ``p``-th register of the range's allocation order;
+to choose it is to evict all live ranges that are in it and interfere. Position 32 is the live range
+that asks: to choose it is to evict nothing now, after which the range is split or spilled. Where
+the range cannot be spilled and something must be found, position 32 is masked. What the features
+say of a position is said of the interfering live ranges there, taken together; of position 32, of
+the live range that asks.
+
+All features but the flags, the stages and ``progress`` are divided by the largest value among
+the positions of the same observation, so they compare positions and not observations; the largest
+is 1, or 0 where all are 0. The exception is a live range of infinite weight, which may not be
+spilled: its ``use_def_density`` is NaN (infinity divided by itself), and all finite ones are 0.
+
+Contexts are functions, in the order in which LLVM generates code for them.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import numpy as np
+
+from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.problems._problem import Action, Feature, Problem
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.tensor_spec import TensorSpec
+
+POSITIONS: Final = 33
+"""How many choices an observation has, legal or not."""
+
+ASKING_POSITION: Final = 32
+"""The position of the live range that asks (``CandidateVirtRegPos``)."""
+
+DEFAULT_EVICTION_COUNT: Final = 100
+"""LLVM's own value of ``-mlregalloc-max-eviction-count``."""
+
+_STAGE: Final = (0, 6)
+"""``LiveRangeStage``: new 0, assign 1, split 2, split further 3, spill 4; then it stays."""
+
+
+def _flag(name: str, meaning: str) -> Feature:
+    return Feature(TensorSpec(name, "int64_t", (1, POSITIONS)), meaning, "flag", 0, 1)
+
+
+def _ratio(name: str, meaning: str) -> Feature:
+    return Feature(TensorSpec(name, "float", (1, POSITIONS)), meaning, "share of largest", 0, 1)
+
+
+def _stage(name: str, meaning: str) -> Feature:
+    return Feature(TensorSpec(name, "int64_t", (1, POSITIONS)), meaning, "stage", *_STAGE)
+
+
+_FEATURES: Final = (
+    _flag("mask", "the position may be chosen"),
+    _flag("is_free", "nothing there interferes: choosing it evicts nothing"),
+    _ratio(
+        "nr_urgent",
+        "live ranges there that were evicted for this one's sake before, and may be again only "
+        "because this one cannot be spilled",
+    ),
+    _ratio(
+        "nr_broken_hints", "live ranges there that are now in a register that a copy wants them in"
+    ),
+    _flag("is_hint", "the register is one that a copy wants the asking range in; 0 at 32"),
+    Feature(
+        TensorSpec("is_local", "int64_t", (1, POSITIONS)),
+        "live ranges there that lie within one block, if the asking one does too; 0 at 32",
+        "count",
+        0,
+        2**31 - 1,
+    ),
+    _ratio(
+        "nr_rematerializable", "live ranges there whose value can be computed again where needed"
+    ),
+    _ratio("nr_defs_and_uses", "instructions that define or use the live ranges there"),
+    _ratio("weighed_reads_by_max", "instructions that only read them, by block frequency"),
+    _ratio("weighed_writes_by_max", "instructions that only write them, by block frequency"),
+    _ratio(
+        "weighed_read_writes_by_max", "instructions that read and write them, by block frequency"
+    ),
+    _ratio(
+        "weighed_indvars_by_max",
+        "writes of them in a loop's exiting block that live on after it, by block frequency",
+    ),
+    _ratio(
+        "hint_weights_by_max", "copies that want them in a certain register, by block frequency"
+    ),
+    _ratio("start_bb_freq_by_max", "frequency of the block where the first of them starts"),
+    _ratio("end_bb_freq_by_max", "frequency of the block where the last of them ends"),
+    _ratio("hottest_bb_freq_by_max", "frequency of the most frequent block that mentions them"),
+    _ratio("liverange_size", "from the first one's start to the last one's end, in instructions"),
+    Feature(
+        TensorSpec("use_def_density", "float", (1, POSITIONS)),
+        "the largest of their spill weights, which is what LLVM's own heuristic compares; NaN "
+        "where one of them may not be spilled",
+        "share of largest",
+        0,
+        1,
+        may_be_infinite=True,
+    ),
+    _stage("max_stage", "the furthest stage that one of them has reached"),
+    _stage("min_stage", "the least stage that one of them has reached"),
+    Feature(
+        TensorSpec("progress", "float", (1,)),
+        "live ranges that wait for a register, against the virtual registers at the start; above "
+        "1 where splitting has made more",
+        "ratio",
+        0,
+        2**31 - 1,
+    ),
+)
+
+_ADVICE: Final = TensorSpec("index_to_evict", "int64_t", (1,))
+_ENCODED: Final = tuple(_ADVICE.encode(position) for position in range(POSITIONS))
+
+
+def legal_positions(observation: Observation) -> list[int]:
+    """The positions that LLVM takes as an answer, in order; there is always one."""
+    mask = observation["mask"][0]
+    return [int(position) for position in np.flatnonzero(mask)]
+
+
+@dataclass(frozen=True, slots=True)
+class RegallocEviction(Problem):
+    """LLVM's eviction decisions, scored by what the allocation costs.
+
+    Attributes:
+        max_eviction_count: how often a live range may be evicted before it may be no more
+            (``-mlregalloc-max-eviction-count``); LLVM's value is 100.
+
+    Raises:
+        OptionsError: the count is not a whole number above 0.
+
+    >>> len(RegallocEviction.features)
+    21
+    >>> RegallocEviction(max_eviction_count=0)
+    Traceback (most recent call last):
+    ...
+    mlgo_gym.errors.OptionsError: max_eviction_count: expected a whole number above 0, found 0
+    """
+
+    max_eviction_count: int = DEFAULT_EVICTION_COUNT
+
+    name: ClassVar[str] = "RegallocEviction"
+    features: ClassVar[tuple[Feature, ...]] = _FEATURES
+    extras: ClassVar[tuple[Feature, ...]] = ()
+    advice: ClassVar[TensorSpec] = _ADVICE
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_eviction_count, int) or self.max_eviction_count < 1:
+            raise OptionsError(
+                "max_eviction_count: expected a whole number above 0, found "
+                f"{self.max_eviction_count!r}"
+            )
+
+    def advisor_options(self, channel_base: str) -> tuple[str, ...]:
+        """LLVM's options that make the eviction advisor ask over the channel of this path."""
+        return (
+            "-regalloc-enable-advisor=release",
+            f"-regalloc-evict-interactive-channel-base={channel_base}",
+            f"-mlregalloc-max-eviction-count={self.max_eviction_count}",
+        )
+
+    def default_options(self) -> tuple[str, ...]:
+        """LLVM's options that leave eviction to LLVM's own heuristic."""
+        return ("-regalloc-enable-advisor=default",)
+
+    def encode_advice(self, action: Action, observation: Observation) -> bytes:
+        """``index_to_evict``: a position whose ``mask`` is 1.
+
+        Raises:
+            UsageError: it is none, which would abort LLVM; the message has those that are.
+        """
+        try:
+            position = operator.index(action)  # type: ignore[arg-type]
+        except TypeError:
+            position = -1
+        if not 0 <= position < POSITIONS or not observation["mask"][0, position]:
+            legal = legal_positions(observation)
+            raise UsageError(f"{self.advice.name}: expected one of {legal}, found {action!r}")
+        return _ENCODED[position]
+
+    def fallback_action(self, observation: Observation) -> int:
+        """Evict nothing where that is legal, otherwise what comes first."""
+        legal = legal_positions(observation)
+        return ASKING_POSITION if legal[-1] == ASKING_POSITION else legal[0]
+
+    def settings(self) -> dict[str, str | float]:
+        """The problem's name and its limit, for the record."""
+        return {"problem": self.name, "max_eviction_count": self.max_eviction_count}

@@ -1,0 +1,98 @@
+"""Register allocation, priority: which live range is given a register next?
+
+LLVM's greedy allocator keeps the live ranges that wait in a queue and takes the one of the highest
+priority; it asks for the priority of each range that is put there
+(``llvm/lib/CodeGen/MLRegAllocPriorityAdvisor.cpp``). Contexts are functions, in the order in which
+LLVM generates code for them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from mlgo_gym.errors import UsageError
+from mlgo_gym.problems._problem import Action, Feature, Problem
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.tensor_spec import TensorSpec
+
+HIGHEST_PRIORITY: Final = float(2**32 - 2**8)
+"""The largest float32 that is below 2**32: LLVM turns the advice into an unsigned 32-bit number."""
+
+_FEATURES: Final = (
+    Feature(
+        TensorSpec("li_size", "int64_t", (1,)),
+        "the live range's size: the sum of its segments, in slots, 4 for each instruction and more "
+        "where instructions were removed",
+        "slots",
+        0,
+        2**32 - 1,
+    ),
+    Feature(
+        TensorSpec("stage", "int64_t", (1,)),
+        "how far its allocation has come: new 0, assign 1, split 2, split further 3, spill 4, done "
+        "after that",
+        "stage",
+        0,
+        6,
+    ),
+    Feature(
+        TensorSpec("weight", "float", (1,)),
+        "its spill weight: uses and definitions by block frequency, over its size; infinite where "
+        "it may not be spilled",
+        "weight",
+        0,
+        3.4028234663852886e38,
+        may_be_infinite=True,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegallocPriority(Problem):
+    """LLVM's allocation priorities, scored by what the allocation costs.
+
+    >>> [feature.spec.name for feature in RegallocPriority.features]
+    ['li_size', 'stage', 'weight']
+    """
+
+    name: ClassVar[str] = "RegallocPriority"
+    features: ClassVar[tuple[Feature, ...]] = _FEATURES
+    extras: ClassVar[tuple[Feature, ...]] = ()
+    advice: ClassVar[TensorSpec] = TensorSpec("priority", "float", (1,))
+
+    def advisor_options(self, channel_base: str) -> tuple[str, ...]:
+        """LLVM's options that make the priority advisor ask over the channel of this path."""
+        return (
+            "-regalloc-enable-priority-advisor=release",
+            f"-regalloc-priority-interactive-channel-base={channel_base}",
+        )
+
+    def default_options(self) -> tuple[str, ...]:
+        """LLVM's options that leave the priorities to LLVM's own heuristic."""
+        return ("-regalloc-enable-priority-advisor=default",)
+
+    def encode_advice(self, action: Action, observation: Observation) -> bytes:  # noqa: ARG002
+        """``priority``: a number from 0 to `HIGHEST_PRIORITY`; LLVM drops what is after the point.
+
+        Raises:
+            UsageError: it is none; what C++ makes of it is undefined.
+        """
+        try:
+            value = float(action)
+        except (TypeError, ValueError):
+            value = math.nan
+        if not 0 <= value <= HIGHEST_PRIORITY:
+            raise UsageError(
+                f"{self.advice.name}: expected 0 to {HIGHEST_PRIORITY:.0f}, found {action!r}"
+            )
+        return self.advice.encode(value)
+
+    def fallback_action(self, observation: Observation) -> float:
+        """First come, first served, by size: long live ranges before short ones."""
+        return float(observation["li_size"][0])
+
+    def settings(self) -> dict[str, str | float]:
+        """The problem's name, for the record."""
+        return {"problem": self.name}

@@ -1,0 +1,239 @@
+"""Recording compilations as traces, and repeating them.
+
+The same module, options, LLVM and answers give the same object, byte for byte::
+
+    with Compiler() as compiler:
+        trace = record(compiler, module, InliningForSize(), policy)
+        replay(compiler, trace, module)                         # or an error that says what differs
+        with resume(compiler, trace, module, 10) as compilation:
+            ...                                                 # goes on after ten decisions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import OptionsError, TraceError, UsageError
+from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.stream._events import Observation
+
+
+def record(
+    compiler: Compiler,
+    module: Module,
+    problem: Problem,
+    policy: Policy,
+    options: CompileOptions | None = None,
+    *,
+    keep_observations: bool = False,
+) -> Trace:
+    """Compile a module under a policy and record it.
+
+    Args:
+        compiler: what compiles.
+        module: what is compiled.
+        problem: what LLVM asks for.
+        policy: what answers.
+        options: as in `Compiler.start`.
+        keep_observations: the trace holds what LLVM asked, besides the answers.
+
+    Raises:
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+    """
+    observations: list[Observation] = []
+    with compiler.start(module, problem, options) as compilation:
+        while (observation := compilation.next_observation()) is not None:
+            if keep_observations:
+                observations.append(observation)
+            compilation.answer(policy(observation))
+        return trace_of(compilation, observations)
+
+
+def trace_of(compilation: Compilation, observations: Sequence[Observation] = ()) -> Trace:
+    """The trace of a compilation that has ended.
+
+    Args:
+        compilation: one with a problem and a result.
+        observations: all that were answered, in order, where the trace is to hold them.
+
+    Raises:
+        UsageError: it does not have one problem, or has no result.
+    """
+    if len(compilation.problems) != 1:
+        raise UsageError(
+            f"module {compilation.module.name!r}: expected one problem, found "
+            f"{len(compilation.problems)}"
+        )
+    (problem,) = compilation.problems
+    advice = b"".join(compilation.advice)
+    return Trace(
+        module=compilation.module.name,
+        module_sha256=compilation.module.sha256,
+        settings=compilation.result.settings,
+        llvm_version=compilation.result.llvm_version,
+        advice_spec=problem.advice,
+        advice=advice,
+        object_sha256=compilation.result.object_sha256,
+        text_size_bytes=compilation.result.text_size_bytes,
+        features=observations[0].header.features if observations else (),
+        observations=b"".join(each.payload for each in observations),
+    )
+
+
+def replay(
+    compiler: Compiler, trace: Trace, module: Module, options: CompileOptions | None = None
+) -> CompilationResult:
+    """Repeat a recorded compilation and verify the object's hash.
+
+    Args:
+        compiler: what compiles.
+        trace: what was recorded.
+        module: the module that it was recorded with.
+        options: ``None`` takes the trace's own; others must be equal to them.
+
+    Raises:
+        TraceError: another module, other options, another LLVM, other observations or another
+            number of them, or another object; the message says what was expected and found.
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+    """
+    with resume(compiler, trace, module, trace.decisions, options) as compilation:
+        if compilation.next_observation() is not None:
+            raise TraceError(
+                trace.module, f"expected {trace.decisions} decisions, found that LLVM asks for more"
+            )
+        result = compilation.result
+    if result.object_sha256 != trace.object_sha256:
+        raise _differs(trace, "object_sha256", trace.object_sha256, result.object_sha256)
+    return result
+
+
+def resume(
+    compiler: Compiler,
+    trace: Trace,
+    module: Module,
+    decisions: int,
+    options: CompileOptions | None = None,
+) -> Compilation:
+    """Start the recorded compilation and answer its first decisions as recorded.
+
+    Args:
+        compiler: what compiles.
+        trace: what was recorded.
+        module: the module that it was recorded with.
+        decisions: how many decisions are repeated; what answers the rest is the caller's choice.
+        options: as in `replay`.
+
+    Raises:
+        TraceError: as from `replay`, as far as it shows in these decisions.
+        UsageError: the trace has fewer decisions.
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+    """
+    if not 0 <= decisions <= trace.decisions:
+        raise UsageError(
+            f"trace {trace.module!r}: expected 0 to {trace.decisions} decisions to repeat, "
+            f"found {decisions}"
+        )
+    recorded = _check(trace, module, options)
+    compilation = compiler.start(module, problem_of(trace), recorded)
+    try:
+        _repeat(compilation, trace, decisions)
+    except BaseException:
+        compilation.close()
+        raise
+    return compilation
+
+
+def problem_of(trace: Trace) -> Problem:
+    """The problem that a trace's settings describe.
+
+    Raises:
+        TraceError: there is no such problem, or not with these settings.
+    """
+    known: dict[str, Callable[..., Problem]] = {kind.name: kind for kind in PROBLEMS}
+    name = trace.settings.get("problem")
+    if not isinstance(name, str) or name not in known:
+        raise _differs(trace, "problem", f"one of {', '.join(known)}", name)
+    names = {each.name for each in fields(CompileOptions)} | {"problem"}
+    own = {key: value for key, value in trace.settings.items() if key not in names}
+    try:
+        return known[name](**{key: _number(value) for key, value in own.items()})
+    except (TypeError, ValueError) as error:
+        raise TraceError(trace.module, f"settings of {name}: {error}") from error
+
+
+def options_of_trace(trace: Trace) -> CompileOptions:
+    """The options that a trace was recorded with; its level is the one that was used.
+
+    Raises:
+        TraceError: they are missing, or have values that they cannot have.
+    """
+    names = [each.name for each in fields(CompileOptions)]
+    missing = [name for name in names if name not in trace.settings]
+    if missing:
+        raise TraceError(trace.module, f"settings: expected {', '.join(names)}, found no {missing}")
+    try:
+        return CompileOptions(**{name: _frozen(trace.settings[name]) for name in names})
+    except OptionsError as error:
+        raise TraceError(trace.module, f"settings: {error}") from error
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int) else float(value)  # infinity is a string in JSON
+
+
+def _frozen(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # as JSON has it
+
+
+def _check(trace: Trace, module: Module, options: CompileOptions | None) -> CompileOptions:
+    if module.sha256 != trace.module_sha256:
+        raise _differs(trace, "module_sha256", trace.module_sha256, module.sha256)
+    recorded = options_of_trace(trace)
+    for name, value in (options.settings() if options else {}).items():
+        own = recorded.settings()[name]
+        if value != own:
+            raise _differs(trace, name, own, value)
+    return recorded
+
+
+def _repeat(compilation: Compilation, trace: Trace, decisions: int) -> None:
+    if compilation.llvm_version != trace.llvm_version:
+        raise _differs(trace, "llvm_version", trace.llvm_version, compilation.llvm_version)
+    for index, advice in enumerate(trace.actions()[:decisions]):
+        observation = compilation.next_observation()
+        if observation is None:
+            raise TraceError(
+                trace.module, f"expected {trace.decisions} decisions, found only {index}"
+            )
+        _compare(trace, index, observation)
+        compilation.answer(advice.item())
+
+
+def _compare(trace: Trace, index: int, observation: Observation) -> None:
+    features = observation.header.features
+    if index == 0 and trace.features and trace.features != features:
+        raise _differs(trace, "features", [each.name for each in trace.features], list(observation))
+    recorded = trace.observation(index)
+    if recorded is None or recorded == observation.payload:
+        return
+    expected = Observation(observation.header, observation.context, index, recorded)
+    for name in expected:
+        if expected[name].tobytes() != observation[name].tobytes():
+            where = f"decision {index}, feature {name!r}"
+            raise _differs(trace, where, expected[name].tolist(), observation[name].tolist())
+
+
+def _differs(trace: Trace, what: str, expected: object, found: object) -> TraceError:
+    return TraceError(trace.module, f"{what}: expected {expected}, found {found}")

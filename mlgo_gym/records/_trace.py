@@ -1,0 +1,259 @@
+r"""Traces: the decisions of one compilation, enough to repeat it byte for byte.
+
+The file format, version 1::
+
+    HEADER\n     one line of JSON, UTF-8
+    BODY         zlib: the advice tensors of all decisions, then, if recorded, all observations
+    HASH         32 bytes: SHA-256 of everything before
+
+HEADER is an object::
+
+    trace            1, the version
+    module           the module's name
+    module_sha256    SHA-256 of the module's bytes
+    settings         what decided the code besides: level, models, problem and its settings
+    llvm_version     the LLVM that compiled
+    byte_order       "little" or "big": that of the tensors
+    advice           the SPEC of an advice tensor (`mlgo_gym.tensor_spec`)
+    features         the SPECs of an observation's tensors; empty where they were not recorded
+    decisions        how many decisions there are
+    object_sha256    SHA-256 of the object that came out
+    text_size_bytes  the size of the object's code
+    body_bytes       the length of BODY in bytes
+
+Tensors are packed in the order of the decisions and, within an observation, of the features.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.errors import SpecError, TraceError
+from mlgo_gym.tensor_spec import TensorSpec
+
+_VERSION: Final = 1
+_MAX_BODY_BYTES: Final = 1 << 30
+_HASH_BYTES: Final = 32
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_TEXTS: Final = ("module", "module_sha256", "llvm_version", "object_sha256", "byte_order")
+_COUNTS: Final = ("decisions", "text_size_bytes", "body_bytes")
+_SHOWN: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One recorded compilation.
+
+    Attributes:
+        module: the module's name.
+        module_sha256: the hash of the module's bytes, in hexadecimal digits.
+        settings: what decided the code besides, as in `CompilationResult.settings`.
+        llvm_version: the LLVM that compiled.
+        advice_spec: the tensor of one answer.
+        advice: the answers' raw tensors, one after the other.
+        object_sha256: the hash of the object's bytes, in hexadecimal digits.
+        text_size_bytes: the size of the object's code.
+        features: the tensors of an observation; empty where observations were not recorded.
+        observations: the observations' raw tensors, one after the other.
+
+    Raises:
+        TraceError: the parts do not fit each other.
+    """
+
+    module: str
+    module_sha256: str
+    settings: Mapping[str, Any]
+    llvm_version: str
+    advice_spec: TensorSpec
+    advice: bytes = field(repr=False)
+    object_sha256: str
+    text_size_bytes: int
+    features: tuple[TensorSpec, ...] = field(default=(), repr=False)
+    observations: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("module_sha256", "object_sha256"):
+            if not _SHA256.fullmatch(getattr(self, name)):
+                raise TraceError(
+                    self.module,
+                    f"{name}: expected 64 hexadecimal digits, found {getattr(self, name)!r}",
+                )
+        for name, size, found in (
+            ("advice", self.decisions * self.advice_spec.size_bytes, len(self.advice)),
+            ("observations", self.decisions * self._observation_bytes, len(self.observations)),
+        ):
+            if size != found:
+                raise TraceError(self.module, f"{name}: expected {size} bytes, found {found}")
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were taken."""
+        return len(self.advice) // self.advice_spec.size_bytes
+
+    @property
+    def _observation_bytes(self) -> int:
+        return sum(spec.size_bytes for spec in self.features)
+
+    def actions(self) -> np.ndarray[Any, Any]:
+        """The answers as an array ``[decisions, *advice shape]`` of the advice's dtype."""
+        return np.frombuffer(self.advice, self.advice_spec.dtype).reshape(
+            self.decisions, *self.advice_spec.shape
+        )
+
+    def observation(self, index: int) -> bytes | None:
+        """The raw tensors of one observation; ``None`` where they were not recorded."""
+        if not self.features:
+            return None
+        size = self._observation_bytes
+        return self.observations[index * size : (index + 1) * size]
+
+    def to_bytes(self) -> bytes:
+        """The whole file."""
+        body = zlib.compress(self.advice + self.observations, 9)
+        header = {
+            "trace": _VERSION,
+            "module": self.module,
+            "module_sha256": self.module_sha256,
+            "settings": dict(self.settings),
+            "llvm_version": self.llvm_version,
+            "byte_order": sys.byteorder,
+            "advice": json.loads(self.advice_spec.to_json()),
+            "features": [json.loads(spec.to_json()) for spec in self.features],
+            "decisions": self.decisions,
+            "object_sha256": self.object_sha256,
+            "text_size_bytes": self.text_size_bytes,
+            "body_bytes": len(body),
+        }
+        data = json.dumps(header, allow_nan=False).encode() + b"\n" + body
+        return data + hashlib.sha256(data).digest()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str = "<bytes>") -> Trace:
+        """Read a whole file.
+
+        Args:
+            data: its bytes.
+            name: what it is called in errors.
+
+        Raises:
+            TraceError: it is no trace, one of another version or byte order, or damaged.
+        """
+        header, start = _header(data, name)
+        body = data[start : start + header["body_bytes"]]
+        try:
+            advice_spec = TensorSpec.from_value(header["advice"])
+            features = tuple(TensorSpec.from_value(each) for each in header["features"])
+        except SpecError as error:
+            raise TraceError(name, str(error)) from error
+        advice_bytes = header["decisions"] * advice_spec.size_bytes
+        total = advice_bytes + header["decisions"] * sum(spec.size_bytes for spec in features)
+        tensors = _inflated(body, total, name)
+        return cls(
+            module=header["module"],
+            module_sha256=header["module_sha256"],
+            settings=header["settings"],
+            llvm_version=header["llvm_version"],
+            advice_spec=advice_spec,
+            advice=tensors[:advice_bytes],
+            object_sha256=header["object_sha256"],
+            text_size_bytes=header["text_size_bytes"],
+            features=features,
+            observations=tensors[advice_bytes:],
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the file; it takes its name only when all has been written.
+
+        Raises:
+            TraceError: it cannot be written there.
+        """
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                partial.write_bytes(self.to_bytes())
+                partial.replace(path)
+            finally:
+                partial.unlink(missing_ok=True)
+        except OSError as error:
+            raise TraceError(str(path), f"cannot be written: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Trace:
+        """Read a file.
+
+        Raises:
+            TraceError: it cannot be read, or `from_bytes` refuses it.
+        """
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise TraceError(str(path), f"cannot be read: {error.strerror}") from error
+        return cls.from_bytes(data, str(path))
+
+
+def trace_path(folder: Path, module: str) -> Path:
+    """Where a folder of traces has the one of a module."""
+    return folder / f"{module}.trace"
+
+
+def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
+    line, newline, rest = data.partition(b"\n")
+    try:
+        header = json.loads(line) if newline else None
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or "trace" not in header:
+        raise TraceError(name, f"expected a trace's header, found {data[:_SHOWN]!r}")
+    if header["trace"] != _VERSION:
+        raise TraceError(name, f"expected version {_VERSION}, found {header['trace']!r}")
+    _check_fields(header, name)
+    expected = header["body_bytes"] + _HASH_BYTES
+    if len(rest) != expected:
+        raise TraceError(name, f"expected {expected} bytes after the header, found {len(rest)}")
+    if hashlib.sha256(data[:-_HASH_BYTES]).digest() != data[-_HASH_BYTES:]:
+        raise TraceError(name, "expected contents that agree with their hash, found others")
+    return header, len(line) + 1
+
+
+def _check_fields(header: Mapping[str, Any], name: str) -> None:
+    kinds: dict[str, type] = dict.fromkeys(_TEXTS, str) | dict.fromkeys(_COUNTS, int)
+    kinds |= {"settings": dict, "features": list}
+    for field_name, kind in kinds.items():
+        value = header.get(field_name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise TraceError(name, f"{field_name}: expected {kind.__name__}, found {value!r}")
+    for field_name in _COUNTS:
+        if not 0 <= header[field_name] <= _MAX_BODY_BYTES:
+            raise TraceError(
+                name,
+                f"{field_name}: expected 0 to {_MAX_BODY_BYTES}, found {header[field_name]}",
+            )
+    if header["byte_order"] != sys.byteorder:
+        raise TraceError(
+            name, f"byte_order: expected {sys.byteorder!r}, found {header['byte_order']!r}"
+        )
+
+
+def _inflated(body: bytes, size: int, name: str) -> bytes:
+    if size > _MAX_BODY_BYTES:
+        raise TraceError(name, f"expected at most {_MAX_BODY_BYTES} bytes of tensors, found {size}")
+    inflater = zlib.decompressobj()
+    try:
+        tensors = inflater.decompress(body, size + 1)
+    except zlib.error as error:
+        raise TraceError(name, f"the tensors cannot be decompressed: {error}") from error
+    if len(tensors) != size or not inflater.eof:
+        raise TraceError(name, f"expected {size} bytes of tensors, found {len(tensors)} or more")
+    return tensors

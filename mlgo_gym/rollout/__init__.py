@@ -1,0 +1,5 @@
+"""Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,282 @@
+"""Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic.
+
+Every module is compiled once plainly and once under each policy, in the same worker, so that all
+results come out of the same pipeline. What they are compared by depends on the problem; see
+`scoring._measures`. Several workers may share the modules; reports come in the corpus's order
+whatever their number, unless they are asked for as they are finished.
+
+A policy answers one observation at a time, in the loop of its own worker: best for frozen models
+and functions. `rollout._batched` is for networks that are faster with many at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from types import MappingProxyType
+from typing import BinaryIO
+
+import numpy as np
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.scoring._measures import Measure, Result, measure_class, measure_of, opened
+from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._training_log import TrainingLogWriter
+from mlgo_gym.tensor_spec import TensorSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The raw tensors of an observation, and of the advice that answered it, and its context."""
+
+    payload: bytes
+    advice: bytes
+    context: str = ""
+
+
+def recorded(policy: Policy, problem: Problem, decisions: list[Decision]) -> Policy:
+    """The same policy, which puts every decision into a list.
+
+    Args:
+        policy: what answers.
+        problem: what it answers.
+        decisions: each is appended here.
+    """
+
+    def answer(observation: Observation) -> Action:
+        action = policy(observation)
+        advice = problem.encode_advice(action, observation)
+        decisions.append(Decision(observation.payload, advice, observation.context))
+        return action
+
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One module compiled under one policy.
+
+    Attributes:
+        policy: the policy's name.
+        result: what came out; ``None`` where it failed.
+        error: why it failed.
+        decisions: every decision, in order, where they were asked for.
+    """
+
+    policy: str
+    result: Result | None
+    error: str | None = None
+    decisions: tuple[Decision, ...] = field(default=(), repr=False)
+
+    def trace(self, problem: Problem, *, keep_observations: bool = False) -> Trace | None:
+        """The recorded compilation, where the decisions were kept.
+
+        ``None`` where it failed, and where a trace cannot hold it: one holds the answers to one
+        problem, and what object they make.
+
+        Args:
+            problem: what LLVM asked for.
+            keep_observations: the trace holds what LLVM asked, besides the answers.
+        """
+        result = self.result
+        if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:
+            return None
+        observations = [each.payload for each in self.decisions if keep_observations]
+        return Trace(
+            module=result.module,
+            module_sha256=result.module_sha256,
+            settings=result.settings,
+            llvm_version=result.llvm_version,
+            advice_spec=problem.advice,
+            advice=b"".join(each.advice for each in self.decisions),
+            object_sha256=result.object_sha256,
+            text_size_bytes=result.text_size_bytes,
+            features=problem.sent() if observations else (),
+            observations=b"".join(observations),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleReport:
+    """One module under every policy.
+
+    Attributes:
+        module: the module's name.
+        measure: how it was compiled, and what its policies are compared by.
+        baseline: the plain compilation; ``None`` where it failed.
+        attempts: one for each policy, in the order in which they were given.
+        error: why the plain compilation failed; then there are no attempts.
+        not_honoured: what the embedded compiler leaves out of the module's command line.
+    """
+
+    module: str
+    measure: type[Measure]
+    baseline: Result | None
+    attempts: tuple[Attempt, ...]
+    error: str | None = None
+    not_honoured: tuple[str, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the plain compilation and every attempt have a result."""
+        return self.baseline is not None and all(each.result for each in self.attempts)
+
+    def attempt(self, policy: str) -> Attempt | None:
+        """The attempt of a policy; ``None`` where the plain compilation failed."""
+        return next((each for each in self.attempts if each.policy == policy), None)
+
+    def without_decisions(self) -> ModuleReport:
+        """The same report without the attempts' decisions, which take the most memory."""
+        return replace(self, attempts=tuple(replace(each, decisions=()) for each in self.attempts))
+
+    def reward(self, attempt: Attempt) -> float | None:
+        """The share of the baseline's score that an attempt saved; ``None`` where one failed."""
+        return self.rewards(attempt).get("")
+
+    def rewards(self, attempt: Attempt) -> dict[str, float]:
+        """The same for each context that is scored, the whole module being the one called ``""``.
+
+        Empty where the attempt or the baseline failed.
+        """
+        if self.baseline is None or attempt.result is None:
+            return {}
+        return self.measure.rewards(attempt.result, self.baseline)
+
+
+def rollout(
+    corpus: Corpus,
+    policies: Mapping[str, PolicyFactory],
+    problem: Problem,
+    *,
+    names: Sequence[str] | None = None,
+    opt_level: str | None = None,
+    jobs: int = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    keep_decisions: bool = False,
+    also: Mapping[Problem, PolicyFactory] = MappingProxyType({}),
+    in_order: bool = True,
+) -> Generator[ModuleReport]:
+    """Compile modules plainly and under each policy.
+
+    A module that LLVM refuses, or crashes or hangs on, is reported with its error; the others
+    go on. A policy that raises ends the rollout. Closing the iterator early ends the workers.
+    With one job policies are called in the caller's thread, with more in as many threads at once.
+
+    Args:
+        corpus: where the modules are.
+        policies: by name; each is made anew for each module.
+        problem: what LLVM asks for.
+        names: which modules, in which order; ``None`` takes all.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many workers compile at once.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        keep_decisions: attempts hold their decisions.
+        also: further problems of the same compilations, each with what answers it, for a problem
+            that is measured by the size of the code.
+        in_order: reports come in the order of the names. Otherwise the largest modules are
+            started first, and reports come as they are finished: no worker waits for the last.
+
+    Yields:
+        One report for each module.
+
+    Raises:
+        OptionsError: ``jobs`` is not above 0, there is no such level, or the problem is not one
+            that others can be beside.
+    """
+    CompileOptions(opt_level)
+    names = corpus.names if names is None else tuple(dict.fromkeys(names))
+    task = _Task(corpus, policies, problem, opt_level, also, keep_decisions=keep_decisions)
+    if not in_order:
+        names = corpus.largest_first(names)
+    yield from map_names(task.run, names, jobs=jobs, timeout_s=timeout_s, in_order=in_order)
+
+
+class _Task:
+    """What is done with a module: compiled plainly, and under each policy."""
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        policies: Mapping[str, PolicyFactory],
+        problem: Problem,
+        opt_level: str | None,
+        also: Mapping[Problem, PolicyFactory],
+        *,
+        keep_decisions: bool,
+    ) -> None:
+        self._corpus = corpus
+        self._policies = policies
+        self._problem = problem
+        self._measure = measure_class(problem, also)
+        self._opt_level = opt_level
+        self._also = also
+        self._keep_decisions = keep_decisions
+
+    def run(self, compiler: Compiler, name: str) -> ModuleReport:
+        lacking: tuple[str, ...] = ()
+        try:
+            module = self._corpus[name]
+            options = options_of(module, self._opt_level)
+            lacking = options.not_honoured
+            also = {problem: make(module) for problem, make in self._also.items()}
+            measure = measure_of(self._problem, compiler, module, options, also)
+            baseline = measure.baseline()
+        except (CompilationError, InputError) as error:
+            return ModuleReport(name, self._measure, None, (), str(error), lacking)
+        attempts = (self._attempt(measure, module, policy) for policy in self._policies)
+        return ModuleReport(name, self._measure, baseline, tuple(attempts), None, lacking)
+
+    def _attempt(self, measure: Measure, module: Module, name: str) -> Attempt:
+        decisions: list[Decision] = []
+        try:
+            with opened(self._policies[name](module)) as policy:
+                keep = self._keep_decisions
+                answer = recorded(policy, self._problem, decisions) if keep else policy
+                result = measure.attempt(answer)
+        except (CompilationError, InputError) as error:
+            return Attempt(name, None, str(error), tuple(decisions))
+        return Attempt(name, result, None, tuple(decisions))
+
+
+class RolloutLog:
+    """A training log of rollouts: one context for whatever is scored by itself.
+
+    That is a function, under LLVM's name for it, where LLVM names contexts, and otherwise a
+    module. An observation holds the problem's features, then what LLVM sends besides, then the
+    action under the advice's name, which is the order of LLVM's own training logs. The score is
+    ``reward``, ``float (1,)``: 0, and after a context's last decision the share of the baseline's
+    score that was saved.
+    """
+
+    def __init__(self, file: BinaryIO, problem: Problem) -> None:
+        score = TensorSpec("reward", "float", (1,))
+        self._writer = TrainingLogWriter(file, Header((*problem.sent(), problem.advice), score))
+
+    def write(self, report: ModuleReport) -> int:
+        """Write the decisions of a report's one policy, if it has a result; returns how many."""
+        if not report.attempts:
+            return 0
+        (attempt,) = report.attempts
+        rewards = report.rewards(attempt)
+        if not rewards:
+            return 0
+        for context, group in groupby(attempt.decisions, lambda decision: decision.context):
+            self._write_context(context or report.module, tuple(group), rewards[context])
+        return len(attempt.decisions)
+
+    def _write_context(self, name: str, decisions: Sequence[Decision], reward: float) -> None:
+        self._writer.start_context(name)
+        last = len(decisions) - 1
+        for index, decision in enumerate(decisions):
+            self._writer.log_observation(decision.payload + decision.advice)
+            self._writer.log_outcome(np.float32(reward if index == last else 0.0))

@@ -1,0 +1,189 @@
+"""``ReleaseModeModelRunner``: a policy as machine code in this process.
+
+The counterpart of LLVM's class of that name
+(``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``), which calls a network that was compiled
+ahead of time. Here the model is compiled when the runner is
+made, or has been frozen before; neither TensorFlow nor TFLite nor a linker takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+import numpy as np
+
+from mlgo_gym.errors import ModelError, UsageError
+from mlgo_gym.model._card import read_card
+from mlgo_gym.model._output_spec import (
+    OUTPUT_SPEC_FILE,
+    STEP_INPUTS,
+    OutputSpec,
+    model_files,
+    parse_output_spec,
+    read_json,
+)
+from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.native._freeze import find_description, load_frozen
+from mlgo_gym.native._model import NativeModel, compile_model, find_output
+from mlgo_gym.runners._base import Array, MLModelRunner, side_by_side
+from mlgo_gym.tensor_spec import TensorSpec
+
+
+class ReleaseModeModelRunner(MLModelRunner):
+    """Answers with a model's decision, in well under a microsecond for a usual policy.
+
+    The model's inputs are bound by name, type and shape; what is offered and the model does not
+    know has no effect. The decision is the first entry of ``output_spec.json``; without that file
+    the output of the answer's name, or the only one.
+
+    Args:
+        model: a model directory (``model.tflite``, ``output_spec.json``), a ``.tflite`` file, or a
+            frozen model (its folder or its JSON file), which is code and must be trusted.
+        inputs: the specs of what is offered, by index.
+        output: the spec of the answer.
+        trusted: compile the graph in this process; else in a child process with a deadline.
+        timeout_s: what compiling may take in the child process, in seconds.
+
+    Attributes:
+        model: the compiled model.
+        card: what the model directory says the model was made for, if it does.
+        ignored_inputs: names of what is offered and the model does not know.
+
+    Raises:
+        ModelError: the model cannot be used, needs an input that is not offered, or has inputs or
+            a decision of another type or shape.
+        SpecError: two of the inputs have one name, or there is none.
+        EnvironmentSetupError: the child process cannot be started.
+    """
+
+    def __init__(
+        self,
+        model: Path | str,
+        inputs: Sequence[TensorSpec],
+        output: TensorSpec,
+        *,
+        trusted: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        super().__init__(inputs, output)
+        self.card: Final = read_card(Path(model), self.inputs)
+        native, specs = _load(Path(model), trusted=trusted, timeout_s=timeout_s)
+        self.model: Final = native
+        decision, self._extra = _choose(native, specs, output)
+        known = {port.spec.name for port in native.inputs}
+        self.ignored_inputs: Final = tuple(
+            spec.name for spec in self.inputs if spec.name not in known
+        )
+        self._check_inputs()
+        buffers = side_by_side([port.spec for port in native.inputs])
+        by_name = dict(zip((port.spec.name for port in native.inputs), buffers, strict=True))
+        for index, spec in enumerate(self.inputs):
+            self.set_up_buffer_for_tensor(index, spec, by_name.get(spec.name))
+        self._outputs = side_by_side([port.spec for port in native.outputs])
+        self._answer = self._outputs[decision]
+        self._result = self._answer.reshape(-1).view(np.uint8).data.toreadonly()
+        self._bound = native.bind(buffers, self._outputs)
+        self._call: Callable[[], int] = self._bound.call
+
+    def evaluate(self) -> Array:
+        """Answer what the inputs hold: a fresh array of the output's dtype and shape.
+
+        Raises:
+            ModelError: the model is not defined for these inputs, such as an index out of range.
+            UsageError: the runner is closed.
+        """
+        self.evaluate_untyped()
+        return self._answer.copy()
+
+    def evaluate_untyped(self) -> memoryview:
+        """Answer what the inputs hold: the output's raw bytes, valid until the next call.
+
+        Raises:
+            ModelError: the model is not defined for these inputs, such as an index out of range.
+            UsageError: the runner is closed.
+        """
+        status = self._call()
+        if status:
+            raise self.model.failure(status)
+        return self._result
+
+    def extra_outputs(self) -> Mapping[str, Array]:
+        """What the model computed besides the decision, as copies by (logging) name."""
+        return {name: self._outputs[number].copy() for name, number in self._extra}
+
+    def close(self) -> None:
+        """Unload the code; safe to call twice. Views of the buffers stay valid."""
+        super().close()
+        self._call = _refuse
+        self._bound.close()
+
+    def _evaluate(self) -> memoryview:
+        return self.evaluate_untyped()
+
+    def _check_inputs(self) -> None:
+        offered = {spec.name: spec for spec in self.inputs}
+        wanted = [port.spec for port in self.model.inputs]
+        missing = [spec.name for spec in wanted if spec.name not in {*offered, *STEP_INPUTS}]
+        if missing:
+            raise ModelError(
+                self.model.source,
+                f"needs inputs that are not offered: {', '.join(map(repr, missing))}",
+            )
+        for spec in wanted:
+            found = offered.get(spec.name, spec)
+            if (found.type, found.shape) != (spec.type, spec.shape):
+                raise ModelError(
+                    self.model.source,
+                    f"input {spec.name!r}: the model takes {spec.type} {list(spec.shape)}, "
+                    f"offered is {found.type} {list(found.shape)}",
+                )
+
+
+def _refuse() -> NoReturn:
+    # No method of the runner: that would be a cycle, and keep its memory until a collection.
+    raise UsageError("ReleaseModeModelRunner: closed")
+
+
+def _load(
+    path: Path, *, trusted: bool, timeout_s: float
+) -> tuple[NativeModel, tuple[OutputSpec, ...] | None]:
+    """The compiled model, and its output specs where there are any."""
+    source = str(path)
+    file, beside = model_files(path)
+    if path.suffix == ".json" or (path.is_dir() and not file.exists() and find_description(path)):
+        native, specs = load_frozen(path)
+        return native, None if specs is None else parse_output_spec(specs, source)
+    native = compile_model(file, trusted=trusted, timeout_s=timeout_s)
+    if not beside.exists():
+        return native, None
+    return native, parse_output_spec(read_json(beside, source), source)
+
+
+def _choose(
+    model: NativeModel, specs: tuple[OutputSpec, ...] | None, output: TensorSpec
+) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """The number of the decision, and names and numbers of the other outputs."""
+    if specs is None:
+        named = [(port.spec.name, number) for number, port in enumerate(model.outputs)]
+        chosen = [number for name, number in named if name == output.name or len(named) == 1]
+        if not chosen:
+            raise ModelError(
+                model.source,
+                f"expected an output {output.name!r} or {OUTPUT_SPEC_FILE}, "
+                f"found {', '.join(repr(name) for name, _ in named)}",
+            )
+    else:
+        named = [
+            (spec.logging_name, find_output(spec, model.outputs, model.source)) for spec in specs
+        ]
+        chosen = [named[0][1]]
+    found = model.outputs[chosen[0]].spec
+    if (found.type, found.shape) != (output.type, output.shape):
+        raise ModelError(
+            model.source,
+            f"decision {output.name!r}: expected {output.type} {list(output.shape)}, "
+            f"found {found.type} {list(found.shape)}",
+        )
+    return chosen[0], tuple(each for each in named if each[1] != chosen[0])

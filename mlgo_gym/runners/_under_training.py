@@ -1,0 +1,225 @@
+"""A model that is being trained: a TFLite graph, loaded at run time.
+
+It is LLVM's ``ModelUnderTrainingRunner`` (``llvm/lib/Analysis/ModelUnderTrainingRunner.cpp``) on
+``ai-edge-litert``, or on ``tflite-runtime`` where that is what is installed. A runner is made for
+each compilation, so a newer model in the same folder, or another folder, counts from the next one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NoReturn
+
+import numpy as np
+
+from mlgo_gym.errors import EnvironmentSetupError, ModelError, UsageError
+from mlgo_gym.model._card import read_card
+from mlgo_gym.model._output_spec import (
+    OUTPUT_SPEC_FILE,
+    STEP_INPUTS,
+    OutputSpec,
+    parse_output_spec,
+    read_json,
+)
+from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import TrainingLogWriter
+from mlgo_gym.tensor_spec import TensorSpec
+
+INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
+_INPUT_PREFIX: Final = "action_"
+
+Array = np.ndarray[Any, Any]
+
+
+class ModelUnderTrainingRunner(MLModelRunner):
+    """Evaluates the TFLite graph of a model directory.
+
+    The graph's own input tensors are the runner's buffers, so nothing is copied. An input of the
+    graph is called ``action_NAME`` (a port behind a colon is left out of account); it binds to the
+    input NAME by name, type and number of elements. ``action_discount``, ``action_reward`` and
+    ``action_step_type`` stay zero where nobody offers them.
+
+    Args:
+        model_directory: a folder with ``model.tflite`` and ``output_spec.json``.
+        inputs: the specs of what is offered.
+        output: the spec of the decision.
+        training_log: where LLVM's training log is written, if it is: the inputs, the extra
+            outputs and the decision of every evaluation. The file stays the caller's to close.
+        score: the spec of the scores in that log, for `log_score`.
+
+    Attributes:
+        card: what the model was made for, if it says so.
+        ignored_inputs: names of what is offered and the model does not know.
+
+    Raises:
+        EnvironmentSetupError: no TFLite interpreter is installed.
+        ModelError: the model cannot be loaded, needs an input that is not offered, or has another
+            type or size of tensor than the specs say.
+    """
+
+    def __init__(
+        self,
+        model_directory: str | Path,
+        inputs: Sequence[TensorSpec],
+        output: TensorSpec,
+        *,
+        training_log: BinaryIO | None = None,
+        score: TensorSpec | None = None,
+    ) -> None:
+        super().__init__(inputs, output)
+        path = Path(model_directory)
+        self._model = str(path)
+        outputs = parse_output_spec(read_json(path / OUTPUT_SPEC_FILE, self._model), self._model)
+        self._check_decision(outputs[0])
+        self.card: Final = read_card(path, self.inputs)
+        self._interpreter = self._load(path / "model.tflite")
+        self._invoke: Callable[[], object] = self._interpreter.invoke
+        self._bind_inputs()
+        self._outputs = tuple(self._bind_output(each) for each in outputs)
+        self._decision = self._outputs[0].view(np.uint8).data
+        self._extra = tuple(
+            replace(each.tensor_spec, name=each.logging_name, port=0) for each in outputs[1:]
+        )
+        self._log: TrainingLogWriter | None = None
+        if training_log is not None:
+            features = (*self.inputs, *self._extra, output)
+            self._log = TrainingLogWriter(training_log, Header(features, score))
+
+    def switch_context(self, name: str) -> None:
+        """Start another context in the training log, if there is one."""
+        if self._log:
+            self._log.start_context(name)
+
+    def log_score(self, score: object) -> None:
+        """Write the score of the last evaluation to the training log.
+
+        Raises:
+            UsageError: there is no training log.
+            TrainingLogError: it has no scores, or nothing was evaluated before.
+        """
+        if self._log is None:
+            raise UsageError("ModelUnderTrainingRunner: has no training log to write a score to")
+        self._log.log_outcome(score)
+
+    def extra_outputs(self) -> dict[str, Array]:
+        """What the model gave out besides the decision, by logging name; copies."""
+        return {
+            spec.name: np.array(values).reshape(spec.shape)
+            for spec, values in zip(self._extra, self._outputs[1:], strict=True)
+        }
+
+    def evaluate_untyped(self) -> memoryview:
+        """Answer what the inputs hold: the decision's raw bytes, valid until the next call.
+
+        Raises:
+            UsageError: the runner is closed.
+        """
+        self._invoke()
+        if self._log is not None:
+            self._write(self._log)
+        return self._decision
+
+    def close(self) -> None:
+        """Let go of the interpreter; safe to call twice. Views of the buffers stay valid."""
+        super().close()
+        self._invoke = _refuse
+
+    def _evaluate(self) -> memoryview:
+        return self.evaluate_untyped()
+
+    def _write(self, log: TrainingLogWriter) -> None:
+        inputs = (self.get_tensor(index).tobytes() for index in range(len(self.inputs)))
+        extra = (values.tobytes() for values in self._outputs[1:])
+        log.log_observation(b"".join((*inputs, *extra, self._decision)))
+
+    def _load(self, graph: Path) -> Any:
+        if not graph.is_file():
+            raise ModelError(self._model, f"expected {graph.name} in it, found none")
+        try:
+            interpreter = interpreter_class()(model_path=str(graph), num_threads=1)
+            interpreter.allocate_tensors()
+        except (ValueError, RuntimeError) as error:
+            raise ModelError(self._model, f"TFLite cannot load {graph.name}: {error}") from error
+        return interpreter
+
+    def _bind_inputs(self) -> None:
+        offered = {spec.name: index for index, spec in enumerate(self.inputs)}
+        for details in self._interpreter.get_input_details():
+            name = details["name"].partition(":")[0].removeprefix(_INPUT_PREFIX)
+            memory = self._memory(details)
+            if name in offered:
+                index = offered.pop(name)
+                spec = self.inputs[index]
+                self._check(f"input {name!r}", spec, details)
+                self.set_up_buffer_for_tensor(index, spec, memory)
+            elif name not in STEP_INPUTS:
+                raise ModelError(self._model, f"needs inputs that are not offered: {name!r}")
+            memory[:] = 0
+        self.ignored_inputs = tuple(offered)
+        for index in offered.values():
+            self.set_up_buffer_for_tensor(index, self.inputs[index], None)
+
+    def _bind_output(self, output: OutputSpec) -> Array:
+        wanted = f"{output.tensor_spec.name}:{output.tensor_spec.port}"
+        found = {each["name"]: each for each in self._interpreter.get_output_details()}
+        if wanted not in found:
+            names = ", ".join(map(repr, sorted(found)))
+            raise ModelError(self._model, f"expected an output {wanted!r}, found {names}")
+        self._check(f"output {output.logging_name!r}", output.tensor_spec, found[wanted])
+        return self._memory(found[wanted])
+
+    def _check_decision(self, decision: OutputSpec) -> None:
+        if decision.logging_name != self.output.name:
+            raise ModelError(
+                self._model,
+                f"expected the decision {self.output.name!r} as the first output, "
+                f"found {decision.logging_name!r}",
+            )
+        expected, found = self.output, decision.tensor_spec
+        if (expected.type, expected.element_count) != (found.type, found.element_count):
+            raise ModelError(
+                self._model,
+                f"decision {expected.name!r}: expected {expected.type} {list(expected.shape)}, "
+                f"found {found.type} {list(found.shape)}",
+            )
+
+    def _check(self, role: str, expected: TensorSpec, details: dict[str, Any]) -> None:
+        shape = tuple(int(size) for size in details["shape"])
+        dtype = np.dtype(details["dtype"])
+        if dtype != expected.dtype or math.prod(shape) != expected.element_count:
+            raise ModelError(
+                self._model,
+                f"{role}: expected {expected.dtype} {list(expected.shape)}, "
+                f"found {dtype} {list(shape)}",
+            )
+
+    def _memory(self, details: dict[str, Any]) -> Array:
+        """A tensor's memory inside the interpreter, which the array keeps alive."""
+        # The interpreter refuses to run while arrays of its own making are around, so this one is
+        # made of the address. The arena does not move: tensors are allocated once.
+        tensor = self._interpreter.tensor(details["index"])()
+        memory = (ctypes.c_uint8 * tensor.nbytes).from_address(tensor.ctypes.data)
+        memory.interpreter = self._interpreter
+        return np.frombuffer(memory, tensor.dtype)
+
+
+def _refuse() -> NoReturn:
+    # No method of the runner: that would be a cycle, and keep the interpreter until a collection.
+    raise UsageError("ModelUnderTrainingRunner: closed")
+
+
+def interpreter_class() -> Any:
+    for name in INTERPRETERS:
+        try:
+            return importlib.import_module(name).Interpreter
+        except ModuleNotFoundError:
+            continue
+    raise EnvironmentSetupError(
+        "models under training: need TFLite; run: pip install 'mlgo-gym[tflite]'"
+    )

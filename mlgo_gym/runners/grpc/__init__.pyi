@@ -1,0 +1,3 @@
+from ._client import GrpcInteractiveModelRunner as GrpcInteractiveModelRunner
+from ._server import GrpcHost as GrpcHost
+from ._server import serve_grpc as serve_grpc

@@ -1,0 +1,127 @@
+"""What both ends of the gRPC contract share: limits, the token, specs as messages.
+
+The contract itself is ``protos/mlgo_gym/v1/model_runner.proto``. Importing this module needs the
+extra ``grpc``.
+
+Raises:
+    EnvironmentSetupError: grpcio is missing, or this machine is not little-endian.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from mlgo_gym.errors import EnvironmentSetupError, OptionsError, SpecError
+from mlgo_gym.tensor_spec import TensorSpec
+
+try:
+    import grpc
+    from google.protobuf.message import DecodeError
+
+    from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2 as messages
+    from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2_grpc as services
+except ImportError as error:
+    raise EnvironmentSetupError("gRPC: needs grpcio; run: pip install 'mlgo-gym[grpc]'") from error
+
+__all__ = ["grpc", "messages", "services"]  # the extra stands behind this module alone
+
+if sys.byteorder != "little":
+    raise EnvironmentSetupError("gRPC: tensors travel in little-endian order, which this machine "
+                                "does not have")  # fmt: skip
+
+DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
+"""The largest message that either end takes, in bytes, unless told otherwise: 4 MiB."""
+
+MESSAGE_OVERHEAD_BYTES: Final = 64
+"""More bytes than a message adds to the tensors that it carries."""
+
+AUTHORIZATION: Final = "authorization"
+"""The metadata's key under which the bearer token travels."""
+
+_MAX_DIMENSIONS: Final = 32
+
+
+def channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
+    """The settings of either end, with its limit on messages in bytes."""
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.keepalive_time_ms", 60_000),  # notices a peer whose machine is gone
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", 30_000),
+    ]
+
+
+def check_message_limit(
+    features: Iterable[TensorSpec], advice: TensorSpec, max_message_bytes: int
+) -> None:
+    """Raise where an observation or an advice would not fit into a message.
+
+    Raises:
+        SpecError: naming which, its size and the limit.
+    """
+    sizes = {"observations": sum(each.size_bytes for each in features), "advice": advice.size_bytes}
+    for what, size_bytes in sizes.items():
+        if size_bytes + MESSAGE_OVERHEAD_BYTES > max_message_bytes:
+            raise SpecError(
+                f"gRPC: expected {what} of at most {max_message_bytes - MESSAGE_OVERHEAD_BYTES} "
+                f"bytes (the message limit is {max_message_bytes}), found {size_bytes}"
+            )
+
+
+def check_token(token: str | None) -> None:
+    """Raise where a token cannot travel as a bearer token.
+
+    Raises:
+        OptionsError: it is empty, or has characters other than visible ASCII.
+    """
+    if token is not None and not (token and all("!" <= each <= "~" for each in token)):
+        raise OptionsError("gRPC token: expected visible ASCII characters, at least one")
+
+
+def bearer(token: str) -> str:
+    """The value that the metadata holds for a token."""
+    return f"Bearer {token}"
+
+
+def parse_request(data: bytes) -> messages.CompilerMessage:
+    """A message that has arrived; an empty one, which is refused, where the bytes are none.
+
+    With grpcio 1.85.1, stopping a server never ends after its own deserializer has failed.
+    """
+    try:
+        return messages.CompilerMessage.FromString(data)
+    except DecodeError:
+        return messages.CompilerMessage()
+
+
+def to_message(spec: TensorSpec) -> messages.TensorSpec:
+    """A spec as it travels."""
+    return messages.TensorSpec(name=spec.name, port=spec.port, type=spec.type, shape=spec.shape)
+
+
+def from_message(message: messages.TensorSpec) -> TensorSpec:
+    """A spec that has arrived.
+
+    Raises:
+        SpecError: a field is malformed.
+    """
+    if len(message.shape) > _MAX_DIMENSIONS:  # before anything multiplies them
+        raise SpecError(
+            f"tensor {message.name!r}: expected at most {_MAX_DIMENSIONS} dimensions, "
+            f"found {len(message.shape)}"
+        )
+    return TensorSpec(message.name, message.type, tuple(message.shape), message.port)
+
+
+def difference(expected: Sequence[TensorSpec], found: Sequence[TensorSpec]) -> str:
+    """The first difference between two lists of specs, in words; empty where there is none."""
+    for index, (one, other) in enumerate(zip(expected, found, strict=False)):
+        if one != other:
+            return f"feature {index}: expected {one.to_json()}, found {other.to_json()}"
+    if len(expected) != len(found):
+        return f"expected {len(expected)} features, found {len(found)}"
+    return ""

@@ -1,0 +1,273 @@
+"""Register allocation by itself: modules optimised once, their functions alone, their scores.
+
+Code generation stops when registers are allocated; what LLVM then has is scored as its own
+training would (`llvm.text._allocation_score`). A function is allocated by itself just as in its
+module, so a module is optimised once, its functions are taken apart, and an allocation costs no
+more than that function's code generation. Block frequencies do not depend on the allocation: LLVM
+prints them once, when the baseline is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._result import Product
+from mlgo_gym.llvm._task import ALLOCATE, ALLOCATE_WITH_FREQUENCIES, OPTIMIZE, extract
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.text._allocation_score import (
+    AllocationScore,
+    Frequencies,
+    complete_frequencies,
+    score_function,
+)
+from mlgo_gym.llvm.text._machine_code import block_frequencies, machine_functions
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.stream._events import Observation
+
+
+def relative_cost_reduction(score: float, baseline: float) -> float:
+    """The share of the baseline's score that was saved: ``1 - score / baseline``.
+
+    Positive is better. Where the baseline is 0 it is ``-log(1 + score)``: 0 if the score is 0
+    too, and below that the more it costs.
+
+    >>> relative_cost_reduction(90, 100), relative_cost_reduction(0, 0)
+    (0.1, 0.0)
+    """
+    if baseline == 0:
+        return -math.log1p(score) if score else 0.0
+    return (baseline - score) / baseline
+
+
+@dataclass(frozen=True, slots=True)
+class GeometricMean:
+    """A geometric mean of ratios.
+
+    Attributes:
+        ratio: the mean; below 1 is better than the baseline; 1 where there is nothing to compare.
+        count: how many ratios it is the mean of.
+        left_out: how many have none, since the score or the baseline is 0.
+    """
+
+    ratio: float
+    count: int
+    left_out: int
+
+
+def geometric_mean_ratio(
+    scores: Mapping[Any, float], baselines: Mapping[Any, float]
+) -> GeometricMean:
+    """The geometric mean of ``score / baseline`` over all that is scored.
+
+    >>> geometric_mean_ratio({"f": 2, "g": 8, "h": 0}, {"f": 1, "g": 16, "h": 0})
+    GeometricMean(ratio=1.0, count=2, left_out=1)
+    """
+    logs = [
+        math.log(score / baselines[name])
+        for name, score in scores.items()
+        if score > 0 and baselines[name] > 0
+    ]
+    ratio = math.exp(sum(logs) / len(logs)) if logs else 1.0
+    return GeometricMean(ratio, len(logs), len(scores) - len(logs))
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationResult:
+    """What came out of allocating a module's registers.
+
+    Attributes:
+        module: the module's name.
+        module_sha256: the hash of the module's bytes, as it was optimised.
+        settings: what decided the code besides: level, models, problem and its settings.
+        llvm_version: the LLVM that compiled.
+        decisions: how many observations were answered.
+        scores: of each function that has allocated registers, in LLVM's order.
+        machine_code_sha256: the hash of the machine code's text.
+        asked: the functions in which a policy was asked.
+    """
+
+    module: str
+    module_sha256: str
+    settings: Mapping[str, Any]
+    llvm_version: str
+    decisions: int
+    scores: Mapping[str, AllocationScore] = field(repr=False)
+    machine_code_sha256: str
+    asked: frozenset[str] = frozenset()
+
+    @property
+    def score(self) -> float:
+        """What policies are compared by: the sum of the functions' scores."""
+        return AllocationScore.total(self.scores.values()).value
+
+    @property
+    def digest(self) -> str:
+        """The hash of what came out: the machine code's."""
+        return self.machine_code_sha256
+
+    def record(self) -> dict[str, Any]:
+        """The result as JSON values: scores, hash and settings."""
+        return {
+            "score": self.score,
+            "functions": {name: score.value for name, score in self.scores.items()},
+            "machine_code_sha256": self.machine_code_sha256,
+            "settings": dict(self.settings),
+        }
+
+
+@dataclass(frozen=True)
+class OptimizedModule:
+    """A module that has been through the optimiser.
+
+    Attributes:
+        module: the optimised module; its name is the one that it had before.
+        options: how its code is generated, with the level that it was optimised at.
+        functions: the functions that LLVM asks about, in its order.
+        frequencies: of the blocks of each function, once the baseline is known.
+    """
+
+    module: Module
+    options: CompileOptions
+    functions: tuple[str, ...] = ()
+    frequencies: Mapping[str, Frequencies] = field(default_factory=dict, repr=False)
+
+
+class Allocator:
+    """Allocates the registers of modules and of single functions, with one compiler.
+
+    Args:
+        compiler: what compiles.
+        problem: what LLVM asks for.
+    """
+
+    def __init__(self, compiler: Compiler, problem: Problem) -> None:
+        self.compiler: Final = compiler
+        self.problem: Final = problem
+
+    def optimize(self, module: Module, options: CompileOptions) -> OptimizedModule:
+        """Optimise a module.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        product = self.compiler.produce(module, options, OPTIMIZE)
+        return OptimizedModule(
+            module=Module(module.name, product.data),
+            options=replace(options, opt_level=product.opt_level),
+        )
+
+    def find_functions(self, optimized: OptimizedModule) -> OptimizedModule:
+        """The same module with the names of the functions that LLVM asks about.
+
+        A function asks first before any answer, so they are the same under every policy.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        names: dict[str, None] = {}
+
+        def watch(observation: Observation) -> Action:
+            names[observation.context] = None
+            return self.problem.fallback_action(observation)
+
+        self._produce(optimized, {self.problem: watch})
+        return replace(optimized, functions=tuple(names))
+
+    def take_apart(self, optimized: OptimizedModule) -> dict[str, OptimizedModule]:
+        """Each function that LLVM asks about as a module of its own.
+
+        Raises:
+            ModuleError: LLVM cannot take the module apart.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        names = optimized.functions
+        product = self.compiler.produce(optimized.module, optimized.options, extract(names))
+        parts: dict[str, OptimizedModule] = {}
+        start = 0
+        for name, size in zip(names, product.sizes, strict=True):
+            data = product.data[start : start + size]
+            module = Module(f"{optimized.module.name}:{name}", data)
+            parts[name] = OptimizedModule(module, optimized.options, functions=(name,))
+            start += size
+        return parts
+
+    def baseline(
+        self, optimized: OptimizedModule, policy: Policy | None = None
+    ) -> tuple[AllocationResult, OptimizedModule]:
+        """Allocate as policies are compared with, and learn the block frequencies.
+
+        Args:
+            optimized: a module or a function by itself.
+            policy: what answers; ``None`` is LLVM's own heuristic, with the advisor off.
+
+        Returns:
+            What came out, and the same module with its frequencies.
+
+        Raises:
+            ModuleError: LLVM refused the module, or its target cannot be scored.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        answers = {self.problem: policy} if policy else {}
+        product = self._produce(optimized, answers, print_frequencies=True)
+        printed = block_frequencies(product.stderr)
+        frequencies = {
+            function.name: complete_frequencies(function, printed[function.name])
+            for function in machine_functions(product.data.decode(), optimized.module.name)
+            if function.name in printed
+        }
+        known = replace(optimized, frequencies=MappingProxyType(frequencies))
+        return self.result(known, product), known
+
+    def allocate(self, optimized: OptimizedModule, policy: Policy) -> AllocationResult:
+        """Allocate with a policy, after `baseline`.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        asked: set[str] = set()
+
+        def answer(observation: Observation) -> Action:
+            asked.add(observation.context)
+            return policy(observation)
+
+        product = self._produce(optimized, {self.problem: answer})
+        return replace(self.result(optimized, product), asked=frozenset(asked))
+
+    def result(self, optimized: OptimizedModule, product: Product) -> AllocationResult:
+        """Score the machine code that came out of a compilation of the module."""
+        name = optimized.module.name
+        scores = {
+            function.name: score_function(function, optimized.frequencies[function.name])
+            for function in machine_functions(product.data.decode(), name)
+            if function.name in optimized.frequencies
+        }
+        return AllocationResult(
+            module=name,
+            module_sha256=product.module_sha256,
+            settings=product.settings,
+            llvm_version=product.llvm_version,
+            decisions=product.decisions,
+            scores=MappingProxyType(scores),
+            machine_code_sha256=hashlib.sha256(product.data).hexdigest(),
+        )
+
+    def _produce(
+        self,
+        optimized: OptimizedModule,
+        answers: Mapping[Problem, Policy],
+        *,
+        print_frequencies: bool = False,
+    ) -> Product:
+        task = ALLOCATE_WITH_FREQUENCIES if print_frequencies else ALLOCATE
+        return self.compiler.produce(optimized.module, optimized.options, task, answers)

@@ -1,0 +1,231 @@
+"""The oracle over a corpus: several modules at once, and what was found kept in a folder.
+
+::
+
+    NAME.trace         the best trace of a module so far, with observations, for imitation
+    NAME.search.json   how it was found: an object with the fields of `ModuleSearch`, and
+                       module_sha256, settings and choice, to go on from
+
+A search that is started again goes on where it was: with the time that is left of its budget, from
+the best choice so far. A module that has changed, or other settings, start anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any, Final
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._worker import installed_llvmlite
+from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.records._trace import trace_path
+from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.search._choices import Choice
+from mlgo_gym.search._oracle import Oracle
+
+_NUMBERS: Final = ("default_size_bytes", "size_bytes", "compilations", "spent_s")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSearch:
+    """What is known about one module.
+
+    Attributes:
+        module: its name.
+        default_size_bytes: the text under LLVM's default answers.
+        size_bytes: the smallest text that was found.
+        compilations: how many compilations and branches the last run took.
+        spent_s: how long all runs have searched, in seconds.
+        error: why there is nothing; then the numbers are 0.
+    """
+
+    module: str
+    default_size_bytes: int = 0
+    size_bytes: int = 0
+    compilations: int = 0
+    spent_s: float = 0.0
+    error: str | None = None
+
+
+def search_corpus(
+    corpus: Corpus,
+    output: Path,
+    problem: InliningForSize,
+    *,
+    budget_s: float,
+    policy: PolicyFactory | None = None,
+    names: Sequence[str] | None = None,
+    opt_level: str | None = None,
+    jobs: int = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    clock: Callable[[], float] = monotonic,
+    seed: int = 0,
+) -> Generator[ModuleSearch]:
+    """Search modules, the largest first, and keep what is found in a folder.
+
+    Args:
+        corpus: where the modules are.
+        output: the folder; what an earlier search left in it is gone on with.
+        problem: what LLVM asks for.
+        budget_s: how long each module is searched in all, in seconds.
+        policy: one more policy to start from.
+        names: which modules; ``None`` takes all.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many modules are searched at once.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        clock: what the budget is measured with, in seconds.
+        seed: of the order in which groups are tried.
+
+    Yields:
+        One for each module, as they are finished.
+
+    Raises:
+        OptionsError: ``jobs`` or the budget is not above 0, there is no such level, or the folder
+            cannot be written.
+    """
+    for option, value in (("jobs", jobs), ("budget", budget_s)):
+        if not value > 0:
+            raise OptionsError(f"{option}: expected a number above 0, found {value}")
+    CompileOptions(opt_level)
+    task = _Task(corpus, output, problem, budget_s, policy, opt_level, clock, seed)
+    idle: SimpleQueue[Compiler] = SimpleQueue()
+    with ExitStack() as stack:
+        compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
+        for compiler in compilers:
+            idle.put(compiler)
+        with ThreadPoolExecutor(jobs, "mlgo-gym-search") as pool:
+            searches = [pool.submit(task.run, idle, name) for name in corpus.largest_first(names)]
+            try:
+                for search in as_completed(searches):
+                    yield search.result()
+            except BaseException:  # also where the consumer closes this generator
+                pool.shutdown(wait=False, cancel_futures=True)
+                for compiler in compilers:
+                    compiler.interrupt()
+                raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    corpus: Corpus
+    output: Path
+    problem: InliningForSize
+    budget_s: float
+    policy: PolicyFactory | None
+    opt_level: str | None
+    clock: Callable[[], float]
+    seed: int
+
+    def run(self, idle: SimpleQueue[Compiler], name: str) -> ModuleSearch:
+        """Search one module, or go on with it, with the next compiler that is idle."""
+        compiler = idle.get()
+        try:
+            return self._searched(compiler, self.corpus[name])
+        except (CompilationError, InputError) as error:
+            return ModuleSearch(name, error=str(error))
+        finally:
+            idle.put(compiler)
+
+    def _searched(self, compiler: Compiler, module: Module) -> ModuleSearch:
+        options = options_of(module, self.opt_level)
+        settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
+        record = _Record(self.output, module, settings)
+        known, choice = record.read()
+        if known.spent_s >= self.budget_s:
+            return known
+        given = self.policy(module) if self.policy else None
+        with given if isinstance(given, RunnerPolicy) else nullcontext():
+            oracle = Oracle(
+                compiler,
+                module,
+                self.problem,
+                options,
+                policy=given,
+                start=choice,
+                budget_s=self.budget_s - known.spent_s,
+                clock=self.clock,
+                seed=self.seed,
+            )
+            return self._improved(oracle, record, known, choice)
+
+    def _improved(
+        self, oracle: Oracle, record: _Record, known: ModuleSearch, choice: Choice | None
+    ) -> ModuleSearch:
+        """Search, and keep the best; ``known`` is what an earlier search left."""
+        start = self.clock()
+        best = known
+        for found in oracle.improvements():
+            if best.error is None and found.size_bytes >= best.size_bytes:
+                continue  # on the way to where an earlier search has been
+            choice = found.choice
+            found.trace.save(trace_path(self.output, known.module))
+            best = ModuleSearch(
+                known.module,
+                found.default_size_bytes,
+                found.size_bytes,
+                oracle.compilations,
+                known.spent_s + self.clock() - start,
+            )
+            record.write(best, choice)
+        spent_s = known.spent_s + self.clock() - start
+        best = replace(best, spent_s=spent_s, compilations=oracle.compilations)
+        record.write(best, choice)
+        return best
+
+
+class _Record:
+    """The JSON file of one module's search."""
+
+    def __init__(self, output: Path, module: Module, settings: Mapping[str, Any]) -> None:
+        self._path = output / f"{module.name}.search.json"
+        self._module = module.name
+        as_json = json.loads(json.dumps(dict(settings)))
+        self._same = {"module_sha256": module.sha256, "settings": as_json}
+
+    def read(self) -> tuple[ModuleSearch, Choice | None]:
+        """What an earlier search of the same left; where there is none, an error says so.
+
+        Raises:
+            OptionsError: there is a file, and it is not one of a search.
+        """
+        nothing = ModuleSearch(self._module, error="not searched yet")
+        if not self._path.exists():
+            return nothing, None
+        try:
+            value = json.loads(self._path.read_text(encoding="utf-8"))
+            if any(value[name] != same for name, same in self._same.items()):
+                return nothing, None
+            fields = {name: value[name] for name in _NUMBERS}
+            return ModuleSearch(self._module, **fields), Choice.from_json(value["choice"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise OptionsError(
+                f"{str(self._path)!r}: expected a search's record: {error!r}"
+            ) from error
+
+    def write(self, search: ModuleSearch, choice: Choice | None) -> None:
+        """Replace the file.
+
+        Raises:
+            OptionsError: it cannot be written.
+        """
+        value = {name: getattr(search, name) for name in _NUMBERS} | self._same
+        text = json.dumps(value | {"choice": choice and choice.to_json()}, indent=1)
+        partial = self._path.with_name(f"{self._path.name}.{os.getpid()}.partial")
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(f"{text}\n", encoding="utf-8")
+            partial.replace(self._path)
+        except OSError as error:
+            raise OptionsError(f"cannot write {str(self._path)!r}: {error.strerror}") from error

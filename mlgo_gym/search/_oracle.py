@@ -1,0 +1,321 @@
+"""The search oracle: the smallest text of one module that can be found in a given time.
+
+It knows nothing but the compiler. All its compilations branch off one that waits at its first
+decision. In turns:
+
+1. Starts: LLVM's default, never, calls that cost nothing, and the given policy.
+2. Limits: the inline cost below which calls are inlined, by how often their callee is used.
+3. Groups: one compilation of the best choice so far; at the first call of each group of calls a
+   branch gives the whole group the other answer. What made the text smaller is combined, all at
+   once, then the better half, and so on. Levels take turns, from all calls of a callee to single
+   calls.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Final
+
+import numpy as np
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import CompilationError, InternalError, OptionsError
+from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.policies._policies import default, never
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.records._replay import trace_of
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.search._choices import LIMITS, Choice, Flip, group_of
+from mlgo_gym.stream._events import Observation
+
+_FEW_USES: Final = 2
+"""How many classes of callees have so few uses that inlining may make the callee disappear."""
+
+_LIMIT_STARTS: Final = (
+    *(("default", few, None) for few in (80, 40, 20)),
+    *(("never", few, many) for few in (80, 40) for many in (-10, 0, 20)),
+)
+"""Base, limit for callees of few uses, limit for the others."""
+
+_TRIALS: Final = 24
+"""How many groups are tried before what helped is combined."""
+
+_ORDER: Final = ("callee", "call", "caller", "single")
+
+
+def small(observation: Observation) -> int:
+    """Inline what costs nothing: the call is as large as what takes its place."""
+    return int(observation["cost_estimate"][0] <= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best compilation that was found.
+
+    Attributes:
+        choice: the policy that made it.
+        trace: its trace, with observations, for imitation.
+        default_size_bytes: the text under LLVM's default answers.
+        compilations: how many compilations and branches it took to get here.
+    """
+
+    choice: Choice
+    trace: Trace
+    default_size_bytes: int
+    compilations: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the text."""
+        return self.trace.text_size_bytes
+
+
+@dataclass(slots=True)
+class _State:
+    best: Found | None = None
+    observations: list[Observation] = field(default_factory=list)
+    tried: set[tuple[Flip, int]] = field(default_factory=set)
+    compilations: int = 0
+
+
+class Oracle:
+    """Searches one module; it may be used once.
+
+    Args:
+        compiler: what compiles; branches need room for two at once.
+        module: what is compiled.
+        problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
+        options: as in `Compiler.start`.
+        policy: one more policy to start from; the other starts are always tried.
+        start: a choice to go on from, as an earlier search found it.
+        budget_s: how long to search, in seconds; at least LLVM's default is compiled.
+        clock: what the budget is measured with, in seconds.
+        seed: of the order in which groups are tried.
+
+    Raises:
+        OptionsError: the budget is not above 0, or the start needs a policy that is not given.
+    """
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        problem: InliningForSize | None = None,
+        options: CompileOptions | None = None,
+        *,
+        policy: Policy | None = None,
+        start: Choice | None = None,
+        budget_s: float,
+        clock: Callable[[], float] = monotonic,
+        seed: int = 0,
+    ) -> None:
+        if not budget_s > 0:
+            raise OptionsError(f"budget: expected a number above 0, found {budget_s!r}")
+        self._bases: dict[str, Policy] = {"default": default, "never": never, "small": small}
+        if policy is not None:
+            self._bases["given"] = policy
+        if start is not None and start.base not in self._bases:
+            raise OptionsError(f"start: expected one of {', '.join(self._bases)} as base, found "
+                               f"{start.base!r}")  # fmt: skip
+        self._compiler = compiler
+        self._module = module
+        self._problem = problem or InliningForSize()
+        self._options = options
+        self._start = start
+        self._clock = clock
+        self._deadline = clock() + budget_s
+        self._random = np.random.default_rng(seed)
+        self._state = _State()
+        self._root: Compilation | None = None
+
+    def improvements(self) -> Iterator[Found]:
+        """Search until the budget is used up.
+
+        Yields:
+            First LLVM's default, then whatever is smaller than all before.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or hung under its own default answers.
+        """
+        with self._compiler.start(self._module, self._problem, self._options) as root:
+            if root.next_observation() is None:
+                yield Found(Choice("default"), trace_of(root), root.result.text_size_bytes, 1)
+                return
+            self._root = root
+            yield from self._search()
+
+    def _search(self) -> Iterator[Found]:
+        yield self._taken(Choice("default"))
+        yield from self._try_all(Choice(name) for name in self._bases if name != "default")
+        if self._start is not None:
+            yield from self._try_all([self._start])
+        else:
+            yield from self._search_limits()
+        while not self._is_over():
+            tried = len(self._state.tried)
+            for level in _ORDER:
+                yield from self._search_groups(level)
+            if len(self._state.tried) == tried:  # all has been tried: again, around the best
+                self._state.tried.clear()
+
+    @property
+    def compilations(self) -> int:
+        """How many compilations and branches there have been."""
+        return self._state.compilations
+
+    def _best(self) -> Found:
+        if self._state.best is None:
+            return self._taken(Choice("default"))
+        return self._state.best
+
+    def _is_over(self) -> bool:
+        return self._clock() >= self._deadline
+
+    def _search_limits(self) -> Iterator[Found]:
+        classes = range(len(Choice("default").limits))
+        yield from self._try_all(
+            Choice(base, (few,) * _FEW_USES + (many,) * (len(classes) - _FEW_USES))
+            for base, few, many in _LIMIT_STARTS
+        )
+        is_better = True
+        while is_better and not self._is_over():
+            before = self._best()
+            for index in classes:
+                for step in (1, -1):
+                    yield from self._climb(index, step)
+            is_better = self._best() is not before
+
+    def _climb(self, index: int, step: int) -> Iterator[Found]:
+        """Move one limit in one direction for as long as it helps."""
+        while not self._is_over():
+            choice = self._best().choice
+            place = LIMITS.index(choice.limits[index]) + step
+            if not 0 <= place < len(LIMITS):
+                return
+            found = self._attempt(choice.with_limit(index, LIMITS[place]))
+            if found is None:
+                return
+            yield found
+
+    def _search_groups(self, level: str) -> Iterator[Found]:
+        """Try the other answers of a level's groups, each in a branch, and combine what helps."""
+        best = self._best()
+        savings = self._group_savings(best, self._candidates(level))
+        helpful = sorted((flip for flip in savings if savings[flip] > 0), key=savings.__getitem__)
+        helpful.reverse()
+        while helpful and not self._is_over():
+            flips = dict(helpful)
+            found = self._attempt(best.choice.with_flips(flips))
+            if found is not None:
+                yield found
+            if self._best().size_bytes <= best.size_bytes - savings[helpful[0]]:
+                return
+            helpful = helpful[: len(helpful) // 2]
+
+    def _candidates(self, level: str) -> dict[Flip, set[int]]:
+        """A few groups and the answers to try for each: at random, large groups rather."""
+        policy = self._best().choice.policy(self._bases)
+        taken: dict[Flip, list[int]] = {}
+        for observation in self._state.observations:
+            taken.setdefault(group_of(level, observation), []).append(int(policy(observation)))
+        untried = {
+            group: answers
+            for group, actions in taken.items()
+            if (answers := self._untried(group, set(actions)))
+        }
+        if not untried:
+            return {}
+        groups = list(untried)
+        weights = np.sqrt([len(taken[group]) for group in groups])
+        count = min(_TRIALS, len(groups))
+        picked = self._random.choice(len(groups), count, replace=False, p=weights / weights.sum())
+        return {groups[index]: untried[groups[index]] for index in sorted(picked)}
+
+    def _untried(self, group: Flip, actions: set[int]) -> set[int]:
+        others = {0, 1} if len(actions) == 2 else {1 - action for action in actions}
+        return {action for action in others if (group, action) not in self._state.tried}
+
+    def _group_savings(
+        self, best: Found, candidates: Mapping[Flip, set[int]]
+    ) -> dict[tuple[Flip, int], int]:
+        """Bytes that each answer for each group saves; each level's groups do not overlap."""
+        policy = best.choice.policy(self._bases)
+        waiting = dict(candidates)
+        savings: dict[tuple[Flip, int], int] = {}
+        with self._forked() as trunk:
+            while waiting and (observation := trunk.next_observation()) is not None:
+                group = group_of(next(iter(waiting))[0], observation)
+                for action in waiting.pop(group, ()):
+                    if self._is_over():
+                        return savings
+                    self._state.tried.add((group, action))
+                    choice = best.choice.with_flips({group: action})
+                    size_bytes = self._branched(trunk, choice)
+                    if size_bytes is not None:
+                        savings[group, action] = best.size_bytes - size_bytes
+                trunk.answer(policy(observation))
+        return savings
+
+    def _branched(self, trunk: Compilation, choice: Choice) -> int | None:
+        """The text if another choice goes on from here; ``None`` if it fails or time is up."""
+        self._state.compilations += 1
+        policy = choice.policy(self._bases)
+        with trunk.fork() as branch, contextlib.suppress(CompilationError):
+            while (observation := branch.next_observation()) is not None:
+                if self._is_over():
+                    return None
+                branch.answer(policy(observation))
+            return branch.result.text_size_bytes
+        return None
+
+    def _try_all(self, choices: Iterator[Choice] | Sequence[Choice]) -> Iterator[Found]:
+        for choice in choices:
+            if self._is_over():
+                return
+            found = self._attempt(choice)
+            if found is not None:
+                yield found
+
+    def _attempt(self, choice: Choice) -> Found | None:
+        """Compile under a choice; keep it if it is smaller than the best."""
+        try:
+            return self._compiled(choice)
+        except CompilationError:
+            return None
+
+    def _taken(self, choice: Choice) -> Found:
+        found = self._compiled(choice)
+        if found is None:
+            return self._best()
+        return found
+
+    def _compiled(self, choice: Choice) -> Found | None:
+        self._state.compilations += 1
+        policy, best = choice.policy(self._bases), self._state.best
+        observations: list[Observation] = []
+        with self._forked() as compilation:
+            while (observation := compilation.next_observation()) is not None:
+                if best is not None and self._is_over():
+                    return None
+                observations.append(observation)
+                compilation.answer(policy(observation))
+            size_bytes = compilation.result.text_size_bytes
+            if best is not None and size_bytes >= best.size_bytes:
+                return None
+            trace = trace_of(compilation, observations)
+        base_size_bytes = size_bytes if best is None else best.default_size_bytes
+        found = Found(choice, trace, base_size_bytes, self._state.compilations)
+        self._state.best, self._state.observations = found, observations
+        return found
+
+    def _forked(self) -> Compilation:
+        """A compilation at its first decision: all of them branch off one that waits there."""
+        if self._root is None:
+            raise InternalError("oracle: no compilation to branch off")
+        return self._root.fork()

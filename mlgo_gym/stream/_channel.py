@@ -1,0 +1,262 @@
+"""The host's end of LLVM's interactive channel: two FIFOs, observations in, advice out.
+
+LLVM (``llvm/lib/Analysis/InteractiveModelRunner.cpp``) opens ``BASE.in`` for reading, then
+``BASE.out`` for writing, and each open blocks until the other end is there. The host therefore
+opens both before the compilation starts, without blocking: ``.in`` for reading *and* writing, so
+that LLVM never waits for a writer and never sees end-of-file, which it would take for an answer.
+
+What LLVM sends is the stream of `stream._training_log` without outcomes. A channel serves one
+compilation; the FIFOs' names are gone as soon as LLVM has opened both. A compilation that branches
+off another gets a channel over two pipes, which never have names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import os
+import stat
+import tempfile
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
+from mlgo_gym.stream._events import Context, Header, Observation
+from mlgo_gym.stream._training_log import StreamDecoder
+
+_READ_BYTES: Final = 1 << 16
+_FIFO_STEM: Final = "channel"
+
+
+class Channel:
+    """One pair of FIFOs and the observations that come through it.
+
+    Args:
+        on_header: called with the header when it has come; what it raises, `next_observation`
+            raises.
+
+    Attributes:
+        base: the path that LLVM is told, without ``.in`` and ``.out``.
+        header: what LLVM says it sends, once it has said so.
+        context: the context that LLVM named last.
+
+    Raises:
+        EnvironmentSetupError: the FIFOs cannot be made in the system's temporary folder.
+    """
+
+    def __init__(self, on_header: Callable[[Header], None] = lambda _: None) -> None:
+        self._on_header = on_header
+        self._decoder = StreamDecoder()
+        self._compilers_ends: tuple[int, int] | None = None
+        folder, self._ends = _make_fifos()
+        self._finalizer = weakref.finalize(self, self._ends.close)
+        self.base: Final = str(folder / _FIFO_STEM)
+        self.header: Header | None = None
+        self.context = ""
+        _CHANNELS.add(self)
+
+    def branch(self) -> tuple[Self, tuple[int, int]]:
+        """A channel that goes on where this one is, with a compiler of its own.
+
+        Returns:
+            The channel, and the compiler's ends: what it reads from, and what it writes to. They
+            are the caller's to hand over and to close.
+
+        Raises:
+            OSError: the system has no descriptors left.
+        """
+        from_host, inbound = os.pipe()
+        try:
+            outbound, to_host = os.pipe()
+        except BaseException:
+            os.close(from_host)
+            os.close(inbound)
+            raise
+        os.set_blocking(outbound, False)
+        branch = copy.copy(self)
+        ends = _Ends(None, inbound, outbound)
+        finalizer = weakref.finalize(branch, ends.close)
+        vars(branch).update(_decoder=copy.copy(self._decoder), _ends=ends, _finalizer=finalizer)
+        _CHANNELS.add(branch)
+        return branch, (from_host, to_host)
+
+    def compilers_ends(self, pid: int) -> tuple[int, int] | None:
+        """The compiler's descriptors of its ends, reading and writing, if they can be seen.
+
+        Args:
+            pid: the compiler's process.
+        """
+        if self._compilers_ends is None:
+            ends = self._open_ends()
+            wanted = [_identity(os.fstat(end)) for end in (ends.inbound, ends.outbound)]
+            found: dict[tuple[int, int], int] = {}
+            with contextlib.suppress(OSError):
+                for path in Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        found[_identity(path.stat())] = int(path.name)
+            if all(each in found for each in wanted):
+                self._compilers_ends = (found[wanted[0]], found[wanted[1]])
+        return self._compilers_ends
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when LLVM has sent something.
+
+        Raises:
+            UsageError: the channel is closed.
+        """
+        return self._open_ends().outbound
+
+    def receive(self) -> bool:
+        """Take in what LLVM has sent, without waiting; false once LLVM has closed its end."""
+        try:
+            data = os.read(self.fileno(), _READ_BYTES)
+        except BlockingIOError:
+            return True
+        self._decoder.feed(data)
+        return bool(data)
+
+    def next_observation(self) -> Observation | None:
+        """The next whole observation of what has been taken in, if there is one.
+
+        Raises:
+            TrainingLogError: LLVM broke the format.
+        """
+        while (event := self._decoder.next_event()) is not None:
+            match event:
+                case Observation():
+                    return event
+                case Context(name):
+                    self.context = name
+                case Header():
+                    self._ends.remove_names()  # LLVM has opened both
+                    self.header = event
+                    self._on_header(event)
+        return None
+
+    def reply(self, advice: bytes) -> None:
+        """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks.
+
+        Where LLVM has died, nothing happens: whoever waits for it next is told.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            if os.write(self._open_ends().inbound, advice) != len(advice):
+                raise InternalError(f"channel: could not write {len(advice)} bytes at once")
+
+    def close(self) -> None:
+        """Close both ends and remove what is left on disk. LLVM must have finished or be gone."""
+        self._finalizer()
+
+    def disown(self) -> None:
+        """Let go of a channel that belongs to the process this one was forked from."""
+        if self._finalizer.detach():
+            self._ends.close_descriptors()
+
+    def _open_ends(self) -> _Ends:
+        if not self._finalizer.alive:
+            raise UsageError("channel: closed")
+        return self._ends
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """What a channel holds of the system: two descriptors, and names until LLVM has them open."""
+
+    folder: Path | None
+    inbound: int
+    outbound: int
+
+    def close(self) -> None:
+        self.close_descriptors()
+        self.remove_names()
+
+    def close_descriptors(self) -> None:
+        os.close(self.inbound)
+        os.close(self.outbound)
+
+    def remove_names(self) -> None:
+        if self.folder:
+            _remove_fifos(self.folder)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+_CHANNELS: Final[weakref.WeakSet[Channel]] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for channel in list(_CHANNELS):
+        channel.disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def remove_stale_folders() -> None:
+    """Remove the FIFOs of processes that were killed before LLVM had opened them.
+
+    Only folders of the calling user, of dead processes of the same process namespace, with
+    nothing but FIFOs in them.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*"):
+        owner = folder.name.removeprefix(_folder_prefix()).partition("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            _remove_fifos(folder)
+
+
+def _make_fifos() -> tuple[Path, _Ends]:
+    folder: Path | None = None
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
+        inbound, outbound = folder / f"{_FIFO_STEM}.in", folder / f"{_FIFO_STEM}.out"
+        os.mkfifo(inbound, 0o600)
+        os.mkfifo(outbound, 0o600)
+        # Python closes descriptors on exec, so the worker inherits neither.
+        return folder, _Ends(
+            folder,
+            os.open(inbound, os.O_RDWR | os.O_NONBLOCK),
+            os.open(outbound, os.O_RDONLY | os.O_NONBLOCK),
+        )
+    except OSError as error:
+        if folder:
+            _remove_fifos(folder)
+        raise EnvironmentSetupError(
+            f"channel: cannot make FIFOs in the temporary folder: {error}; TMPDIR names another"
+        ) from error
+
+
+def _remove_fifos(folder: Path) -> None:
+    """Remove a folder of ours and its FIFOs; anything else in it stays, and so does the folder."""
+    with contextlib.suppress(OSError):
+        about = folder.lstat()  # in a shared folder, others may have put a link here
+        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
+            return
+        for path in folder.iterdir():
+            if path.is_fifo():
+                path.unlink()
+        folder.rmdir()
+
+
+@functools.cache
+def _folder_prefix() -> str:
+    """Names the process namespace, so that containers that share a folder keep apart."""
+    try:
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        namespace = 0
+    return f"mlgo-gym-channel-{os.getuid()}-{namespace}-"
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,279 @@
+r"""LLVM's training log: what it is made of, a reader and a writer.
+
+The format is that of ``llvm/lib/Analysis/TrainingLogger.cpp``; the stream of an interactive
+channel (``InteractiveModelRunner.cpp``) is the same without outcomes. Lines are JSON and end in
+``\n``; tensors are raw, packed, in native byte order::
+
+    {"features":[SPEC,...],"score":SPEC,"advice":SPEC}\n     once; score and advice are optional
+    {"context":"NAME"}\n                                      what follows belongs to NAME
+    {"observation":N}\nTENSORS\n                              all features, in the header's order
+    {"outcome":N}\nSCORE\n                                    where the header has a score
+
+Observations are numbered from 0 within each context name; a context that comes back goes on
+counting. A SPEC is the JSON form of `mlgo_gym.tensor_spec.TensorSpec`. An outcome follows the
+observation that it belongs to; not every observation needs one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, BinaryIO, Final, Self
+
+import numpy as np
+
+from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome, Record
+from mlgo_gym.tensor_spec import quote_json
+
+MAX_LINE_BYTES: Final = 1 << 20
+"""The longest JSON line that is accepted, in bytes."""
+
+_READ_BYTES: Final = 1 << 16
+_SHOWN: Final = 40
+
+
+class StreamDecoder:
+    """Turns bytes, in pieces of any size, into the events of a stream.
+
+    Feed what has arrived, then take events until there is none; it holds no more than what is
+    not yet an event. Nothing is read or waited for here.
+
+    Raises:
+        TrainingLogError: from `next_event` and `finish`, with the position in bytes.
+    """
+
+    def __init__(self) -> None:
+        self.header: Header | None = None
+        self._buffer = b""
+        self._arrived: list[bytes] = []
+        self._missing = 0
+        self._position = 0
+        self._context: str | None = None
+        self._last_index: int | None = None
+
+    def __copy__(self) -> Self:
+        """A decoder that has taken in the same bytes, and goes on by itself."""
+        twin = type(self).__new__(type(self))
+        vars(twin).update(vars(self), _arrived=list(self._arrived))
+        return twin
+
+    def feed(self, data: bytes) -> None:
+        """Take in the bytes that follow the ones fed before."""
+        self._arrived.append(data)
+        self._missing -= len(data)
+
+    def next_event(self) -> Event | None:
+        """The next whole event, or ``None`` where more bytes are needed first."""
+        if self._missing > 0:
+            return None
+        if self._arrived:
+            self._buffer = b"".join((self._buffer, *self._arrived))
+            self._arrived.clear()
+        end = self._buffer.find(b"\n")
+        if end < 0:
+            if len(self._buffer) > MAX_LINE_BYTES:
+                raise self._error(f"expected a line of at most {MAX_LINE_BYTES} bytes")
+            return None
+        if self._buffer.startswith(b'{"observation":') and self.header is not None:
+            return self._observation(self.header, end)
+        return self._line(end)
+
+    def finish(self) -> None:
+        """Check that the stream ended where it may end.
+
+        Raises:
+            TrainingLogError: there was no header, or the last event is cut off.
+        """
+        self._buffer = b"".join((self._buffer, *self._arrived))
+        if self._buffer:
+            raise self._error("the stream ends in the middle of")
+        if self.header is None:
+            raise self._error("expected a header, found an empty stream")
+
+    def _line(self, end: int) -> Event | None:
+        value = self._parse(end)
+        if self.header is None:
+            self.header = Header.from_value(value)
+            self._consume(end + 1)
+            return self.header
+        match value:
+            case {"context": str(name)}:
+                self._context, self._last_index = name, None
+                self._consume(end + 1)
+                return Context(name)
+            case {"outcome": int(index)}:
+                return self._outcome(self.header, index, end)
+            case _:
+                raise self._error("expected a context, an observation or an outcome, found")
+
+    def _observation(self, header: Header, end: int) -> Observation | None:
+        total = end + 2 + header.size_bytes
+        if not self._has(total):
+            return None
+        number = self._buffer[15 : end - 1]
+        if not number.isdigit() or self._buffer[end - 1 : end] != b"}" or len(number) > 18:
+            raise self._error("expected the number of an observation, found")
+        if self._context is None:
+            raise self._error("expected a context before the first observation, found")
+        self._check_end(total)
+        self._last_index = int(number)
+        payload = self._buffer[end + 1 : total - 1]
+        self._consume(total)
+        return Observation(header, self._context, self._last_index, payload)
+
+    def _outcome(self, header: Header, index: int, end: int) -> Outcome | None:
+        if header.score is None:
+            raise self._error("expected no outcome, since the header has no score, found")
+        if self._context is None or index != self._last_index:
+            raise self._error(f"expected the outcome of observation {self._last_index}, found")
+        total = end + 2 + header.score.size_bytes
+        if not self._has(total):
+            return None
+        self._check_end(total)
+        payload = self._buffer[end + 1 : total - 1]
+        self._consume(total)
+        return Outcome(self._context, index, payload)
+
+    def _has(self, total: int) -> bool:
+        self._missing = max(0, total - len(self._buffer))  # until then nothing is looked at again
+        return self._missing == 0
+
+    def _check_end(self, total: int) -> None:
+        if self._buffer[total - 1] != ord("\n"):
+            raise self._error("expected a line's end after the tensors of")
+
+    def _parse(self, end: int) -> object:
+        try:
+            return json.loads(self._buffer[:end])
+        except (ValueError, RecursionError) as error:
+            raise self._error("expected a line of JSON, found") from error
+
+    def _consume(self, count: int) -> None:
+        self._buffer = self._buffer[count:]
+        self._position += count
+
+    def _error(self, message: str) -> TrainingLogError:
+        found = f" {self._buffer[:_SHOWN]!r}" if self._buffer else ""
+        return TrainingLogError(f"training log, byte {self._position}: {message}{found}")
+
+
+class TrainingLogReader:
+    """Reads a training log from a binary file, record by record, in bounded memory.
+
+    Iterating yields `Record`. The file stays the caller's to close.
+
+    Raises:
+        TrainingLogError: at construction for the header, while iterating for the rest.
+
+    >>> import io
+    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> header = Header((TensorSpec("size", "int64_t", (1,)),))
+    >>> file = io.BytesIO()
+    >>> writer = TrainingLogWriter(file, header)
+    >>> writer.start_context("main")
+    >>> writer.log_observation({"size": 7})
+    >>> reader = TrainingLogReader(io.BytesIO(file.getvalue()))
+    >>> [(r.observation.context, int(r.observation["size"][0]), r.score) for r in reader]
+    [('main', 7, None)]
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decoder = StreamDecoder()
+        header = self._next_event()
+        if not isinstance(header, Header):
+            self._decoder.finish()
+            raise TrainingLogError("training log: expected a header, found nothing")
+        self.header: Final = header
+
+    def __iter__(self) -> Iterator[Record]:
+        waiting: Observation | None = None
+        while (event := self._next_event()) is not None:
+            if isinstance(event, Outcome) and waiting is not None:
+                yield Record(waiting, self._score(event))
+                waiting = None
+                continue
+            if waiting is not None:
+                yield Record(waiting, None)
+            waiting = event if isinstance(event, Observation) else None
+        if waiting is not None:
+            yield Record(waiting, None)
+
+    def _score(self, outcome: Outcome) -> np.ndarray[Any, Any] | None:
+        return self.header.score.decode(outcome.payload) if self.header.score else None
+
+    def _next_event(self) -> Event | None:
+        while (event := self._decoder.next_event()) is None:
+            data = self._file.read(_READ_BYTES)
+            if not data:
+                self._decoder.finish()
+                return None
+            self._decoder.feed(data)
+        return event
+
+
+class TrainingLogWriter:
+    """Writes a training log to a binary file, as LLVM's ``Logger`` does, to the byte.
+
+    The header is written at construction. The file stays the caller's to flush and close.
+    """
+
+    def __init__(self, file: BinaryIO, header: Header) -> None:
+        self.header: Final = header
+        self._file = file
+        self._context: str | None = None
+        self._next_index: dict[str, int] = {}
+        self._open_index: int | None = None
+        file.write(f"{header.to_json()}\n".encode())
+
+    def start_context(self, name: str) -> None:
+        """Say what the following observations belong to (``Logger::switchContext``)."""
+        self._context, self._open_index = name, None
+        self._file.write(f'{{"context":{quote_json(name)}}}\n'.encode())
+
+    def log_observation(self, tensors: Mapping[str, object] | bytes) -> None:
+        """Write one observation: its tensors by name, or its raw bytes in header order.
+
+        Raises:
+            TrainingLogError: no context was started, a feature is missing or unknown, or the
+                raw bytes have another length.
+            SpecError: a tensor does not fit its spec.
+        """
+        if self._context is None:
+            raise TrainingLogError("training log: expected a context before an observation")
+        payload = tensors if isinstance(tensors, bytes) else self._encode(tensors)
+        if len(payload) != self.header.size_bytes:
+            raise TrainingLogError(
+                f"training log: expected an observation of {self.header.size_bytes} bytes, "
+                f"found {len(payload)}"
+            )
+        index = self._next_index.get(self._context, 0)
+        self._file.write(b'{"observation":%d}\n%b\n' % (index, payload))
+        self._next_index[self._context] = index + 1
+        self._open_index = index
+
+    def log_outcome(self, score: object) -> None:
+        """Write the score of the observation that was written last.
+
+        Raises:
+            TrainingLogError: the header has no score, or no observation came before.
+            SpecError: the score does not fit its spec.
+        """
+        if self.header.score is None:
+            raise TrainingLogError("training log: the header has no score, so no outcome fits")
+        if self._open_index is None:
+            raise TrainingLogError("training log: expected an observation before its outcome")
+        payload = self.header.score.encode(score)
+        self._file.write(b'{"outcome":%d}\n%b\n' % (self._open_index, payload))
+        self._open_index = None
+
+    def _encode(self, tensors: Mapping[str, object]) -> bytes:
+        names = {spec.name for spec in self.header.features}
+        if set(tensors) != names:
+            missing, unknown = sorted(names - set(tensors)), sorted(set(tensors) - names)
+            raise TrainingLogError(
+                f"training log: expected the header's features, found missing {missing} "
+                f"and unknown {unknown}"
+            )
+        return b"".join(spec.encode(tensors[spec.name]) for spec in self.header.features)

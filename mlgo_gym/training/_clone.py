@@ -1,0 +1,85 @@
+"""``clone``: a network that answers as a known policy does, LLVM's default for one.
+
+A starting point for others, and the test that features, network and export are all right: a clone
+of the default leaves the code as it was.
+
+::
+
+    decisions/      a dataset of what the policy answered on the training packages
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._record import header_of, record, remaining
+from mlgo_gym.datasets._writer import DatasetWriter
+from mlgo_gym.policies._policies import make_policy
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._imitation import ImitationConfig, Recorded, imitated
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._validation import Validation
+
+_RECORDING = 0.6
+"""The part of the budget that decisions are recorded in."""
+
+
+@dataclass(frozen=True)
+class Config(ImitationConfig):
+    """What decides the result.
+
+    Attributes:
+        policy: the policy's name; empty is LLVM's default for the inliner, and for eviction the
+            lowest density, which is the larger part of LLVM's own heuristic.
+    """
+
+    policy: str = ""
+
+
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+    """Record the policy's decisions on the training packages, and fit a network to them.
+
+    Args:
+        run: a run for a problem that has networks.
+        config: what decides the result.
+        data: what is trained on.
+
+    Returns:
+        What the clone is worth on the validation packages.
+
+    Raises:
+        OptionsError: the problem has no such policy, or no network.
+        TrainingError: there is nothing to train on.
+    """
+    is_inlining = isinstance(run.problem, InliningForSize)
+    name = config.policy or ("default" if is_inlining else "lowest-density")
+    policy = make_policy(name, config.seed, type(run.problem))
+    folder = run.directory / "decisions"
+    with DatasetWriter(folder, header_of(run.problem), max_part_age_s=60.0) as writer:
+        for package, corpus in data.packages.items():
+            reports = record(
+                writer,
+                corpus,
+                run.problem,
+                name,
+                policy,
+                package=package,
+                names=remaining(writer, corpus, name, package=package),
+                jobs=data.jobs,
+                timeout_s=data.timeout_s,
+            )
+            with closing(reports):
+                for report in reports:
+                    for error in (report.error, *(each.error for each in report.attempts)):
+                        if error:
+                            data.warn(error)
+                    run.scalars(len(writer.keys), {"modules": len(writer.keys)})
+                    if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
+                        break
+    run.save(1, {})
+    return imitated(
+        run, Recorded.of(Dataset.open(folder, problem=run.problem).episodes()), config, data
+    )

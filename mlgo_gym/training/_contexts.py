@@ -1,0 +1,296 @@
+"""What is compiled again and again while a policy learns, and what that costs against LLVM's own.
+
+For the inliner a context is a module, and its cost the size of its code. For register allocation it
+is a function that asks, taken out of its module once it was optimised (`scoring._allocation`), and
+its cost LLVM's score. Costs are logarithms of the ratio to what LLVM's own heuristic reaches: below
+0 is better.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import numpy as np
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._task import ALLOCATE
+from mlgo_gym.llvm.text._allocation_score import WEIGHTS, Frequencies
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.scoring._measures import TextSize, measure_class
+
+_T = TypeVar("_T")
+_K = TypeVar("_K")
+
+_SPILL_SLOT: Final = re.compile(r"\{ id: (\d+),[^}]*type: spill-slot")
+_STACK_ACCESS: Final = re.compile(r"(load|store) \(s\d+\) (?:from|into) %stack\.(\d+)")
+_BLOCK: Final = re.compile(r"  bb\.(\d+)\b", re.MULTILINE)
+_LEAST_SCORE: Final = 1e-9
+_DRAWN: Final = 0.98
+
+
+@dataclass(frozen=True)
+class Context:
+    """One thing that is compiled again and again.
+
+    Attributes:
+        name: ``PACKAGE/MODULE``, for a function with ``:FUNCTION`` behind it.
+        code: the module as it was, or the function by itself, optimised.
+        baseline: what LLVM's own heuristic reaches: bytes, or a score; above 0.
+        share: the part of its module's baseline, from 0 to 1.
+        potential: the part of its module's baseline that a policy might save: for a function its
+            spill code, for a module all of it.
+    """
+
+    name: str
+    code: Module | OptimizedModule = field(repr=False)
+    baseline: float
+    share: float = 1.0
+    potential: float = 1.0
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of its bitcode: about what it takes to compile it."""
+        code = self.code.module if isinstance(self.code, OptimizedModule) else self.code
+        return len(code.data)
+
+    @property
+    def module(self) -> str:
+        """``PACKAGE/MODULE``."""
+        return self.name.rpartition(":")[0] if isinstance(self.code, OptimizedModule) else self.name
+
+    def log_ratio(self, score: float) -> float:
+        """The cost of a score: ``log(score / baseline)``.
+
+        >>> context = Context("f", Module("f", b""), baseline=50.0)
+        >>> context.log_ratio(50.0), round(context.log_ratio(55.0), 3)
+        (0.0, 0.095)
+        """
+        return math.log(max(score, _LEAST_SCORE) / self.baseline)
+
+    def cost(self, score: float, tolerated: float) -> float:
+        """`log_ratio`, where what is above a limit counts twice.
+
+        >>> context = Context("f", Module("f", b""), baseline=50.0)
+        >>> context.cost(50.0, 0.05), round(context.cost(55.0, 0.05), 3)
+        (0.0, 0.141)
+        """
+        ratio = self.log_ratio(score)
+        return ratio + max(ratio - tolerated, 0.0)
+
+
+class Workshop:
+    """Compilers that stay, and what they make of contexts; a context manager.
+
+    Args:
+        problem: what LLVM asks about.
+        jobs: how many compilers work at once, each in a thread of its own.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        warn: called with what failed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        jobs: int,
+        timeout_s: float,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.problem: Final = problem
+        self._warn = warn
+        self._stack = ExitStack()
+        self._compilers: SimpleQueue[Compiler] = SimpleQueue()
+        for _ in range(jobs):
+            self._compilers.put(self._stack.enter_context(Compiler(timeout_s=timeout_s)))
+        self._pool = ThreadPoolExecutor(jobs, "mlgo-gym") if jobs > 1 else None
+
+    def contexts(self, packages: Mapping[str, Corpus], skip: int = 0) -> Iterator[list[Context]]:
+        """The contexts of each module of packages, in their order.
+
+        What fails, and what never asks, has none. A module is compiled a few times for them;
+        this takes as long as some rollouts.
+
+        Args:
+            packages: corpora by the names of their packages.
+            skip: how many modules are passed over.
+        """
+        names = [(package, name) for package, corpus in packages.items() for name in corpus]
+
+        def prepared(compiler: Compiler, key: tuple[str, str]) -> list[Context]:
+            package, name = key
+            try:
+                module = packages[package][name]
+                if measure_class(self.problem) is TextSize:
+                    return _module_context(compiler, f"{package}/{name}", module)
+                return _functions(Allocator(compiler, self.problem), f"{package}/{name}", module)
+            except (CompilationError, InputError) as error:
+                self._warn(f"{package}: {error}")
+                return []
+
+        yield from self.each(prepared, names[skip:])
+
+    def score(self, compiler: Compiler, context: Context, policy: Policy) -> float:
+        """What comes out under a policy: bytes, or LLVM's score.
+
+        Raises:
+            CompilationError: LLVM crashed or outran its deadline.
+            ModuleError: LLVM refused the module.
+        """
+        code = context.code
+        if isinstance(code, OptimizedModule):
+            return Allocator(compiler, self.problem).allocate(code, policy).score
+        result = compiler.compile_module(code, problem=self.problem, policy=policy)
+        return result.text_size_bytes
+
+    def each(self, work: Callable[[Compiler, _K], _T], items: Sequence[_K]) -> Iterator[_T]:
+        """What a function makes of each item with one of the compilers, in the items' order."""
+        if self._pool is None:
+            compiler = self._compilers.get()
+            self._compilers.put(compiler)
+            yield from (work(compiler, item) for item in items)
+            return
+
+        def run(item: _K) -> _T:
+            compiler = self._compilers.get()
+            try:
+                return work(compiler, item)
+            finally:
+                self._compilers.put(compiler)
+
+        yield from self._pool.map(run, items)
+
+    def successes(
+        self, work: Callable[[Compiler, _K], _T], items: Sequence[_K]
+    ) -> Iterator[tuple[_K, _T]]:
+        """As `each`, with the items; those that fail are warned of and left out."""
+
+        def tried(compiler: Compiler, item: _K) -> list[tuple[_K, _T]]:
+            try:
+                return [(item, work(compiler, item))]
+            except (CompilationError, InputError) as error:
+                self._warn(str(error))
+                return []
+
+        for found in self.each(tried, items):
+            yield from found
+
+    def close(self) -> None:
+        """End the compilers; safe to call twice."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        self._stack.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def some_modules(packages: Mapping[str, Corpus], most: int, seed: int) -> dict[str, Corpus]:
+    """Packages with some of their modules, so that large ones do not take all the time.
+
+    Args:
+        packages: corpora by the names of their packages.
+        most: modules of a package.
+        seed: decides which.
+    """
+    some = {}
+    for package, corpus in packages.items():
+        generator = np.random.default_rng([seed, *package.encode()])
+        chosen = set(generator.permutation(len(corpus))[:most].tolist())
+        names = tuple(name for index, name in enumerate(corpus) if index in chosen)
+        some[package] = replace(corpus, names=names)
+    return some
+
+
+def spill_cost(text: str, frequencies: Frequencies) -> float:
+    """The part of LLVM's score that loads from spill slots and stores to them make up.
+
+    Args:
+        text: the machine code of one function, as LLVM writes it (`llvm.text._machine_code`).
+        frequencies: of its blocks.
+    """
+    head, _, body = text.partition("\nbody: ")
+    slots = frozenset(_SPILL_SLOT.findall(head))
+    blocks = _BLOCK.split(body)
+    weights = {"load": WEIGHTS["loads"], "store": WEIGHTS["stores"]}
+    return sum(
+        weights[kind] * frequencies.get(int(number), 0.0)
+        for number, lines in zip(blocks[1::2], blocks[2::2], strict=True)
+        for kind, slot in _STACK_ACCESS.findall(lines)
+        if slot in slots
+    )
+
+
+def _module_context(compiler: Compiler, name: str, module: Module) -> list[Context]:
+    size = compiler.compile_module(module).text_size_bytes
+    return [Context(name, module, float(size))] if size else []
+
+
+def _functions(allocator: Allocator, name: str, module: Module) -> list[Context]:
+    """The functions of a module that ask and have a score."""
+    optimized = allocator.find_functions(allocator.optimize(module, options_of(module)))
+    if not optimized.functions:
+        return []
+    total = allocator.baseline(optimized)[0].score
+    contexts = []
+    for function, part in allocator.take_apart(optimized).items():
+        result, known = allocator.baseline(part)
+        if result.score > 0:
+            product = allocator.compiler.produce(known.module, known.options, ALLOCATE)
+            spilled = spill_cost(product.data.decode(), known.frequencies[function])
+            share, potential = min(result.score / total, 1.0), min(spilled / total, 1.0)
+            contexts.append(Context(f"{name}:{function}", known, result.score, share, potential))
+    return contexts
+
+
+class Sampler:
+    """Draws contexts, more often those where more can be saved and that are quick to compile.
+
+    The largest fiftieth is never drawn: it would take most of the time.
+
+    Args:
+        contexts: those to draw from; there is at least one.
+
+    Attributes:
+        weights: of each context, what its cost counts where it is drawn, so that what is drawn
+            stands for all modules: its share over its probability, the mean 1, at most `MOST`.
+    """
+
+    MOST: Final = 4.0
+
+    def __init__(self, contexts: Sequence[Context]) -> None:
+        self.contexts: Final = tuple(contexts)
+        shares = np.array([each.share for each in contexts])
+        potentials = np.array([each.potential for each in contexts])
+        sizes = np.array([each.size_bytes for each in contexts], float)
+        wanted = np.sqrt(potentials) * shares**0.25 + 0.03 * shares + 0.002
+        wanted /= np.sqrt(sizes + np.median(sizes))
+        wanted[sizes > np.quantile(sizes, _DRAWN, method="higher")] = 0
+        self._probabilities = wanted / wanted.sum()
+        weights = shares / np.where(self._probabilities > 0, self._probabilities, np.inf)
+        self.weights: Final = np.minimum(weights / weights.mean(), self.MOST)
+
+    def draw(self, count: int, generator: np.random.Generator) -> list[int]:
+        """The indices of different contexts, as many as asked for, or all where there are fewer."""
+        count = min(count, int(np.count_nonzero(self._probabilities)))
+        drawn = generator.choice(len(self.contexts), count, replace=False, p=self._probabilities)
+        return [int(index) for index in drawn]

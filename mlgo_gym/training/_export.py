@@ -1,0 +1,143 @@
+"""Model directories: a network saved as LLVM and everything here takes it.
+
+::
+
+    saved_model.pb, variables/   SavedModel with LLVM's signature ``action``
+    model.tflite                 the same graph for TFLite, and for release mode
+    output_spec.json             which output is the decision
+    card.json                    what the model was made for, how, and what it is worth
+    network.json, weights.npz    the network and its weights, to train on
+
+The signature's inputs carry the names of LLVM's features. Compiled ahead of time, by
+``saved_model_cli aot_compile_cpu``, they are fed as ``feed_NAME``, and the decision is fetched as
+``fetch_NAME``: what LLVM's release runner looks up
+(``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``). TFLite's converter calls them
+``action_NAME``, which is what LLVM's development mode and the runners here look up.
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from zipfile import BadZipFile
+
+import numpy as np
+import tensorflow as tf
+
+from mlgo_gym.errors import ModelError
+from mlgo_gym.files import staged_folder, write_json
+from mlgo_gym.llvm._compiler import llvm_version
+from mlgo_gym.model._card import CARD_FILE
+from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_bounded, read_json
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.training._networks import PolicyNetwork, network_from_config
+
+SIGNATURE: Final = "action"
+_NETWORK_FILE: Final = "network.json"
+_WEIGHTS_FILE: Final = "weights.npz"
+_MAX_WEIGHTS_BYTES: Final = 1 << 28
+
+
+def save_model(
+    network: PolicyNetwork, problem: Problem, directory: Path, card: Mapping[str, Any]
+) -> None:
+    """Write a model directory; one that is there is replaced at once, or left as it was.
+
+    Args:
+        network: what answers.
+        problem: what it answers.
+        directory: where.
+        card: more for the card: corpora and their hashes, seed, command, results.
+
+    Raises:
+        ModelError: the folder cannot be written.
+    """
+    try:
+        with staged_folder(directory) as staged:
+            _write(network, problem, staged, card)
+    except OSError as error:
+        raise ModelError(str(directory), f"cannot be written: {error.strerror}") from error
+
+
+def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, Any]:
+    """A TensorFlow module with the network's decision function, and the function at LLVM's shapes.
+
+    The function takes the network's features by name, each as LLVM sends it, and returns the
+    decision under the advice's name: ``int64 [1]``.
+    """
+    specs = {spec.name: spec for spec in problem.sent()}
+    names = [name for name in specs if name in {*network.features(), *_masks(specs)}]
+    module = tf.Module()
+    # Variables of TensorFlow's own: its TFLite converter does not freeze those of Keras 3.
+    module.weights = [tf.Variable(each) for each in network.trainable_variables]
+
+    def action(**features: Any) -> dict[str, Any]:
+        logits, _ = network.stateless_call(module.weights, [], features)
+        return {problem.advice.name: tf.argmax(logits, axis=-1, output_type=tf.int64)}
+
+    module.action = tf.function(action)
+    inputs = {name: _tensor(specs[name]) for name in names}
+    return module, module.action.get_concrete_function(**inputs)
+
+
+def load_network(directory: Path) -> PolicyNetwork:
+    """The network of a model directory, with its weights, to train on or to look at.
+
+    Raises:
+        ModelError: the folder holds none, or it is damaged.
+    """
+    source = str(directory)
+    network = network_from_config(read_json(directory / _NETWORK_FILE, source))
+    data = read_bounded(directory / _WEIGHTS_FILE, _MAX_WEIGHTS_BYTES, source)
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            weights = [arrays[str(index)] for index in range(len(arrays.files))]
+        network.set_weights(weights)
+    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+        raise ModelError(
+            source, f"{_WEIGHTS_FILE}: expected the network's weights: {error}"
+        ) from error
+    return network
+
+
+def _masks(specs: Mapping[str, TensorSpec]) -> tuple[str, ...]:
+    return ("mask",) if "mask" in specs else ()
+
+
+def _tensor(spec: TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape, tf.as_dtype(spec.dtype), name=spec.name)
+
+
+def _write(network: PolicyNetwork, problem: Problem, folder: Path, card: Mapping[str, Any]) -> None:
+    module, function = signature_of(network, problem)
+    with tempfile.TemporaryDirectory() as scratch:
+        # The module is saved where nothing else is: TensorFlow owns that folder.
+        tf.saved_model.save(module, scratch, signatures={SIGNATURE: function})
+        converter = tf.lite.TFLiteConverter.from_saved_model(scratch, signature_keys=[SIGNATURE])
+        (folder / "model.tflite").write_bytes(converter.convert())
+        for path in Path(scratch).rglob("*"):
+            if path.is_file() and path.name != "fingerprint.pb":
+                target = folder / path.relative_to(scratch)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(path.read_bytes())
+    decision = {
+        "logging_name": problem.advice.name,
+        "tensor_spec": {
+            "name": "StatefulPartitionedCall",
+            "port": 0,
+            "type": problem.advice.type,
+            "shape": list(problem.advice.shape),
+        },
+    }
+    write_json(folder / OUTPUT_SPEC_FILE, [decision])
+    features = list(network.features())
+    made_for = {"problem": problem.name, "llvm_version": llvm_version()}
+    write_json(folder / CARD_FILE, made_for | {"features": features} | dict(card))
+    write_json(folder / _NETWORK_FILE, network.config())
+    with (folder / _WEIGHTS_FILE).open("wb") as file:
+        weights: dict[str, Any] = {str(i): each for i, each in enumerate(network.get_weights())}
+        np.savez(file, **weights)

@@ -1,0 +1,154 @@
+"""The update of ``group``: the clipped policy gradient of what was tried.
+
+The loss is the clipped objective of Schulman et al., "Proximal Policy Optimization Algorithms"
+(2017), equation 7, on the decisions that were drawn. What is exported is a moving average of the
+weights, which forgets the noise of single generations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.training._networks import PolicyNetwork
+from mlgo_gym.training._sampling import features_of, raw_rows
+
+_Array = np.ndarray[Any, Any]
+
+_LARGEST_ADVANTAGE: Final = 4.0
+_LARGEST_LOG_RATIO: Final = 5.0
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """How a generation's decisions change the network.
+
+    Attributes:
+        epochs: how often they are gone through.
+        minibatch: decisions in a gradient step.
+        learning_rate: Adam's.
+        clip: how far from 1 the ratio of new to old probability still counts.
+        gradient_norm: gradients are scaled down to this norm.
+        average: the part of the old average in the weights' moving average.
+    """
+
+    epochs: int = 4
+    minibatch: int = 256
+    learning_rate: float = 2e-3
+    clip: float = 0.2
+    gradient_norm: float = 1.0
+    average: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A decision that was drawn.
+
+    Attributes:
+        payload: the observation's raw tensors.
+        action: what was drawn.
+        log_probability: of the action, as it was drawn.
+    """
+
+    payload: bytes
+    action: int
+    log_probability: float
+
+
+class Update:
+    """A network, its optimiser, and the average of its weights.
+
+    Args:
+        network: what learns, in place.
+        problem: what it answers.
+        temperature: logits were divided by it when actions were drawn.
+        config: how it learns.
+    """
+
+    def __init__(
+        self, network: PolicyNetwork, problem: Problem, temperature: float, config: UpdateConfig
+    ) -> None:
+        self.network: Final = network
+        self._problem = problem
+        self._temperature = temperature
+        self._config = config
+        self._variables = network.trainable_variables
+        self._average = [each.numpy() for each in self._variables]
+        self._optimizer = keras.optimizers.Adam(config.learning_rate, beta_2=0.98)
+        self._optimizer.build(self._variables)
+        self._step = tf.function(self._take_step, reduce_retracing=True)
+
+    def learn(
+        self, tried: Sequence[Tried], advantages: _Array, generator: np.random.Generator
+    ) -> dict[str, float]:
+        """Take a generation's gradient steps; returns the means of what they measured.
+
+        Args:
+            tried: the decisions; there is at least one.
+            advantages: ``float [N]``: how much better each one's run was, in any unit.
+            generator: of the minibatches.
+        """
+        rows = raw_rows([each.payload for each in tried], self._problem)
+        actions = np.array([each.action for each in tried], np.int64)
+        old = np.array([each.log_probability for each in tried], np.float32)
+        unit = advantages / (advantages.std() + 1e-9)
+        unit = np.clip(unit, -_LARGEST_ADVANTAGE, _LARGEST_ADVANTAGE).astype(np.float32)
+        sums: dict[str, float] = {}
+        steps = 0
+        for _ in range(self._config.epochs):
+            order = generator.permutation(len(tried))
+            for start in range(0, len(order), self._config.minibatch):
+                chosen = order[start : start + self._config.minibatch]
+                batch = (tf.constant(each[chosen]) for each in (rows, actions, old, unit))
+                steps += 1
+                for name, value in self._step(*batch).items():
+                    sums[name] = sums.get(name, 0.0) + float(value)
+        kept = self._config.average
+        self._average = [
+            kept * old_value + (1 - kept) * variable.numpy()
+            for old_value, variable in zip(self._average, self._variables, strict=True)
+        ]
+        return {name: value / steps for name, value in sums.items()}
+
+    def averaged(self) -> list[_Array]:
+        """The moving average of the weights, as the network's ``set_weights`` takes them."""
+        return [each.copy() for each in self._average]
+
+    def arrays(self) -> dict[str, _Array]:
+        """Everything that learning goes on from."""
+        found = {name: each.numpy() for name, each in self._state().items()}
+        return found | {f"average.{i}": each for i, each in enumerate(self._average)}
+
+    def load(self, arrays: Mapping[str, _Array]) -> None:
+        """Go on from what `arrays` gave."""
+        for name, variable in self._state().items():
+            variable.assign(arrays[name])
+        self._average = [arrays[f"average.{index}"] for index in range(len(self._average))]
+
+    def _state(self) -> dict[str, Any]:
+        groups = {"network": self._variables, "optimizer": self._optimizer.variables}
+        return {
+            f"{name}.{index}": variable
+            for name, variables in groups.items()
+            for index, variable in enumerate(variables)
+        }
+
+    def _take_step(self, rows: Any, actions: Any, old: Any, advantages: Any) -> dict[str, Any]:
+        config = self._config
+        with tf.GradientTape() as tape:
+            logits = self.network(features_of(rows, self._problem)) / self._temperature
+            new = tf.gather(tf.nn.log_softmax(logits), actions, axis=1, batch_dims=1)
+            change = tf.clip_by_value(new - old, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)
+            ratio = tf.exp(change)
+            limited = tf.clip_by_value(ratio, 1 - config.clip, 1 + config.clip)
+            loss = -tf.reduce_mean(tf.minimum(ratio * advantages, limited * advantages))
+        gradients = tape.gradient(loss, self._variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, config.gradient_norm)
+        self._optimizer.apply(gradients, self._variables)
+        return {"policy/loss": loss, "policy/kl": -tf.reduce_mean(change)}

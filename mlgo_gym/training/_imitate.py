@@ -1,0 +1,90 @@
+"""``imitate``: a network that answers as the best traces do that a search has found.
+
+``mlgo-gym search --output DIR`` leaves the smallest compilation of each module it has found. What
+is found for a module holds for that module; the network keeps what has a pattern. Most of a trace's
+answers are LLVM's own, so those that are not count more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from mlgo_gym.datasets._episodes import Episode
+from mlgo_gym.datasets._imports import TraceFile
+from mlgo_gym.errors import OptionsError, TraceError, TrainingError
+from mlgo_gym.llvm._compiler import llvm_version
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._imitation import ImitationConfig, Recorded, imitated
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._validation import Validation
+
+
+@dataclass(frozen=True)
+class Config(ImitationConfig):
+    """What decides the result.
+
+    Attributes:
+        traces: the folder with the traces.
+        departure_weight: how much a decision counts that is not LLVM's default; others count 1.
+    """
+
+    traces: str = ""
+    departure_weight: float = 3.0
+
+
+def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+    """Fit a network to the decisions of traces.
+
+    Traces of the validation packages' modules are left out, and so are those of another LLVM or of
+    other settings, which are reported.
+
+    Args:
+        run: a run for `InliningForSize`.
+        config: what decides the result.
+        data: what is chosen on.
+
+    Returns:
+        What the network is worth on the validation packages.
+
+    Raises:
+        OptionsError: no traces are named, or there is none in the folder.
+        TrainingError: the problem is another one, or no trace can be used.
+    """
+    if not isinstance(run.problem, InliningForSize):
+        raise TrainingError(f"imitate: expected InliningForSize, found {run.problem.name}")
+    paths = sorted(Path(config.traces).rglob("*.trace")) if config.traces else []
+    if not paths:
+        raise OptionsError(
+            f"traces: expected a folder with traces, found {config.traces!r}; "
+            "--set traces=DIR names what 'search --output DIR' has left"
+        )
+    return imitated(run, Recorded.of(_episodes(run, config, data, paths)), config, data)
+
+
+def _episodes(run: TrainingRun, config: Config, data: Data, paths: list[Path]) -> Iterator[Episode]:
+    held_out = {corpus[name].sha256 for corpus in data.validation.values() for name in corpus.names}
+    for path in paths:
+        try:
+            file = TraceFile.open(path)
+            _check(run, path, file)
+        except TraceError as error:
+            data.warn(str(error))
+            continue
+        if file.source.module_sha256 not in held_out:
+            for episode in file.episodes:
+                default = episode.observations[DEFAULT_ADVICE]
+                weight = np.where(episode.actions == default, 1.0, config.departure_weight)
+                yield replace(episode, labels={"sample_weight": weight})
+
+
+def _check(run: TrainingRun, path: Path, file: TraceFile) -> None:
+    expected = {**run.problem.settings(), "llvm_version": llvm_version()}
+    found = {**(file.header.settings or {}), "llvm_version": file.header.llvm_version}
+    for name, value in expected.items():
+        if found.get(name) != value:
+            raise TraceError(str(path), f"{name}: expected {value}, found {found.get(name)}")

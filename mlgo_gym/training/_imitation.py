@@ -1,0 +1,101 @@
+"""What ``clone`` and ``imitate`` share: a network that answers as recorded decisions do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mlgo_gym.datasets._episodes import Episode
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.problems._observations import columns
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
+from mlgo_gym.training._networks import network_features, network_for
+from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._validation import Validation, validate
+
+_Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class ImitationConfig:
+    """What decides the network.
+
+    Attributes:
+        seed: of everything random.
+        hidden: the widths of the hidden layers.
+        rows: on how many decisions at most it is fitted, drawn at random.
+        fit: how it is fitted.
+    """
+
+    seed: int = 0
+    hidden: tuple[int, ...] = (64, 64)
+    rows: int = 200_000
+    fit: FitConfig = field(default_factory=FitConfig)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Decisions to imitate.
+
+    Attributes:
+        observations: ``[N]`` of `mlgo_gym.problems.observation_dtype`.
+        actions: ``[N]``.
+        weights: ``float64 [N]``, how much each counts.
+    """
+
+    observations: _Array
+    actions: _Array
+    weights: _Array
+
+    @classmethod
+    def of(cls, episodes: Iterable[Episode]) -> Recorded:
+        """The decisions of episodes; those without a weight count 1.
+
+        Raises:
+            TrainingError: there is no decision.
+        """
+        parts = list(episodes)
+        if not parts:
+            raise TrainingError("imitation: expected recorded decisions, found none")
+        weights = np.concatenate([each.label("sample_weight") for each in parts])
+        return cls(
+            np.concatenate([each.observations for each in parts]),
+            np.concatenate([each.actions for each in parts]),
+            np.where(np.isfinite(weights), weights, 1.0),
+        )
+
+
+def imitated(
+    run: TrainingRun, recorded: Recorded, config: ImitationConfig, data: Data
+) -> Validation:
+    """Fit a network to decisions, leave it as the run's model, and validate it.
+
+    Raises:
+        OptionsError: there is no network for this problem, or no decision counts.
+        ModelError: the model cannot be written.
+    """
+    random = np.random.default_rng(config.seed)
+    order = np.sort(random.permutation(len(recorded.actions))[: config.rows])
+    values = columns(recorded.observations[order], run.problem)
+    features = network_features(run.problem)
+    network = network_for(
+        run.problem, Normalization.fit(values, features), config.hidden, config.seed
+    )
+    run.doing("fitting")
+    numbers: dict[str, float] = {}
+    rows = Rows(values, recorded.actions[order], recorded.weights[order])
+    for epoch, numbers in enumerate(fit_actions(network, rows, config.fit, config.seed)):
+        run.scalars(epoch, {f"fit/{key}": value for key, value in numbers.items()})
+        if run.is_over:
+            break
+    run.export(network, numbers)
+    run.doing("validation")
+    found = validate(run.model, data, run.problem)
+    run.scalars(config.fit.epochs, found.scalars())
+    run.export(network, {**numbers, "validation": found.to_json()})
+    return found

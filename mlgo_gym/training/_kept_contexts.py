@@ -1,0 +1,204 @@
+"""Contexts in a run's folder, so that a run that goes on need not take modules apart again.
+
+``contexts/trained-on`` and ``contexts/held-out`` have parts ``part-00000.parquet`` and so on, a
+row for each context, each part with the contexts of whole modules. The metadata of a part says,
+under `METADATA_KEY`, what its contexts come of and how many modules it and the parts before it
+stand for. The first part that is missing, damaged or of something else ends what is read; it and
+those behind it are made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from types import MappingProxyType
+from typing import Any, Final
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.datasets._arrow import pa, pq
+from mlgo_gym.errors import MlgoGymError, TrainingError
+from mlgo_gym.files import write_atomically
+from mlgo_gym.llvm._compiler import llvm_version
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._allocation import OptimizedModule
+from mlgo_gym.training._contexts import Context
+
+METADATA_KEY: Final = b"mlgo_gym.contexts"
+"""The key of a part's description in its metadata."""
+
+_SAVE_EVERY_S: Final = 60.0
+
+_MODULE: Final = pa.struct(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("command", pa.list_(pa.string())),
+        pa.field("is_text", pa.bool_(), nullable=False),
+    ]
+)
+_FUNCTION: Final = pa.struct(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("options", pa.string(), nullable=False),
+        pa.field("frequencies", pa.map_(pa.int32(), pa.float64()), nullable=False),
+    ]
+)
+_SCHEMA: Final = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("module", _MODULE, nullable=False),
+        pa.field("function", _FUNCTION),
+        pa.field("baseline", pa.float64(), nullable=False),
+        pa.field("share", pa.float64(), nullable=False),
+        pa.field("potential", pa.float64(), nullable=False),
+    ]
+)
+
+
+def key_of(packages: Mapping[str, Corpus], problem: Problem) -> dict[str, Any]:
+    """What contexts depend on: LLVM, the problem's settings, and the modules with their commands.
+
+    Modules that cannot be read count by their names alone.
+    """
+    digest = hashlib.sha256()
+    for package, corpus in packages.items():
+        for name in corpus:
+            found: list[Any] = [package, name]
+            try:
+                module = corpus[name]
+                found += [module.sha256, module.command]
+            except MlgoGymError:
+                pass
+            digest.update(json.dumps(found).encode())
+    return {
+        "problem": problem.settings(),
+        "llvm_version": llvm_version(),
+        "modules_sha256": digest.hexdigest(),
+    }
+
+
+class KeptContexts:
+    """The contexts that a folder holds, and those that are added to it.
+
+    Args:
+        folder: where the parts are; made when there is something to keep.
+        key: of `key_of`.
+
+    Attributes:
+        contexts: what was read and added.
+        modules: how many modules that stands for.
+    """
+
+    def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._key = dict(key)
+        self.contexts: list[Context] = []
+        self.modules = 0
+        self._parts = 0
+        self._kept = 0
+        while (part := self._read()) is not None:
+            found, self.modules = part
+            self.contexts += found
+            self._parts += 1
+        self._kept = len(self.contexts)
+        self._saved_modules = self.modules
+        self._last = monotonic()
+
+    def add(self, contexts: Sequence[Context]) -> None:
+        """Add the contexts of the next module, and write a part now and then.
+
+        Raises:
+            TrainingError: a part cannot be written.
+        """
+        self.contexts += contexts
+        self.modules += 1
+        if monotonic() - self._last > _SAVE_EVERY_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is not yet in the folder.
+
+        Raises:
+            TrainingError: it cannot be written.
+        """
+        if self.modules == self._saved_modules:
+            return
+        about = json.dumps({**self._key, "modules": self.modules}).encode()
+        schema = _SCHEMA.with_metadata({METADATA_KEY: about})
+        rows = [_row(each) for each in self.contexts[self._kept :]]
+        buffer = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist(rows, schema), buffer, compression="zstd")
+        path = self._path()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, buffer.getvalue())
+        except OSError as error:
+            raise TrainingError(
+                f"contexts {str(self._folder)!r}: {path.name} cannot be written: {error.strerror}"
+            ) from error
+        self._parts += 1
+        self._kept, self._saved_modules = len(self.contexts), self.modules
+        self._last = monotonic()
+
+    def _read(self) -> tuple[list[Context], int] | None:
+        """The next part, and how many modules there are up to its end."""
+        try:
+            table = pq.read_table(self._path())
+            about = json.loads(table.schema.metadata[METADATA_KEY])
+            modules = int(about.pop("modules"))
+            if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
+                return None
+            return [_context(row) for row in table.to_pylist()], modules
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            return None
+
+    def _path(self) -> Path:
+        return self._folder / f"part-{self._parts:05}.parquet"
+
+
+def _row(context: Context) -> dict[str, Any]:
+    code = context.code
+    module = code.module if isinstance(code, OptimizedModule) else code
+    function = None
+    if isinstance(code, OptimizedModule):
+        ((name, frequencies),) = code.frequencies.items()
+        function = {
+            "name": name,
+            "options": json.dumps(code.options.settings()),
+            "frequencies": list(frequencies.items()),
+        }
+    return {
+        "name": context.name,
+        "module": {
+            "name": module.name,
+            "data": module.data,
+            "command": module.command,
+            "is_text": module.is_text,
+        },
+        "function": function,
+        "baseline": context.baseline,
+        "share": context.share,
+        "potential": context.potential,
+    }
+
+
+def _context(row: Mapping[str, Any]) -> Context:
+    parts = row["module"]
+    command = parts["command"]
+    module = Module(
+        parts["name"], parts["data"], None if command is None else tuple(command), parts["is_text"]
+    )
+    code: Module | OptimizedModule = module
+    if (function := row["function"]) is not None:
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in json.loads(function["options"]).items()
+        }
+        frequencies = MappingProxyType({function["name"]: dict(function["frequencies"])})
+        code = OptimizedModule(module, CompileOptions(**options), (function["name"],), frequencies)
+    return Context(row["name"], code, row["baseline"], row["share"], row["potential"])

@@ -1,0 +1,243 @@
+"""Labels for the inliner: what other answers than a policy's would have saved.
+
+Every module is compiled under the policy, and then a few times more with many answers changed at
+once (`search._attribution`). Single decisions are flipped, and all calls of a callee
+together, which is what it takes to make the callee disappear. If asked for, a module where the
+policy departs from LLVM's default is also compiled under the default, and what all departures did
+together is shared out among those whose functions meet. A decision's label is the mean over the
+flips that it was part of, each flip's bytes shared by its decisions.
+
+There are two labels: bytes of the object, and bytes of the linked package, where a function that is
+in the objects of n modules (a COMDAT group) counts as 1/n of its size in each. Summed over the
+modules of a package, that is the code that a linker keeps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.datasets._episodes import Episode, Source
+from mlgo_gym.errors import CompilationError, InputError, InternalError
+from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
+from mlgo_gym.llvm._result import settings_of
+from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.policies._policies import PolicyFactory, default
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.problems._observations import observation_array
+from mlgo_gym.scoring._measures import opened
+from mlgo_gym.search._attribution import Effect, disjoint_flips, effects_of, joint_effects
+from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
+
+ModuleName = tuple[str, str]
+"""A package and a module in it."""
+
+Shares = Mapping[str, Mapping[str, int]]
+"""For each package, how many of its objects have a function, for those that more than one has."""
+
+_INDEX: Final = {each.spec.name: index for index, each in enumerate(InliningForSize.features)}
+_COST: Final = _INDEX["cost_estimate"]
+_BANDS: Final = ((-25, 0.05), (60, 1.0), (120, 0.7))
+_BEYOND: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSetting:
+    """How modules are labelled.
+
+    Attributes:
+        problem: what LLVM asks for.
+        batches: how many compilations flip single decisions, and how many all calls of callees.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        seed: decides what is flipped.
+        joint: whether what all departures from LLVM's default did together is shared out, too.
+    """
+
+    problem: InliningForSize = field(default_factory=InliningForSize)
+    batches: int = 2
+    jobs: int = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    seed: int = 0
+    joint: bool = False
+
+
+def survey(
+    packages: Mapping[str, Corpus], *, jobs: int, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Generator[tuple[ModuleName, tuple[str, ...] | str]]:
+    """Compile all modules plainly, to see which functions their objects have in common.
+
+    Yields:
+        For each module, the functions of its object that are in COMDAT groups; or why there is no
+        object.
+    """
+
+    def compiled(compiler: Compiler, key: str) -> tuple[ModuleName, tuple[str, ...] | str]:
+        package, name = _split(key)
+        try:
+            result = compiler.compile_module(packages[package][name], keep_object=True)
+        except (CompilationError, InputError) as error:
+            return (package, name), str(error)
+        functions = function_sizes(result.object_bytes or b"")
+        return (package, name), tuple(key for key, each in functions.items() if each.is_comdat)
+
+    names = [_joined(package, name) for package, corpus in packages.items() for name in corpus]
+    yield from map_names(compiled, names, jobs=jobs, timeout_s=timeout_s, in_order=False)
+
+
+def shares_of(found: Mapping[ModuleName, Sequence[str]]) -> dict[str, dict[str, int]]:
+    """How many objects of each package have a function, from what `survey` found."""
+    counts: dict[str, Counter[str]] = {}
+    for (package, _), functions in found.items():
+        counts.setdefault(package, Counter()).update(functions)
+    return {
+        package: {name: count for name, count in each.items() if count > 1}
+        for package, each in counts.items()
+    }
+
+
+def label_modules(
+    packages: Mapping[str, Corpus],
+    names: Sequence[ModuleName],
+    *,
+    policy: PolicyFactory,
+    policy_name: str,
+    shares: Shares,
+    setting: LabelSetting,
+) -> Generator[tuple[Source, Episode | None] | str]:
+    """Label the decisions of modules under a policy.
+
+    Args:
+        packages: corpora by the names of their packages.
+        names: which modules, in which order.
+        policy: makes what answers; a model is loaded once for each worker.
+        policy_name: what it is called in the data.
+        shares: from `shares_of`.
+        setting: how.
+
+    Yields:
+        As modules are finished: where the decisions come from, and all of them with the labels that
+        were found, ``None`` where there was no decision; or why a module has nothing.
+    """
+    with ExitStack() as stack:
+        policies: dict[int, Policy] = {}
+
+        def labelled(compiler: Compiler, key: str) -> tuple[Source, Episode | None] | str:
+            package, name = _split(key)
+            try:
+                module = packages[package][name]
+                if id(compiler) not in policies:
+                    policies[id(compiler)] = stack.enter_context(opened(policy(module)))
+                answer = policies[id(compiler)]
+                return _Labels(compiler, package, policy_name, shares, setting).of(module, answer)
+            except (CompilationError, InputError) as error:
+                return str(error)
+
+        keys = [_joined(*each) for each in names]
+        found = map_names(
+            labelled, keys, jobs=setting.jobs, timeout_s=setting.timeout_s, in_order=False
+        )
+        with closing(found):
+            yield from found
+
+
+class _Labels:
+    """Labels one module."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        package: str,
+        policy_name: str,
+        shares: Shares,
+        setting: LabelSetting,
+    ) -> None:
+        self._compiler = compiler
+        self._package = package
+        self._policy_name = policy_name
+        self._shares = shares.get(package, {})
+        self._setting = setting
+
+    def of(self, module: Module, policy: Policy) -> tuple[Source, Episode | None]:
+        problem = self._setting.problem
+        compiler = NamingCompiler(self._compiler, module, policy, problem)
+        base = compiler.compile()
+        settings = settings_of(compiler.options, (problem,)) | {"opt_level": base.opt_level}
+        source = Source(self._package, module.name, module.sha256, self._policy_name, settings)
+        if not base.decisions:
+            return source, None
+        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+        actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
+        effects = self._flip_effects(compiler, module, base)
+        if self._setting.joint:
+            departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
+            effects += self._joint_effects(module, base, departures)
+        score = float(base.text_size_bytes)
+        labels = self._labels(effects, len(actions))
+        return source, Episode(
+            source, InliningForSize, observed, actions, score=score, labels=labels
+        )
+
+    def _flip_effects(
+        self, compiler: NamingCompiler, module: Module, base: NamedCompilation
+    ) -> list[Effect]:
+        random = np.random.default_rng([self._setting.seed, *bytes.fromhex(module.sha256)])
+        effects: list[Effect] = []
+        for batch in range(2 * self._setting.batches):
+            flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
+            effects += effects_of(compiler, base, flips) if flips else []
+        return effects
+
+    def _joint_effects(
+        self, module: Module, base: NamedCompilation, departures: Sequence[int]
+    ) -> list[Effect]:
+        if not departures:
+            return []
+        compiler = NamingCompiler(self._compiler, module, default, self._setting.problem)
+        return joint_effects(base, compiler.compile(), departures)
+
+    def _labels(self, effects: Sequence[Effect], decisions: int) -> dict[str, Any]:
+        """Each decision's mean over the flips that it was part of, NaN where there was none."""
+        text, linked, count = (np.zeros(decisions) for _ in range(3))
+        for effect in effects:
+            chosen = list(effect.flip.decisions)
+            text[chosen] += effect.total() / len(chosen)
+            linked[chosen] += effect.total(self._share) / len(chosen)
+            count[chosen] += 1
+        known = np.where(count > 0, count, np.nan)
+        return {
+            "saved_bytes": text / known,
+            "saved_linked_bytes": linked / known,
+            "sample_weight": count,
+        }
+
+    def _share(self, name: str) -> float:
+        return 1.0 / self._shares.get(name, 1)
+
+
+def _wanted(decision: NamedDecision) -> float:
+    """How much a decision is wanted: most near the threshold, where answers are open."""
+    cost = int(np.frombuffer(decision.payload, np.int64)[_COST])
+    for bound, wanted in _BANDS:
+        if cost < bound:
+            return wanted
+    return _BEYOND
+
+
+def _joined(package: str, name: str) -> str:
+    return f"{package}\0{name}"
+
+
+def _split(key: str) -> ModuleName:
+    package, found, name = key.partition("\0")
+    if not found:
+        raise InternalError(f"module: expected a package and a name, found {key!r}")
+    return package, name

@@ -1,0 +1,256 @@
+"""Networks that answer LLVM, in Keras on TensorFlow.
+
+A network takes a batch of observations as LLVM sends them, by feature, and returns one logit for
+each action; its decision is the largest. It starts as a policy that is known: the inliner's as
+LLVM's own heuristic, to which the network adds, so that every trainer begins at the baseline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import keras
+import tensorflow as tf
+
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
+from mlgo_gym.training._normalization import Normalization
+
+# LLVM's own rules as logits, which `training._plain` adds too.
+DEFAULT_THRESHOLD: Final = 4.5
+"""Between the costs that LLVM's default inlines at -Oz and those that it does not."""
+
+RULE_SCALE: Final = 20.0
+RULE_LIMIT: Final = 4.0
+CERTAIN: Final = 20.0
+HEAVIEST: Final = 2.0
+LIGHTER: Final = 6.0
+BROKEN_HINT: Final = 4.0
+NOTHING: Final = 0.01
+FORBIDDEN: Final = -1e9
+"""The logit of what may not be chosen."""
+
+_STAGES: Final = 7
+
+
+class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
+    """What every network has: its configuration, and a head that starts at zero.
+
+    Args:
+        normalization: the statistics of the features.
+        hidden: the widths of the hidden layers.
+        seed: of the initial weights.
+    """
+
+    problem: ClassVar[type[Problem]]
+
+    def __init__(self, normalization: Normalization, hidden: Sequence[int], seed: int) -> None:
+        super().__init__()
+        self.normalization = normalization
+        self.hidden = tuple(hidden)
+        self.seed = seed
+        self._hidden_layers = [
+            keras.layers.Dense(
+                width,
+                activation="relu",
+                kernel_initializer=keras.initializers.HeNormal(seed=seed * 100 + index),
+            )
+            for index, width in enumerate(hidden)
+        ]
+        self._head = keras.layers.Dense(1, kernel_initializer="zeros")
+
+    def config(self) -> dict[str, Any]:
+        """What it takes to make the network again, without its weights, as JSON values."""
+        return {
+            "problem": self.problem.name,
+            "normalization": self.normalization.to_json(),
+            "hidden": list(self.hidden),
+            "seed": self.seed,
+        }
+
+    def features(self) -> tuple[str, ...]:
+        """The features that it looks at."""
+        return self.normalization.names
+
+    def _score(self, values: Any) -> Any:
+        for layer in self._hidden_layers:
+            values = layer(values)
+        return self._head(values)[..., 0]
+
+
+class InliningNetwork(PolicyNetwork):
+    """The inliner's policy: a small dense network, added to LLVM's own rule.
+
+    The rule is that of -Oz: inline what costs less than 5 (``cost_estimate``). Its logit goes from
+    4 to -4 as the cost goes from 75 below the threshold to 85 above.
+
+    Args:
+        normalization: the statistics of the features.
+        hidden: the widths of the hidden layers.
+        seed: of the initial weights.
+        band: the costs, from the first to below the second, between which the network may answer
+            otherwise than the rule; ``None`` is all.
+    """
+
+    problem = InliningForSize
+
+    def __init__(
+        self,
+        normalization: Normalization,
+        hidden: Sequence[int] = (64, 64),
+        seed: int = 0,
+        band: tuple[int, int] | None = None,
+    ) -> None:
+        super().__init__(normalization, hidden, seed)
+        self.band = band
+        self.build(dict.fromkeys(self.features(), (None,)))
+
+    def config(self) -> dict[str, Any]:
+        """What it takes to make the network again, without its weights, as JSON values."""
+        return super().config() | ({"band": list(self.band)} if self.band else {})
+
+    def build(self, _: Any) -> None:
+        """Make the weights."""
+        self.call({name: tf.zeros([1], tf.int64) for name in self.features()})
+        self.built = True
+
+    def call(self, observations: Mapping[str, Any]) -> Any:
+        """The logits.
+
+        Args:
+            observations: for each feature ``int64 [batch]``.
+
+        Returns:
+            ``float32 [batch, 2]``: not to inline, and to inline.
+        """
+        values = tf.stack(
+            [tf.cast(observations[name], tf.float32) for name in self.features()], axis=-1
+        )
+        cost = tf.cast(observations["cost_estimate"], tf.float32)
+        prior = (DEFAULT_THRESHOLD - cost) / RULE_SCALE
+        prior = tf.minimum(tf.maximum(prior, -RULE_LIMIT), RULE_LIMIT)
+        advantage = self._score(self.normalization(values)) + prior
+        if self.band:
+            advantage = tf.where(cost < self.band[0], CERTAIN, advantage)
+            advantage = tf.where(cost >= self.band[1], -CERTAIN, advantage)
+        return tf.stack([-0.5 * advantage, 0.5 * advantage], axis=-1)
+
+
+class EvictionNetwork(PolicyNetwork):
+    """Eviction's policy: a score for each position, by one small network, added to LLVM's own rule.
+
+    The network sees a position's features, how they differ from those of the live range that asks,
+    whether it is that one, and its stages as embeddings.
+
+    The rule is what ``RegAllocEvictionAdvisor`` does, as far as the features tell: evict what is
+    lighter than the range that asks (``use_def_density``), what breaks the fewest hints before all,
+    and then the lightest; where nothing is, evict nothing. The network never evicts what is heavier
+    than the range that asks, unless something must go: such evictions look good one by one, and
+    together go round in circles.
+    """
+
+    problem = RegallocEviction
+
+    def __init__(
+        self, normalization: Normalization, hidden: Sequence[int] = (32, 16), seed: int = 0
+    ) -> None:
+        super().__init__(normalization, hidden, seed)
+        self._embeddings = {
+            name: self.add_weight(
+                shape=(_STAGES, 2),
+                initializer=keras.initializers.RandomNormal(stddev=0.1, seed=seed * 100 + 50 + i),
+                name=f"embedding_{name}",
+            )
+            for i, name in enumerate(("max_stage", "min_stage"))
+        }
+        self.build(dict.fromkeys(self.features(), (None,)))
+
+    def build(self, _: Any) -> None:
+        """Make the weights."""
+        specs = {spec.name: spec for spec in RegallocEviction.sent()}
+        self.call({name: tf.zeros(specs[name].shape, specs[name].dtype) for name in self._inputs()})
+        self.built = True
+
+    def _inputs(self) -> tuple[str, ...]:
+        needed = ("mask", "use_def_density", "nr_broken_hints", *self.features())
+        return tuple(dict.fromkeys(needed))
+
+    def call(self, observations: Mapping[str, Any]) -> Any:
+        """The logits.
+
+        Args:
+            observations: for each feature ``[batch, 33]``; ``progress`` is ``[batch]``.
+
+        Returns:
+            ``float32 [batch, 33]``; what is not chosen in any case has -1e9.
+        """
+        columns = []
+        for name in self.features():
+            values = tf.cast(observations[name], tf.float32)
+            if name == "progress":
+                values = tf.tile(tf.expand_dims(values, -1), [1, POSITIONS])
+            columns.append(values)
+        normal = self.normalization(tf.stack(columns, axis=-1))
+        asking = normal[:, ASKING_POSITION:, :]
+        is_asking = tf.reshape(tf.one_hot([ASKING_POSITION], POSITIONS), [1, POSITIONS, 1])
+        flags = tf.zeros_like(normal[:, :, :1]) + is_asking
+        stages = [
+            tf.matmul(tf.one_hot(observations[name], _STAGES), table)
+            for name, table in self._embeddings.items()
+        ]
+        scores = self._score(tf.concat([normal, normal - asking, flags, *stages], axis=-1))
+        density = observations["use_def_density"]
+        weight = tf.minimum(tf.where(tf.equal(density, density), density, HEAVIEST), HEAVIEST)
+        is_lighter = tf.cast(weight < weight[:, ASKING_POSITION:], tf.float32)
+        is_asking = tf.one_hot([ASKING_POSITION], POSITIONS)
+        rule = LIGHTER * is_lighter - BROKEN_HINT * observations["nr_broken_hints"] - weight
+        scores += rule * (1.0 - is_asking) + NOTHING * is_asking
+        mask = tf.cast(observations["mask"], tf.float32)
+        must_evict = 1.0 - mask[:, ASKING_POSITION:]
+        allowed = mask * tf.maximum(must_evict, tf.maximum(is_lighter, is_asking))
+        return scores * allowed + FORBIDDEN * (1.0 - allowed)
+
+
+_NETWORKS: dict[str, type[PolicyNetwork]] = {
+    network.problem.name: network for network in (InliningNetwork, EvictionNetwork)
+}
+
+
+def network_features(problem: Problem | type[Problem]) -> tuple[str, ...]:
+    """The features of a problem that networks look at: all but masks."""
+    return tuple(each.spec.name for each in problem.features if each.spec.name != "mask")
+
+
+def network_for(
+    problem: Problem, normalization: Normalization, hidden: Sequence[int], seed: int = 0
+) -> PolicyNetwork:
+    """A new network for a problem.
+
+    Raises:
+        OptionsError: there is no network for this problem.
+    """
+    if problem.name not in _NETWORKS:
+        raise OptionsError(
+            f"network: expected one of {', '.join(_NETWORKS)}, found {problem.name!r}"
+        )
+    return _NETWORKS[problem.name](normalization, hidden, seed)
+
+
+def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
+    """The network that `PolicyNetwork.config` describes, with initial weights.
+
+    Raises:
+        OptionsError: it describes none.
+    """
+    try:
+        kind = _NETWORKS[config["problem"]]
+        hidden, seed = tuple(map(int, config["hidden"])), int(config["seed"])
+        more = {"band": tuple(map(int, config["band"]))} if "band" in config else {}
+    except (KeyError, TypeError, ValueError) as error:
+        raise OptionsError(
+            f"network: expected problem, normalization, hidden and seed: {error!r}"
+        ) from error
+    return kind(Normalization.from_json(config["normalization"]), hidden, seed, **more)

@@ -1,0 +1,123 @@
+"""Normalisation of features, fitted once and kept inside the graph.
+
+Every feature becomes two numbers: its signed logarithm, standardised, which keeps large counts
+apart, and its value clipped to the bulk of what was seen and scaled to [-1, 1], which keeps costs
+near the threshold apart. Infinities are clipped; NaN becomes the upper bound, since LLVM sends it
+for what is infinitely heavy (``use_def_density``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+
+from mlgo_gym.errors import OptionsError
+
+CHANNELS = 2
+"""How many numbers each feature becomes."""
+
+# What `training._plain` does too.
+LOWEST_SCALE: Final = 1e-3
+LARGEST: Final = 1e9
+DEVIATIONS: Final = 5.0
+
+_BULK: Final = (0.5, 99.5)
+
+
+@dataclass(frozen=True, slots=True)
+class Normalization:
+    """The statistics of each feature.
+
+    Attributes:
+        names: the features, in the network's order.
+        mean: of the signed logarithm ``sign(x) * log(1 + |x|)``.
+        scale: its standard deviation.
+        low: the 0.5th percentile of the value.
+        high: the 99.5th.
+
+    Raises:
+        OptionsError: the lists have different lengths.
+    """
+
+    names: tuple[str, ...]
+    mean: tuple[float, ...]
+    scale: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for key in ("mean", "scale", "low", "high"):
+            if len(getattr(self, key)) != len(self.names):
+                raise OptionsError(
+                    f"normalisation: {key}: expected {len(self.names)} numbers, "
+                    f"found {len(getattr(self, key))}"
+                )
+
+    @classmethod
+    def fit(cls, columns: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]) -> Self:
+        """The statistics of what was observed.
+
+        Args:
+            columns: the values of each feature, in any shape; those that are not finite are left
+                out.
+            names: which features, in the network's order.
+
+        Raises:
+            OptionsError: there is nothing to fit.
+        """
+        rows = [_statistics(name, np.asarray(columns[name], np.float64)) for name in names]
+        mean, scale, low, high = zip(*rows, strict=True)
+        return cls(tuple(names), mean, scale, low, high)
+
+    def to_json(self) -> dict[str, Any]:
+        """The statistics as JSON values."""
+        return {key: list(getattr(self, key)) for key in ("names", "mean", "scale", "low", "high")}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """The normalisation that `to_json` gave.
+
+        Raises:
+            OptionsError: it is none.
+        """
+        try:
+            numbers = (tuple(map(float, value[key])) for key in ("mean", "scale", "low", "high"))
+            return cls(tuple(map(str, value["names"])), *numbers)
+        except (KeyError, TypeError, ValueError) as error:
+            raise OptionsError(f"normalisation: expected its statistics: {error!r}") from error
+
+    def __call__(self, values: Any) -> Any:
+        """Normalise inside a TensorFlow graph.
+
+        Args:
+            values: ``float32 [..., features]``.
+
+        Returns:
+            ``float32 [..., 2 * features]``.
+        """
+        import tensorflow as tf  # noqa: PLC0415 (the extra 'train')
+
+        low, high, mean, scale = (
+            tf.constant(each, tf.float32) for each in (self.low, self.high, self.mean, self.scale)
+        )
+        known = tf.where(tf.equal(values, values), values, high)
+        clipped = tf.minimum(tf.maximum(known, low), high)
+        linear = (clipped - low) * (2.0 / tf.maximum(high - low, LOWEST_SCALE)) - 1.0
+        bounded = tf.minimum(tf.maximum(known, -LARGEST), LARGEST)
+        logarithm = tf.sign(bounded) * tf.math.log(1.0 + tf.abs(bounded))
+        standard = (logarithm - mean) / scale
+        standard = tf.minimum(tf.maximum(standard, -DEVIATIONS), DEVIATIONS)
+        return tf.concat([standard, linear], axis=-1)
+
+
+def _statistics(name: str, values: np.ndarray[Any, Any]) -> tuple[float, float, float, float]:
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        raise OptionsError(f"normalisation: expected finite values of {name!r}, found none")
+    logarithm = np.sign(finite) * np.log1p(np.abs(finite))
+    low, high = np.percentile(finite, _BULK)
+    scale = max(float(logarithm.std()), LOWEST_SCALE)
+    return float(logarithm.mean()), scale, float(low), float(high)

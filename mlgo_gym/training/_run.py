@@ -1,0 +1,278 @@
+"""A training run: its folder, budget, checkpoints, curves and the model that it leaves.
+
+::
+
+    config.json          what is trained: trainer, problem, configuration, corpora
+    checkpoint.npz       where it is: arrays and a JSON state, replaced as a whole
+    model/               the best model so far, usable at any time
+    tensorboard/         scalars
+    progress.jsonl       the same scalars, one object a line
+
+A run that is started again in the same folder goes on from its checkpoint, and the time that it
+has taken before counts.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from pathlib import Path
+from time import monotonic
+from types import TracebackType
+from typing import Any, Final, Self
+from zipfile import BadZipFile
+
+import numpy as np
+
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.files import write_atomically, write_json
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.training._export import load_network, save_model
+from mlgo_gym.training._networks import PolicyNetwork
+
+_DATA: Final = ("trained_on", "validated_on")
+"""What of a model's provenance is the run's configuration, too."""
+
+_CONFIG_FILE: Final = "config.json"
+_CHECKPOINT_FILE: Final = "checkpoint.npz"
+_PROGRESS_FILE: Final = "progress.jsonl"
+_STATE: Final = "state"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run is.
+
+    Attributes:
+        step: how many steps it has taken.
+        arrays: what the trainer keeps, by name.
+        state: the rest of it, as JSON values.
+    """
+
+    step: int
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TrainingRun:
+    """The folder of one training run; a context manager.
+
+    Args:
+        directory: the folder; it is made, or gone on with.
+        trainer: the trainer's name.
+        problem: what is trained.
+        config: the trainer's configuration, a dataclass of JSON values.
+        budget_s: how long all runs in this folder may take together, in seconds; ``None`` is no
+            limit.
+        report: called with the step and its scalars, for people to see.
+        doing: called with what the run does next, such as ``fitting``, for people to see.
+        provenance: more for the card of the model: corpora, their hashes, the command.
+
+    Raises:
+        TrainingError: the folder belongs to another configuration or to other corpora, is damaged
+            or cannot be written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        trainer: str,
+        problem: Problem,
+        config: Any,
+        *,
+        budget_s: float | None = None,
+        report: Callable[[int, Mapping[str, float]], None] | None = None,
+        doing: Callable[[str], None] = lambda _: None,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.directory: Final = directory
+        self.trainer: Final = trainer
+        self.problem: Final = problem
+        self.config: Final = config
+        self.budget_s: Final = budget_s
+        self.doing: Final = doing
+        self._report = report
+        self._provenance = dict(provenance or {})
+        self._start = monotonic()
+        self._earlier_s = 0.0
+        self._writer: Any = None
+        self._described = _described(trainer, problem, config) | {
+            "data": {name: self._provenance[name] for name in _DATA if name in self._provenance}
+        }
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._check_config()
+            self._earlier_s = self._spent_before_s()
+        except OSError as error:
+            raise self._error(f"cannot be written: {error.strerror}") from error
+
+    @property
+    def spent_s(self) -> float:
+        """How long all runs in this folder have taken, in seconds."""
+        return self._earlier_s + monotonic() - self._start
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the budget is spent."""
+        return self.budget_s is not None and self.spent_s >= self.budget_s
+
+    @property
+    def model(self) -> Path:
+        """Where the best model so far is, once there is one."""
+        return self.directory / "model"
+
+    def restore(self) -> Checkpoint | None:
+        """Where an earlier run in this folder stopped.
+
+        Raises:
+            TrainingError: the checkpoint is damaged.
+        """
+        path = self.directory / _CHECKPOINT_FILE
+        if not path.exists():
+            return None
+        try:
+            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            state = json.loads(arrays.pop(_STATE).tobytes())
+            self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
+            return Checkpoint(int(state["step"]), arrays, state["state"])
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error}") from error
+
+    def save(
+        self,
+        step: int,
+        arrays: Mapping[str, np.ndarray[Any, Any]],
+        state: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a checkpoint; the one before is kept until this one is on the disk.
+
+        Args:
+            step: how many steps the run has taken.
+            arrays: what the trainer keeps, by name; not ``state``.
+            state: the rest of it, as JSON values.
+
+        Raises:
+            TrainingError: it cannot be written; the one before is still there.
+        """
+        record = {"step": step, "spent_s": self.spent_s, "state": dict(state or {})}
+        buffer = io.BytesIO()
+        encoded = np.frombuffer(json.dumps(record).encode(), np.uint8)
+        named: dict[str, Any] = {**arrays, _STATE: encoded}
+        np.savez(buffer, **named)
+        try:
+            write_atomically(self.directory / _CHECKPOINT_FILE, buffer.getvalue())
+        except OSError as error:
+            raise self._error(f"{_CHECKPOINT_FILE} cannot be written: {error.strerror}") from error
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Record numbers of a step: for TensorBoard, in a file, and to whoever watches."""
+        line = {"step": step, "spent_s": round(self.spent_s, 1)}
+        line |= {name: float(value) for name, value in values.items()}
+        try:
+            with (self.directory / _PROGRESS_FILE).open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise self._error(f"{_PROGRESS_FILE} cannot be written: {error.strerror}") from error
+        self._to_tensorboard(step, values)
+        if self._report is not None:
+            self._report(step, values)
+
+    def export(self, network: PolicyNetwork, results: Mapping[str, Any] | None = None) -> Path:
+        """Write the model directory; from then on it is the run's model.
+
+        Args:
+            network: what answers.
+            results: what it is worth, for the card.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ModelError: it cannot be written; the one before is still there.
+        """
+        card = {
+            "trainer": self.trainer,
+            "config": self._described["config"],
+            "seed": self._described["config"].get("seed"),
+            **self._provenance,
+            "results": dict(results or {}),
+        }
+        save_model(network, self.problem, self.model, card)
+        return self.model
+
+    def best_network(self) -> PolicyNetwork | None:
+        """The network of the best model so far, if there is one."""
+        return load_network(self.model) if self.model.exists() else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def _to_tensorboard(self, step: int, values: Mapping[str, float]) -> None:
+        import tensorflow as tf  # noqa: PLC0415 (slow to import)
+
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
+        with self._writer.as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(name, float(value))
+        self._writer.flush()
+
+    def _check_config(self) -> None:
+        path = self.directory / _CONFIG_FILE
+        if not path.exists():
+            if any(self.directory.iterdir()):
+                raise self._error(f"expected an empty folder or one with {_CONFIG_FILE}")
+            write_json(path, self._described)
+            return
+        try:
+            found = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise self._error(f"{_CONFIG_FILE} cannot be read: {error}") from error
+        if difference := _difference(json.loads(json.dumps(self._described)), found):
+            name, wanted, there = difference
+            raise self._error(
+                f"holds a run of another configuration: {name}: expected {wanted!r}, "
+                f"found {there!r}"
+            )
+
+    def _spent_before_s(self) -> float:
+        """What the last whole line of progress says, which is newer than the checkpoint."""
+        path = self.directory / _PROGRESS_FILE
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        for line in reversed(lines):
+            try:
+                return float(json.loads(line)["spent_s"])
+            except (ValueError, KeyError, TypeError):  # cut off when the run was killed
+                continue
+        return 0.0
+
+    def _error(self, message: str) -> TrainingError:
+        return TrainingError(f"run {str(self.directory)!r}: {message}")
+
+
+def _described(trainer: str, problem: Problem, config: Any) -> dict[str, Any]:
+    values = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
+    return {"trainer": trainer, "problem": problem.settings(), "config": dict(values)}
+
+
+def _difference(expected: Any, found: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    """The first field in which two JSON values differ: its name, and both values."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in {**expected, **found}:
+            path = f"{name}.{key}" if name else key
+            if difference := _difference(expected.get(key), found.get(key), path):
+                return difference
+        return None
+    return None if expected == found else (name or "config", expected, found)

@@ -1,0 +1,137 @@
+"""What a model is worth on packages that it was not trained on, to choose among models."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from mlgo_gym.evaluation._evaluate import Setting, evaluate, in_order
+from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.policies._policies import from_runner
+from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._data import Data
+from mlgo_gym.training._networks import PolicyNetwork
+from mlgo_gym.training._plain import plain_network
+
+WORSE_WEIGHT: Final = 0.1
+"""What the share of modules that are worse counts beside the change itself."""
+
+_LEAST: Final = 1e-9
+_MODEL: Final = "model"
+_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Changes against LLVM's own heuristic, negative is better.
+
+    Attributes:
+        changes: by the statistic's key: ``text`` and ``linked_text``, or ``score_module_mean``,
+            the geometric mean over modules of register allocation's score, and others.
+        worse: how many modules are worse by more than 1 % (and 64 bytes).
+        modules: how many modules were compiled.
+        failed: how many were not, or how many functions where these were compiled by themselves.
+    """
+
+    changes: Mapping[str, float]
+    worse: int
+    modules: int
+    failed: int
+
+    def loss(self, worse_weight: float = WORSE_WEIGHT) -> float:
+        """What models are chosen by, the lower the better.
+
+        The change of linked text, or the geometric mean of register allocation's score, and
+        ``worse_weight`` times the share of the modules that are worse. Infinite where no module
+        was compiled.
+        """
+        found = (self.changes[key] for key in _CHOSEN_BY if key in self.changes)
+        change = min(found, default=math.inf)
+        return change + worse_weight * self.worse / max(1, self.modules)
+
+    def to_json(self) -> dict[str, Any]:
+        """The numbers as JSON values."""
+        return {
+            **{key: round(value, 6) for key, value in self.changes.items()},
+            "worse_modules": self.worse,
+            "modules": self.modules,
+            "failed_modules": self.failed,
+        }
+
+    def scalars(self, prefix: str = "validation/") -> dict[str, float]:
+        """The numbers under names for curves."""
+        numbers = {**self.changes, "worse_modules": self.worse}
+        return {f"{prefix}{key}": float(value) for key, value in numbers.items()}
+
+
+def validate(model: Path, data: Data, problem: Problem) -> Validation:
+    """Compile what is held out with a model, in release mode, beside LLVM's own heuristic.
+
+    Args:
+        model: a model directory.
+        data: what is chosen on, and how it is compiled. What fails is warned of; the other modules
+            go on.
+        problem: what the model answers.
+    """
+    policy = from_runner(partial(ReleaseModeModelRunner, model))
+    packages = data.validation
+    setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
+    scores = in_order(list(evaluate(packages, {_MODEL: policy}, setting)), packages)
+    for each in scores:
+        for error in each.errors:
+            data.warn(f"{each.package}: {error}")
+    scored = Scored(scores, [_MODEL], resamples=1)
+    changes = {
+        statistic.key: scored.change(statistic, _MODEL).value for statistic in scored.statistics()
+    }
+    return Validation(
+        changes, len(scored.worse(_MODEL)), len(scored.modules), len(scores) - len(scored.modules)
+    )
+
+
+def validate_functions(
+    workshop: Workshop, contexts: Sequence[Context], network: PolicyNetwork
+) -> Validation:
+    """Allocate functions that were held out, each by itself, with a network.
+
+    Far quicker than `validate`, for nothing is optimised again and LLVM's own scores are known. Its
+    means are over the modules and functions that ask; a function that fails counts as unchanged.
+
+    Args:
+        workshop: compiles.
+        contexts: functions, all of each module that ask.
+        network: what answers.
+    """
+    plain = plain_network(network)
+
+    def answer(observation: Observation) -> Action:
+        return int(plain.logits(observation.payload).argmax())
+
+    def score(compiler: Compiler, context: Context) -> float:
+        return workshop.score(compiler, context, answer)
+
+    largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
+    scored = list(workshop.successes(score, largest_first))
+    ratios = {context.module: 1.0 for context in contexts}
+    for context, value in scored:
+        ratios[context.module] += context.share * (value / context.baseline - 1)
+    changes = {
+        "score_module_mean": _mean_change(
+            [math.log(max(each, _LEAST)) for each in ratios.values()]
+        ),
+        "score_mean": _mean_change([context.log_ratio(value) for context, value in scored]),
+    }
+    worse = sum(each > WORSE_RATIO for each in ratios.values())
+    return Validation(changes, worse, len(ratios), len(contexts) - len(scored))
+
+
+def _mean_change(logs: Sequence[float]) -> float:
+    return math.expm1(sum(logs) / len(logs)) if logs else 0.0

@@ -1,0 +1,65 @@
+"""Model cards: what they say, and models of another LLVM."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.errors import ModelError
+from mlgo_gym.model._card import ModelCard, read_card
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
+
+MODEL = Path(__file__).parents[1] / "models" / "inliner"
+FEATURES = tuple(each.spec for each in InliningForSize.features)
+ADVICE = InliningForSize.advice
+CARD: dict[str, Any] = {"problem": "InliningForSize", "llvm_version": "21.1.0", "features": []}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    shutil.copytree(MODEL, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_what_a_card_says(model: Path) -> None:
+    card = read_card(model)
+    assert card is not None
+    assert (card.problem, len(card.features)) == ("InliningForSize", 38)
+    assert card.differences(InliningForSize.sent()) == ("inlining_default",)
+    (model / "card.json").unlink()
+    assert read_card(model) is None
+
+
+@pytest.mark.parametrize("kind", [ReleaseModeModelRunner, ModelUnderTrainingRunner])
+def test_a_model_of_another_llvm(model: Path, kind: Any) -> None:
+    features = [spec.name for spec in FEATURES]
+    (model / "card.json").write_text(json.dumps(CARD | {"features": features[:30]}))
+    with kind(model, FEATURES, ADVICE) as runner:
+        assert runner.card == ModelCard("InliningForSize", "21.1.0", tuple(features[:30]))
+        assert runner.card.differences(runner.inputs) == tuple(features[30:])
+    (model / "card.json").write_text(json.dumps(CARD | {"features": [*features, "gone", "lost"]}))
+    with pytest.raises(ModelError) as caught:
+        kind(model, FEATURES, ADVICE)
+    assert str(caught.value) == (
+        f"model '{model}': was trained on features of LLVM 21.1.0 that are not offered: "
+        "'gone', 'lost'"
+    )
+
+
+@pytest.mark.parametrize(
+    "card", [[], {}, CARD | {"features": [1]}, CARD | {"features": "x"}, CARD | {"problem": None}]
+)
+def test_cards_of_another_form(model: Path, card: object) -> None:
+    (model / "card.json").write_text(json.dumps(card))
+    with pytest.raises(ModelError) as caught:
+        read_card(model)
+    assert str(caught.value) == (
+        f"model '{model}': card.json: expected problem and llvm_version as texts and features as a "
+        f"list of texts, found {card!r}"
+    )

@@ -1,0 +1,51 @@
+"""Models that ship: found by name, with cards that hold, and better than LLVM where it is quick."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.model._card import read_card
+from mlgo_gym.model._shipped import find_model, shipped_models
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.runners._release import ReleaseModeModelRunner
+
+NAMES = ("inlining-for-size", "regalloc-eviction")
+
+
+def test_they_are_all_there() -> None:
+    assert set(shipped_models()) == set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_their_cards_hold(name: str, sample: Corpus) -> None:
+    folder = Path(find_model(name))
+    (problem,) = (kind() for kind in PROBLEMS if kind.name == _problem(folder))
+    card = read_card(folder, problem.sent())
+    assert card is not None
+    assert sum(path.stat().st_size for path in folder.rglob("*")) < 1 << 20
+    with Compiler(timeout_s=120) as compiler:
+        result = compiler.compile_module(
+            sample["scene.cpp"],
+            problem=problem,
+            runner=partial(ReleaseModeModelRunner, folder),
+        )
+    assert result.decisions > 0
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_model(NAMES[0]) != NAMES[0]
+    (tmp_path / NAMES[0]).mkdir()
+    assert find_model(NAMES[0]) == NAMES[0]
+    assert find_model("no-such-model") == "no-such-model"
+
+
+def _problem(folder: Path) -> str:
+    card = read_card(folder)
+    assert card is not None
+    return card.problem

@@ -1,0 +1,94 @@
+"""Observations as arrays: LLVM's bytes, seen as numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import SpecError
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import columns, observation_array, observation_dtype, row_shape
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.tensor_spec import TensorSpec
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_rows_are_packed_as_llvm_packs_them(problem: type[Problem]) -> None:
+    dtype = observation_dtype(problem)
+    header = Header(problem.sent())
+    assert dtype.itemsize == header.size_bytes
+    assert dtype.names == tuple(spec.name for spec in problem.sent())
+    assert dtype.fields is not None
+    for name, (spec, where) in header.slices.items():
+        assert dtype.fields[name][1] == where.start
+        assert dtype[name].base == spec.dtype
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+@given(data=st.data())
+def test_arrays_hold_what_observations_hold(problem: type[Problem], data: st.DataObject) -> None:
+    header = Header(problem.sent())
+    size = header.size_bytes
+    payloads = data.draw(st.lists(st.binary(min_size=size, max_size=size), min_size=1, max_size=4))
+    array = observation_array(payloads, problem)
+    assert [row.tobytes() for row in array] == payloads
+    for row, payload in enumerate(payloads):
+        for name, tensor in Observation(header, "f", row, payload).items():
+            assert array[name][row].tobytes() == tensor.tobytes()
+
+
+def test_columns_are_the_features_alone() -> None:
+    payloads = [bytes(observation_dtype(InliningForSize).itemsize)] * 5
+    found = columns(observation_array(payloads, InliningForSize), InliningForSize)
+    assert list(found) == [each.spec.name for each in InliningForSize.features]
+    assert {each.shape for each in found.values()} == {(5,)}
+    assert all(each.flags.c_contiguous for each in found.values())
+
+
+def test_columns_of_positions() -> None:
+    payloads = [bytes(observation_dtype(RegallocEviction).itemsize)] * 2
+    found = columns(observation_array(payloads, RegallocEviction()), RegallocEviction())
+    assert found["mask"].shape == (2, 33)
+    assert found["mask"].dtype == np.int64
+    assert found["liverange_size"].dtype == np.float32
+    assert found["progress"].shape == (2,)
+
+
+def test_no_observation() -> None:
+    assert observation_array([], RegallocPriority).shape == (0,)
+
+
+def test_what_llvm_sends(compiler: Compiler, small: Corpus) -> None:
+    seen: list[Observation] = []
+
+    def answer(observation: Observation) -> int:
+        seen.append(observation)
+        return 0
+
+    module = small["json_write.c"]
+    compiler.compile_module(module, problem=InliningForSize(), policy=answer)
+    array = observation_array((each.payload for each in seen), InliningForSize)
+    expected = [int(each["cost_estimate"][0]) for each in seen]
+    assert array["cost_estimate"].tolist() == expected
+    assert len(set(expected)) > 1
+
+
+def test_another_length_is_refused() -> None:
+    with pytest.raises(SpecError) as caught:
+        observation_array([bytes(20), bytes(19)], RegallocPriority)
+    assert str(caught.value) == ("observation 1 of RegallocPriority: expected 20 bytes, found 19")
+
+
+@pytest.mark.parametrize(
+    ("shape", "row"), [((1,), ()), ((1, 33), (33,)), ((), ()), ((4, 2), (4, 2)), ((1, 1), (1,))]
+)
+def test_the_batch_is_left_out_of_the_shape(shape: tuple[int, ...], row: tuple[int, ...]) -> None:
+    assert row_shape(TensorSpec("x", "float", shape)) == row

@@ -1,0 +1,105 @@
+"""Rollouts: order, failures, logs, and closing early."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.policies._policies import make_policy
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._training_log import TrainingLogReader
+
+LIFTED = InliningForSize(size_increase_threshold=math.inf)
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_reports_do_not_depend_on_the_number_of_jobs(sample: Corpus, jobs: int) -> None:
+    names = ("graph.cpp", "digest.c", "lz_pack.c", "json_write.c", "bignum.c")
+    policies = {name: make_policy(name, seed=4) for name in ("default", "random")}
+    reports = list(rollout(sample, policies, LIFTED, names=names, jobs=jobs))
+    assert [report.module for report in reports] == list(names)
+    hashes = {
+        report.module: [each.result.digest[:8] for each in report.attempts if each.result]
+        for report in reports
+    }
+    assert hashes == EXPECTED or _remember(hashes)
+    for report in reports:
+        assert report.is_complete
+        assert report.reward(report.attempts[0]) == 0.0
+
+
+EXPECTED: dict[str, list[str]] = {}
+
+
+def _remember(hashes: dict[str, list[str]]) -> bool:
+    """The first run sets what later runs must equal."""
+    first = not EXPECTED
+    EXPECTED.update(hashes)
+    return first
+
+
+def test_the_log_holds_decisions_and_rewards(small: Corpus) -> None:
+    file = io.BytesIO()
+    log = RolloutLog(file, LIFTED)
+    written = {}
+    rewards = {}
+    for report in rollout(small, {"never": make_policy("never")}, LIFTED, keep_decisions=True):
+        written[report.module] = log.write(report)
+        rewards[report.module] = report.reward(report.attempts[0])
+        assert report.without_decisions().attempts[0].decisions == ()
+    reader = TrainingLogReader(io.BytesIO(file.getvalue()))
+    names = [spec.name for spec in reader.header.features]
+    assert names[-2:] == ["inlining_default", "inlining_decision"]
+    assert reader.header.score is not None
+    assert reader.header.score.name == "reward"
+    records = list(reader)
+    for name, count in written.items():
+        own = [record for record in records if record.observation.context == name]
+        assert [record.observation.index for record in own] == list(range(count))
+        assert {int(record.observation["inlining_decision"][0]) for record in own} == {0}
+        scores = [float(record.score[0]) for record in own if record.score is not None]
+        assert scores[:-1] == [0.0] * (count - 1)
+        assert scores[-1] == pytest.approx(rewards[name])
+
+
+def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
+    for suffix in ("bc", "cmd"):
+        name = f"digest.c.{suffix}"
+        (tmp_path / name).write_bytes((small.folder / name).read_bytes())
+    manifest = {"modules": ["broken", "digest.c"], "has_thinlto": False}
+    (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
+    broken, good = rollout(Corpus.load(tmp_path), {"never": make_policy("never")}, LIFTED)
+    assert broken.error == "module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    assert (broken.attempts, broken.is_complete, good.is_complete) == ((), False, True)
+    assert RolloutLog(io.BytesIO(), LIFTED).write(broken) == 0
+
+
+def test_a_policy_that_raises_ends_the_rollout(small: Corpus) -> None:
+    def broken(observation: Observation) -> int:
+        raise ZeroDivisionError(observation.index)
+
+    with pytest.raises(ZeroDivisionError):
+        list(rollout(small, {"broken": lambda _: broken}, LIFTED, jobs=2))
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_closing_early_ends_the_workers(sample: Corpus, jobs: int) -> None:
+    reports = rollout(sample, {"always": make_policy("always")}, LIFTED, jobs=jobs)
+    assert next(reports).module == sample.names[0]
+    reports.close()
+
+
+def test_bad_settings(small: Corpus) -> None:
+    with pytest.raises(OptionsError, match="^jobs: expected a number above 0, found 0$"):
+        next(rollout(small, {}, LIFTED, jobs=0))
+    with pytest.raises(OptionsError, match="^opt_level: expected one of"):
+        next(rollout(small, {}, LIFTED, opt_level="fast"))
