@@ -3,52 +3,66 @@
 from __future__ import annotations
 
 import argparse
+import posixpath
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from corpus_tools.command_line import add_option, run_command
+from corpus_tools.command_line import add_as_llvm, add_option, run_command
 from corpus_tools.errors import BuildListError, CorporaDifferError, OutputError
-from corpus_tools.manifest import MANIFEST_NAME, Manifest
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_description, write_json
 
 __all__ = ["combine_corpus", "main"]
 
 _PROGRAM = "mlgo-combine-corpus"
 
 
-def combine_corpus(root_dir: Path) -> Manifest:
+def combine_corpus(root_dir: Path, *, as_llvm: bool = False) -> tuple[str, ...]:
     """Write a manifest that names the modules of all corpora right below a folder.
 
     Args:
         root_dir: the folder; it becomes a corpus, and nothing is copied.
+        as_llvm: modules may have any name and their bitcode may be missing; without a corpus
+            below the folder it becomes one without modules.
+
+    Returns:
+        The modules, by corpus in the order of their names.
 
     Raises:
         BuildListError: there is no corpus below the folder.
         CorporaDifferError: the corpora differ in more than their modules.
         CorpusError: one of them is broken.
+        OutputError: the manifest cannot be written.
     """
-    folders = sorted(path.parent for path in root_dir.glob(f"*/{MANIFEST_NAME}"))
-    if not folders:
+    modules: list[str] = []
+    shared: dict[str, object] = {}
+    first = root_dir
+    folders = _corpora_below(root_dir)
+    if not folders and not as_llvm:
         raise BuildListError(root_dir, "expected corpora in its folders, found none")
-    manifests = [Manifest.read(folder) for folder in folders]
-    for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
-        for key in ("has_thinlto", "global_command_override"):
-            if getattr(manifest, key) != getattr(manifests[0], key):
-                raise CorporaDifferError(folders[0], folder, key)
-    modules = tuple(
-        f"{folder.name}/{module}"
-        for folder, manifest in zip(folders, manifests, strict=True)
-        for module in manifest.modules
-    )
-    first = manifests[0]
-    combined = Manifest(modules, first.has_thinlto, first.global_command_override)
+    for folder in folders:
+        names, rest = read_description(folder / MANIFEST_NAME)
+        if not as_llvm:
+            Manifest.read(folder)
+        modules += [posixpath.join(folder.name, name) for name in names]
+        if not shared:
+            first, shared = folder, rest
+        for key in (*shared, *rest):
+            if key not in shared or key not in rest or shared[key] != rest[key]:
+                raise CorporaDifferError(first, folder, key)
     try:
-        combined.write(root_dir)
+        write_json(root_dir / MANIFEST_NAME, shared | {"modules": modules})
     except OSError as error:
         raise OutputError.refused(root_dir, error) from error
-    return combined
+    return tuple(modules)
+
+
+def _corpora_below(root_dir: Path) -> list[Path]:
+    """The folders with a manifest, sorted; hidden ones are left out, as LLVM's tool does."""
+    folders = sorted(path.parent for path in root_dir.glob(f"*/{MANIFEST_NAME}"))
+    return [folder for folder in folders if not folder.name.startswith(".")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,13 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "differ in their modules only; nothing is copied.",
     )
     add_option(parser, "--root_dir", type=Path, required=True, metavar="DIR", help="the folder")
+    add_as_llvm(parser, "combine_training_corpus")
     options = parser.parse_args(arguments)
     return run_command(_PROGRAM, lambda: _run(options))
 
 
 def _run(options: argparse.Namespace) -> int:
-    combined = combine_corpus(options.root_dir)
-    text = f"{options.root_dir}: {len(combined.modules)} modules"
+    modules = combine_corpus(options.root_dir, as_llvm=options.as_llvm)
+    text = f"{options.root_dir}: {len(modules)} modules"
     Console(highlight=False, markup=False).print(text)
     return 0
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from corpus_tools.errors import CorpusToolsError
 
-__all__ = ["add_option", "run_command", "whole"]
+__all__ = ["add_as_llvm", "add_option", "run_command", "whole"]
 
 _INTERRUPTED = 130
 
@@ -26,6 +26,17 @@ def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> N
     """
     usual = "--" + name.removeprefix("--").replace("_", "-")
     parser.add_argument(*dict.fromkeys([name, usual]), **settings)
+
+
+def add_as_llvm(parser: argparse.ArgumentParser, tool: str) -> None:
+    """Add ``--as_llvm``, by which a command does what the tool of mlgo-utils does."""
+    add_option(
+        parser,
+        "--as_llvm",
+        action="store_true",
+        help=f"do exactly as LLVM's {tool}: copy what is there, whatever it is, and exit with 0 "
+        "where a corpus was written",
+    )
 
 
 def whole(least: int) -> Callable[[str], int]:

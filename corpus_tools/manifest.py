@@ -80,11 +80,19 @@ class Manifest:
             MissingBitcodeError: a module's ``.bc`` file is not there.
         """
         path = folder / MANIFEST_NAME
+        modules, rest = read_description(path)
+        has_thinlto = rest.get("has_thinlto")
+        if not isinstance(has_thinlto, bool):
+            found = _shown(has_thinlto)
+            raise ManifestError(path, f"key 'has_thinlto': expected true or false, found {found}")
+        override = None
+        if "global_command_override" in rest:
+            override = _string_list(rest, "global_command_override", path)
         try:
-            manifest = cls._from_json(_read_object(path))
+            manifest = cls(modules, has_thinlto, override)
         except ManifestError as error:
-            raise ManifestError(path, error.problem) from error.__cause__
-        _check_bitcode(manifest.modules, folder)
+            raise ManifestError(path, error.problem) from None
+        _check_bitcode(modules, folder)
         return manifest
 
     def write(self, folder: Path) -> None:
@@ -96,24 +104,40 @@ class Manifest:
         write_json(folder / MANIFEST_NAME, self.as_json())
 
     def as_json(self) -> dict[str, object]:
-        """The content of ``corpus_description.json``, its keys in mlgo-utils' order."""
-        description: dict[str, object] = {}
-        if self.global_command_override is not None:
-            description["global_command_override"] = list(self.global_command_override)
-        return description | {"has_thinlto": self.has_thinlto, "modules": list(self.modules)}
+        """The content of ``corpus_description.json``; see `describe`."""
+        return describe(self.modules, self.global_command_override, has_thinlto=self.has_thinlto)
 
-    @classmethod
-    def _from_json(cls, description: dict[str, object]) -> Self:
-        modules = _string_list(description, "modules")
-        has_thinlto = description.get("has_thinlto")
-        if not isinstance(has_thinlto, bool):
-            raise ManifestError(
-                None, f"key 'has_thinlto': expected true or false, found {_shown(has_thinlto)}"
-            )
-        override = None
-        if "global_command_override" in description:
-            override = _string_list(description, "global_command_override")
-        return cls(modules, has_thinlto, override)
+
+def describe(
+    modules: Sequence[str], override: Sequence[str] | None, *, has_thinlto: bool
+) -> dict[str, object]:
+    """The content of ``corpus_description.json``, its keys in mlgo-utils' order.
+
+    Args:
+        modules: any names; a `Manifest` looks at them.
+        override: the one command of all modules, or None if each has its own.
+        has_thinlto: whether the modules were made for ThinLTO.
+    """
+    shared = {} if override is None else {"global_command_override": list(override)}
+    return shared | {"has_thinlto": has_thinlto, "modules": list(modules)}
+
+
+def read_description(path: Path) -> tuple[tuple[str, ...], dict[str, object]]:
+    """Read a ``corpus_description.json`` that may name any modules, there or not.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The modules, and the other keys.
+
+    Raises:
+        ManifestError: it cannot be read, or is no JSON object with a list of names.
+    """
+    description = _read_object(path)
+    modules = _string_list(description, "modules", path)
+    del description["modules"]
+    return modules, description
 
 
 def read_command(path: Path) -> tuple[str, ...]:
@@ -196,13 +220,13 @@ def _read_object(path: Path) -> dict[str, object]:
     return value
 
 
-def _string_list(description: dict[str, object], key: str) -> tuple[str, ...]:
+def _string_list(description: dict[str, object], key: str, path: Path) -> tuple[str, ...]:
     value = description.get(key)
     if not isinstance(value, list):
-        raise ManifestError(None, f"key {key!r}: expected a list, found {_shown(value)}")
+        raise ManifestError(path, f"key {key!r}: expected a list, found {_shown(value)}")
     for item in value:
         if not isinstance(item, str):
-            raise ManifestError(None, f"key {key!r}: expected strings, found {_shown(item)}")
+            raise ManifestError(path, f"key {key!r}: expected strings, found {_shown(item)}")
     return tuple(value)
 
 

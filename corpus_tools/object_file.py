@@ -80,6 +80,14 @@ class ObjectFile:
         parts = [each for each in self.sections if each[0] == name]
         return b"".join(self._part(*part) for part in parts) if parts else None
 
+    def first(self, name: str) -> bytes | None:
+        """The bytes of the first section of this name, as ``llvm-objcopy --dump-section`` has it.
+
+        Raises:
+            ObjectFileError: the section lies outside the file.
+        """
+        return next((self._part(*each) for each in self.sections if each[0] == name), None)
+
     def compiler(self) -> str | None:
         """What compiler the object says that it was made by (ELF's ``.comment``)."""
         comment = (self.contents(_COMPILER_SECTION) or b"").strip(b"\0").split(b"\0")[0]

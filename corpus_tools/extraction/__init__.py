@@ -13,6 +13,7 @@ takes bitcode and commands out of them::
 Files and names are those of LLVM's mlgo-utils (``llvm/utils/mlgo-utils``, ``extract_ir_lib.py``).
 """
 
+from corpus_tools.extraction.as_llvm import list_as_llvm
 from corpus_tools.extraction.compile_commands import list_compile_commands
 from corpus_tools.extraction.embedded import Extraction
 from corpus_tools.extraction.folder import list_folder, list_thinlto_modules
@@ -29,6 +30,7 @@ __all__ = [
     "Status",
     "extract_corpus",
     "list_aquery",
+    "list_as_llvm",
     "list_compile_commands",
     "list_folder",
     "list_parameters",

@@ -20,8 +20,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from corpus_tools.clang import Clang, find_clang
-from corpus_tools.command_line import add_option, run_command, whole
+from corpus_tools.command_line import add_as_llvm, add_option, run_command, whole
 from corpus_tools.errors import ToolchainError
+from corpus_tools.extraction.as_llvm import list_as_llvm
 from corpus_tools.extraction.compile_commands import list_compile_commands
 from corpus_tools.extraction.embedded import BITCODE_SECTION, COMMAND_SECTION, Extraction
 from corpus_tools.extraction.folder import list_folder, list_thinlto_modules
@@ -134,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the command, such as '-cc1 -O2', of objects that are bitcode themselves (-flto), "
         "where the build does not tell it",
     )
+    add_as_llvm(parser, "extract_ir")
     parser.add_argument(
         "--json", action="store_true", help="print what became of each input as JSON"
     )
@@ -148,6 +150,9 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None
         parser.error(
             "with --thinlto_build=local, --input is the link's parameters: add --input_type=params"
         )
+    if options.as_llvm and (options.default_args or (is_local and options.input is not None)):
+        given = "--default_args" if options.default_args else "--input of a local ThinLTO build"
+        parser.error(f"--as_llvm: LLVM's tool has no {given}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -159,6 +164,7 @@ def _run(options: argparse.Namespace) -> int:
         bitcode_section_name=options.bitcode_section_name,
         default_args=tuple(options.default_args.split()),
         clang=functools.cache(_clang_if_any),
+        as_llvm=options.as_llvm,
     )
     has_link = extraction.thinlto_build == "local" and options.input is not None
     parameters = read_parameters(options.input, base) if has_link else None
@@ -175,7 +181,7 @@ def _run(options: argparse.Namespace) -> int:
             link_directory=base,
             progress=lambda done, _: progress.update(task, completed=done),
         )
-    return _tell(report, console, as_json=options.json)
+    return _tell(report, console, options)
 
 
 def _list(
@@ -183,6 +189,8 @@ def _list(
 ) -> list[Listed]:
     if options.thinlto_build == "local":
         return list_thinlto_modules(base, parameters)
+    if options.as_llvm:
+        return list_as_llvm(options.input, options.input_type, base)
     if options.input_type == "json":
         return list_compile_commands(options.input, options.obj_base_dir)
     if options.input_type == "params":
@@ -200,9 +208,9 @@ def _clang_if_any() -> Clang | None:
         return None
 
 
-def _tell(report: ExtractionReport, console: Console, *, as_json: bool) -> int:
+def _tell(report: ExtractionReport, console: Console, options: argparse.Namespace) -> int:
     failed = report.count(Status.FAILED)
-    if as_json:
+    if options.json:
         sys.stdout.write(json.dumps(_as_json(report), indent=2) + "\n")
     else:
         _print_table(report)
@@ -214,6 +222,8 @@ def _tell(report: ExtractionReport, console: Console, *, as_json: bool) -> int:
             console.print(more, style="red", soft_wrap=True)
     for warning in report.warnings:
         console.print(f"{_PROGRAM}: {warning}", style="yellow", soft_wrap=True)
+    if options.as_llvm:
+        return 0
     if not report.modules:
         found = "no module was extracted" if report.outcomes else "no objects are named there"
         hint = "" if report.outcomes else "; is --input_type right?"

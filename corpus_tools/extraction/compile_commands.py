@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -22,10 +22,11 @@ from corpus_tools.extraction.inputs import (
     Status,
     expand_response_files,
     listed_object,
+    read_list,
 )
-from corpus_tools.reading import read_regular, reason_of
+from corpus_tools.reading import reason_of
 
-__all__ = ["list_compile_commands", "read_json"]
+__all__ = ["list_compile_commands", "read_entries", "read_entry", "read_json"]
 
 # Actions of the driver that leave no object behind.
 _NO_OBJECT = frozenset({"-E", "-S", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast"})
@@ -39,9 +40,7 @@ def read_json(path: Path) -> Any:
         BuildListError: the file cannot be read, or is no JSON.
     """
     try:
-        return json.loads(read_regular(path).decode("utf-8", "surrogateescape"))
-    except OSError as error:
-        raise BuildListError(path, f"cannot be read: {error.strerror}") from error
+        return json.loads(read_list(path))
     except (ValueError, RecursionError) as error:
         raise BuildListError(path, f"expected JSON, found something else: {error}") from error
 
@@ -56,11 +55,21 @@ def list_compile_commands(path: Path, obj_base_dir: Path | None = None) -> list[
     Raises:
         BuildListError: it is no compilation database.
     """
+    entries = enumerate(read_entries(path))
+    listed = [_listed(entry, number, path, obj_base_dir) for number, entry in entries]
+    return listed if obj_base_dir is None else _told_apart(listed, obj_base_dir)
+
+
+def read_entries(path: Path) -> list[Any]:
+    """Read a compilation database; its entries may be anything.
+
+    Raises:
+        BuildListError: the file cannot be read, or is no list in JSON.
+    """
     entries = read_json(path)
     if not isinstance(entries, list):
         raise BuildListError(path, f"expected a list of commands, found {type(entries).__name__}")
-    listed = [_listed(entry, number, path, obj_base_dir) for number, entry in enumerate(entries)]
-    return listed if obj_base_dir is None else _told_apart(listed, obj_base_dir)
+    return entries
 
 
 def _told_apart(listed: list[Listed], obj_base_dir: Path) -> list[Listed]:
@@ -83,7 +92,7 @@ def _renamed(each: Listed, shared: set[str], obj_base_dir: Path) -> Listed:
 def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> Listed:
     label = f"entry {number}"
     try:
-        directory, source, arguments = _parts(entry, path)
+        directory, source, arguments = read_entry(entry, path)
         label = source or label
         if not directory.is_dir():
             reason = f"the build's directory {directory} is gone"
@@ -130,8 +139,19 @@ class _Command(NamedTuple):
         return f"{PurePosixPath(self.source).stem}.o"
 
 
-def _parts(entry: Any, path: Path) -> tuple[Path, str, list[str]]:
-    """Directory, source (empty if it is not told) and arguments of an entry."""
+def read_entry(
+    entry: Any, path: Path, split: Callable[[str], list[str]] = shlex.split
+) -> tuple[Path, str, list[str]]:
+    """Directory, source (empty if it is not told) and arguments of an entry.
+
+    Args:
+        entry: of a compilation database.
+        path: the database.
+        split: cuts a ``command`` into arguments.
+
+    Raises:
+        BuildListError: a key is missing or no string.
+    """
     if not isinstance(entry, dict):
         raise BuildListError(path, f"expected an object, found {type(entry).__name__}")
     for key in ("directory", "file", "command", "output"):
@@ -140,10 +160,10 @@ def _parts(entry: Any, path: Path) -> tuple[Path, str, list[str]]:
     if "directory" not in entry:
         raise BuildListError(path, "key 'directory': expected a string, found none")
     directory = path.parent.absolute() / entry["directory"]
-    return directory, entry.get("file", ""), _arguments(entry, path)
+    return directory, entry.get("file", ""), _arguments(entry, path, split)
 
 
-def _arguments(entry: dict[str, Any], path: Path) -> list[str]:
+def _arguments(entry: dict[str, Any], path: Path, split: Callable[[str], list[str]]) -> list[str]:
     if "arguments" in entry:
         arguments = entry["arguments"]
         if not isinstance(arguments, list) or not all(isinstance(each, str) for each in arguments):
@@ -152,7 +172,7 @@ def _arguments(entry: dict[str, Any], path: Path) -> list[str]:
     if "command" not in entry:
         raise BuildListError(path, "expected 'arguments' or 'command', found neither")
     try:
-        return shlex.split(entry["command"])
+        return split(entry["command"])
     except ValueError as error:
         raise BuildListError(path, f"key 'command': expected shell words: {error}") from error
 

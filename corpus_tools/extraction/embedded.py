@@ -49,6 +49,8 @@ class Extraction:
         default_args: the command of objects that are bitcode themselves.
         clang: finds the clang that is asked for that command, where it is not given and the build
             tells the driver's; None if there is none. Called once for each such object.
+        as_llvm: an object is one module, and its files are copies of its sections, whatever
+            those hold, as LLVM's ``extract_ir`` takes them.
     """
 
     cmd_filter: re.Pattern[str] | None = None
@@ -57,6 +59,7 @@ class Extraction:
     bitcode_section_name: str = BITCODE_SECTION
     default_args: tuple[str, ...] = ()
     clang: Callable[[], Clang | None] = lambda: None
+    as_llvm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,27 +107,22 @@ def extract(
 
 def _modules(each: ObjectInput, extraction: Extraction) -> tuple[ExtractedModule, ...]:
     if extraction.thinlto_build == "local":
-        return (_local_thinlto_module(each),)
+        return (_local_thinlto_module(each, extraction),)
     data = _read(each)
-    if is_bitcode(data):
+    if is_bitcode(data) and not extraction.as_llvm:
         return (_bitcode_module(each, data, extraction),)
     if not data:
         raise _Skip("empty file")
     command, bitcode = _sections(ObjectFile.parse(data), extraction)
-    commands, modules = _split_commands(command), split_modules(bitcode)
-    if len(commands) != len(modules):
-        raise ExtractionError(
-            "several objects were merged: expected a command for each module, "
-            f"found {len(commands)} and {len(modules)}"
-        )
-    names = [each.name] if len(modules) == 1 else _numbered(each.name, len(modules))
-    parts = zip(names, modules, commands, strict=True)
-    kept = [part for part in parts if _is_wanted(part[2], extraction)]
+    parts = [(each.name, command, bitcode)]
+    if not extraction.as_llvm:
+        parts = _split(each.name, command, bitcode)
+    kept = [part for part in parts if _is_wanted(part[1], extraction)]
     if not kept:
         raise _Skip("no argument of its command matches --cmd_filter")
     return tuple(
-        ExtractedModule(name, _files(each, module, command, extraction))
-        for name, module, command in kept
+        ExtractedModule(name, _files(each, bitcode, command, extraction))
+        for name, command, bitcode in kept
     )
 
 
@@ -142,15 +140,15 @@ def _read(each: ObjectInput) -> bytes:
 def _sections(file: ObjectFile, extraction: Extraction) -> tuple[bytes, bytes]:
     """The command's section and the bitcode's."""
     names = [extraction.cmd_section_name, extraction.bitcode_section_name]
-    if file.format == "Mach-O":
+    if file.format == "Mach-O" and not extraction.as_llvm:
         names = [_MACHO_SECTIONS.get(name, name) for name in names]
-    command, bitcode = (file.contents(name) for name in names)
-    for name, content in zip(names, (command, bitcode), strict=True):
-        if content is None:
-            raise _Skip(f"no section {name}: {_likely_reason(file)}")
-    if not bitcode or not bitcode.strip(b"\0"):
+    command, bitcode = map(file.first if extraction.as_llvm else file.contents, names)
+    if command is None or bitcode is None:
+        missing = names[0] if command is None else names[1]
+        raise _Skip(f"no section {missing}: {_likely_reason(file)}")
+    if not bitcode.strip(b"\0") and not extraction.as_llvm:
         raise _Skip(f"section {names[1]} is only a marker; build with -Xclang -fembed-bitcode=all")
-    return command or b"", bitcode
+    return command, bitcode
 
 
 def _likely_reason(file: ObjectFile) -> str:
@@ -160,6 +158,18 @@ def _likely_reason(file: ObjectFile) -> str:
     if "clang" not in compiler.lower():
         return f"not built by clang but by {compiler}"
     return "built without -Xclang -fembed-bitcode=all"
+
+
+def _split(name: str, command: bytes, bitcode: bytes) -> list[tuple[str, bytes, bytes]]:
+    """Name, command and bitcode of each module in an object's sections."""
+    commands, modules = _split_commands(command), split_modules(bitcode)
+    if len(commands) != len(modules):
+        raise ExtractionError(
+            "several objects were merged: expected a command for each module, "
+            f"found {len(commands)} and {len(modules)}"
+        )
+    names = [name] if len(modules) == 1 else _numbered(name, len(modules))
+    return list(zip(names, commands, modules, strict=True))
 
 
 def _split_commands(section: bytes) -> list[bytes]:
@@ -205,9 +215,10 @@ def _read_index(each: ObjectInput, command: bytes) -> bytes:
     )
 
 
-def _local_thinlto_module(each: ObjectInput) -> ExtractedModule:
+def _local_thinlto_module(each: ObjectInput, extraction: Extraction) -> ExtractedModule:
     bitcode = _read_file(each.path.with_name(each.path.name + IMPORTED_SUFFIX))
-    split_modules(bitcode)
+    if not extraction.as_llvm:
+        split_modules(bitcode)
     index = _read_file(each.path.with_name(each.path.name + ".thinlto.bc"))
     return ExtractedModule(each.name, {".bc": bitcode, ".thinlto.bc": index})
 

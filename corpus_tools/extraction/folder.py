@@ -17,16 +17,25 @@ IMPORTED_SUFFIX = ".3.import.bc"
 """What lld puts behind the names of modules that it saves after importing (``LTOBackend.cpp``)."""
 
 
-def list_folder(folder: Path) -> list[Listed]:
+def list_folder(
+    folder: Path,
+    objects: tuple[str, ...] = OBJECT_SUFFIXES,
+    archives: tuple[str, ...] = ARCHIVE_SUFFIXES,
+) -> list[Listed]:
     """List the objects and archives below a folder; objects come first.
+
+    Args:
+        folder: where to look.
+        objects: how the names of objects end.
+        archives: how the names of archives end.
 
     Raises:
         BuildListError: there is no such folder.
     """
     files, listed = _files_below(folder)
-    listed += [listed_object(name, folder) for name in files if name.endswith(OBJECT_SUFFIXES)]
+    listed += [listed_object(name, folder) for name in files if name.endswith(objects)]
     for name in files:
-        if name.endswith(ARCHIVE_SUFFIXES):
+        if name.endswith(archives):
             listed += list_archive(name, folder)
     return listed
 

@@ -12,7 +12,16 @@ from corpus_tools.errors import BuildListError
 from corpus_tools.manifest import name_problem
 from corpus_tools.reading import read_regular
 
-__all__ = ["Listed", "ObjectInput", "Outcome", "Status", "expand_response_files", "listed_object"]
+__all__ = [
+    "Listed",
+    "ObjectInput",
+    "Outcome",
+    "Status",
+    "expand_response_files",
+    "listed_object",
+    "read_arguments",
+    "read_list",
+]
 
 _DEEPEST_RESPONSE_FILE = 16
 _MOST_ARGUMENTS = 1 << 18
@@ -135,16 +144,25 @@ def expand_response_files(
     return _Expansion(directory, is_line_based=is_line_based).of(arguments, ())
 
 
+def read_list(path: Path) -> str:
+    """Read a file by which a build lists something; bytes that are no UTF-8 become surrogates.
+
+    Raises:
+        BuildListError: it cannot be read.
+    """
+    try:
+        return read_regular(path).decode("utf-8", "surrogateescape")
+    except OSError as error:
+        raise BuildListError(path, f"cannot be read: {error.strerror}") from error
+
+
 def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) -> list[str]:
     """Read the arguments in a response file, one level deep; see `expand_response_files`.
 
     Raises:
         BuildListError: the file cannot be read, or has an open quote.
     """
-    try:
-        text = read_regular(path).decode("utf-8", "surrogateescape")
-    except OSError as error:
-        raise BuildListError(path, f"cannot be read: {error.strerror}") from error
+    text = read_list(path)
     try:
         if not is_line_based:
             return shlex.split(text)

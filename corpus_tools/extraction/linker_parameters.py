@@ -19,7 +19,7 @@ from corpus_tools.extraction.inputs import (
 )
 from corpus_tools.extraction.static_archive import list_archive
 
-__all__ = ["list_aquery", "list_parameters", "read_parameters"]
+__all__ = ["arguments_of", "list_aquery", "list_parameters", "read_links", "read_parameters"]
 
 OBJECT_SUFFIXES = (".o", ".obj")
 # Bazel calls archives that are linked as a whole .lo.
@@ -61,23 +61,42 @@ def list_aquery(path: Path, obj_base_dir: Path) -> list[Listed]:
     Raises:
         BuildListError: it is no such file.
     """
+    parameters = [each for link in read_links(path) for each in _with_files(link, path)]
+    return _listed(expand_response_files(parameters, obj_base_dir), obj_base_dir)
+
+
+def read_links(path: Path) -> list[dict[str, Any]]:
+    """Read the actions that link out of ``bazel aquery --output=jsonproto``.
+
+    Raises:
+        BuildListError: it is no such file.
+    """
     container = read_json(path)
     actions = container.get("actions") if isinstance(container, dict) else None
     if not isinstance(actions, list):
         raise BuildListError(path, "expected an object with a list 'actions', found none")
-    parameters = [each for action in actions for each in _link_arguments(action, path)]
-    return _listed(expand_response_files(parameters, obj_base_dir), obj_base_dir)
+    dicts = [each for each in actions if isinstance(each, dict)]
+    return [each for each in dicts if each.get("mnemonic") == "CppLink"]
 
 
-def _link_arguments(action: Any, path: Path) -> Iterator[str]:
-    """The arguments of a link, without its output; of other actions nothing."""
-    if not isinstance(action, dict) or action.get("mnemonic") != "CppLink":
-        return
-    files = _parameter_files(action.get("paramFiles", []), path)
-    arguments = _strings(action.get("arguments"), path)
-    for argument in _without_output(arguments):
+def arguments_of(link: dict[str, Any], path: Path) -> list[str]:
+    """The arguments of a link, or of one of its parameter files.
+
+    Raises:
+        BuildListError: they are no list of strings; names ``path``, the whole aquery.
+    """
+    value = link.get("arguments")
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise BuildListError(path, "key 'arguments' of a CppLink: expected a list of strings")
+    return value
+
+
+def _with_files(link: dict[str, Any], path: Path) -> Iterator[str]:
+    """The arguments of a link and of its parameter files, without its output."""
+    files = _parameter_files(link.get("paramFiles", []), path)
+    for argument in _without_output(arguments_of(link, path)):
         if argument in files:
-            yield from _without_output(_strings(files[argument].get("arguments"), path))
+            yield from _without_output(arguments_of(files[argument], path))
         else:
             yield argument
 
@@ -86,12 +105,6 @@ def _parameter_files(value: Any, path: Path) -> dict[str, dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise BuildListError(path, "key 'paramFiles' of a CppLink: expected a list of objects")
     return {f"@{each.get('execPath')}": each for each in value}
-
-
-def _strings(value: Any, path: Path) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise BuildListError(path, "key 'arguments' of a CppLink: expected a list of strings")
-    return value
 
 
 def _listed(parameters: list[str], obj_base_dir: Path) -> list[Listed]:

@@ -16,7 +16,7 @@ from corpus_tools.extraction.embedded import ExtractedModule, Extraction, extrac
 from corpus_tools.extraction.inputs import Listed, ObjectInput, Outcome, Status
 from corpus_tools.extraction.lto_command import infer_override
 from corpus_tools.extraction.store import CorpusStore, open_store
-from corpus_tools.manifest import UNSPECIFIED, Manifest
+from corpus_tools.manifest import UNSPECIFIED, describe
 
 __all__ = ["ExtractionReport", "Progress", "extract_corpus"]
 
@@ -80,9 +80,9 @@ def extract_corpus(
     extraction = extraction or Extraction()
     if num_workers is not None and num_workers < 1:
         raise BuildOptionError("num_workers", "at least 1", str(num_workers))
-    with open_store(output) as store:
+    with open_store(output, replaces=extraction.as_llvm) as store:
         has_members = any(isinstance(each, ObjectInput) and each.member for each in listed)
-        intake = _Intake(store, compares=has_members)
+        intake = _Intake(store, compares=has_members, repeats=extraction.as_llvm)
         for outcome, done in _outcomes(listed, intake, extraction, num_workers):
             intake.outcomes.append(outcome)
             if progress:
@@ -91,8 +91,9 @@ def extract_corpus(
         if extraction.thinlto_build == "local":
             override, warnings = _override(intake, link_parameters, link_directory or Path())
         report = ExtractionReport(output, tuple(intake.outcomes), tuple(warnings))
-        has_thinlto = extraction.thinlto_build is not None
-        store.commit(Manifest(report.modules, has_thinlto, override))
+        if report.modules or extraction.as_llvm:
+            has_thinlto = extraction.thinlto_build is not None
+            store.commit(describe(report.modules, override, has_thinlto=has_thinlto))
     return report
 
 
@@ -102,11 +103,13 @@ class _Intake:
     Args:
         store: where they go.
         compares: whether members of archives may be copies of other inputs.
+        repeats: whether an object counts as often as it is listed.
     """
 
-    def __init__(self, store: CorpusStore, *, compares: bool) -> None:
+    def __init__(self, store: CorpusStore, *, compares: bool, repeats: bool) -> None:
         self._store = store
         self._compares = compares
+        self._repeats = repeats
         self._paths: set[tuple[Path, tuple[int, int] | None]] = set()
         self._contents: dict[bytes, str] = {}
         self.outcomes: list[Outcome] = []
@@ -117,7 +120,7 @@ class _Intake:
     ) -> Outcome:
         """Stage the modules of an object that is not there twice; return what became of it."""
         place = (each.path, each.member)
-        if place in self._paths:
+        if place in self._paths and not self._repeats:
             return Outcome(each.label, Status.SKIPPED, reason="listed twice")
         self._paths.add(place)
         if not modules:

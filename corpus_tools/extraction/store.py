@@ -18,7 +18,7 @@ from pathlib import Path
 
 from corpus_tools.errors import CorpusError, ExtractionError, OutputError
 from corpus_tools.extraction.embedded import ExtractedModule
-from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem, write_json
 
 __all__ = ["CorpusStore", "open_store"]
 
@@ -27,10 +27,14 @@ _STAGING = ".mlgo-corpus-staging"
 
 
 @contextmanager
-def open_store(folder: Path) -> Iterator[CorpusStore]:
+def open_store(folder: Path, *, replaces: bool = False) -> Iterator[CorpusStore]:
     """Open a folder to write a corpus into; make it if need be.
 
     What an interrupted run left of its staging is removed.
+
+    Args:
+        folder: the corpus.
+        replaces: a module may be staged again, and the last one counts; else that is an error.
 
     Raises:
         OutputError: it cannot be written, or another process is writing it.
@@ -41,7 +45,7 @@ def open_store(folder: Path) -> Iterator[CorpusStore]:
             _remove(staging := folder / _STAGING)
             staging.mkdir()
             try:
-                yield CorpusStore(folder, staging)
+                yield CorpusStore(folder, staging, replaces=replaces)
             finally:
                 _remove(staging)
     except OSError as error:
@@ -54,12 +58,14 @@ class CorpusStore:
     Args:
         folder: the corpus.
         staging: a folder on the same file system, for files until they are moved.
+        replaces: whether a module may be staged again.
     """
 
-    def __init__(self, folder: Path, staging: Path) -> None:
+    def __init__(self, folder: Path, staging: Path, *, replaces: bool) -> None:
         self._folder = folder
         self._root = folder.resolve()
         self._staging = staging
+        self._replaces = replaces
         self._staged: list[tuple[str, Path, Path]] = []
         self._files: set[Path] = set()
         self._folders: set[Path] = set()
@@ -77,7 +83,9 @@ class CorpusStore:
             ExtractionError: its files would leave the corpus, or stand in the way of another's.
         """
         key = os.path.normpath(module.name)
-        if owner := self._owners.get(key):
+        if problem := name_problem(module.name):
+            raise ExtractionError(f"module {module.name!r}: {problem}")
+        if (owner := self._owners.get(key)) and not self._replaces:
             raise ExtractionError(
                 f"module {module.name!r}: expected a name of its own, found that of {owner}; "
                 "name a folder above both with --obj_base_dir"
@@ -95,23 +103,20 @@ class CorpusStore:
                 self._folders.update(target.parents)
             self._stage_file(module.name, target, module.files[suffix])
 
-    def commit(self, manifest: Manifest) -> None:
-        """Move what was staged to its place, then the manifest; without modules do nothing."""
-        if not manifest.modules:
-            return
+    def commit(self, description: dict[str, object]) -> None:
+        """Move what was staged to its place, then write this as the manifest."""
         self._forget({module for module, _, target in self._staged if target.exists()})
         for _, staged, target in self._staged:
             target.parent.mkdir(parents=True, exist_ok=True)
             staged.replace(target)
-        self._write(manifest)
+        self._write(description)
 
-    def _write(self, manifest: Manifest) -> None:
-        path = self._folder / MANIFEST_NAME
-        write_json(path, manifest.as_json(), staging=self._staging)
+    def _write(self, description: dict[str, object]) -> None:
+        write_json(self._folder / MANIFEST_NAME, description, staging=self._staging)
 
     def _check(self, target: Path, module: str) -> None:
         parents = () if target.parent in self._folders else target.parents
-        if target in self._files:
+        if target in self._files and not self._replaces:
             raise ExtractionError(
                 f"module {module!r}: {target.relative_to(self._folder)} would be written twice"
             )
@@ -159,7 +164,7 @@ class CorpusStore:
             return
         kept = tuple(module for module in old.modules if module not in modules)
         if kept != old.modules:
-            self._write(replace(old, modules=kept))
+            self._write(replace(old, modules=kept).as_json())
 
 
 def _remove(path: Path) -> None:

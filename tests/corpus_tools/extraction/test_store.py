@@ -24,7 +24,7 @@ def write(folder: Path, generation: bytes) -> None:
         for name in NAMES:
             files = {".bc": generation * 100, ".cmd": b"-cc1\0" + generation}
             store.stage(ExtractedModule(name, files), name)
-        store.commit(Manifest(NAMES))
+        store.commit(Manifest(NAMES).as_json())
 
 
 def interrupted(folder: Path) -> None:
