@@ -62,7 +62,7 @@ static const char *const SOURCES[] = {
 
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
-  bool runs_once, expects_value;
+  bool runs_once, is_unseen, expects_value;
   int depth;
 };
 
@@ -104,7 +104,7 @@ static void look_at(const char *argument, struct seen *seen);
 static void look_into(const char *path, struct seen *seen) {
   seen->has_source = true; /* of the names in it, quotes and escapes are not undone */
   if (is_stream(path)) {
-    seen->runs_once = true;
+    seen->runs_once = seen->is_unseen = true;
     return;
   }
   int file = seen->depth < 8 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
@@ -165,7 +165,10 @@ struct plan plan_of(const struct settings *settings) {
   struct seen seen = {0};
   for (size_t index = 1; index < settings->argument_count; ++index)
     look_at(settings->arguments[index], &seen);
-  struct plan plan = {.action = PASS_ON, .reads_stdin = seen.reads_stdin, .runs_once = seen.runs_once};
+  struct plan plan = {.action = PASS_ON,
+                      .reads_stdin = seen.reads_stdin,
+                      .runs_once = seen.runs_once,
+                      .is_unseen = seen.is_unseen};
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

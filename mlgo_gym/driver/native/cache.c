@@ -186,8 +186,7 @@ static void write_text(const char *path, const char *text) {
     unlink(partial);
 }
 
-/* Runs a program and keeps the beginning of what it prints; returns its exit status, or -1. */
-static int ask(char *const *command, char *text, size_t size) {
+int ask(char *const *command, char *text, size_t size) {
   int output = memfd_create("mlgo-cc", MFD_CLOEXEC);
   pid_t parent = getpid(), child = output < 0 ? -1 : fork();
   if (child == 0) {

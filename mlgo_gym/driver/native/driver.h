@@ -5,6 +5,8 @@
  *   cache.c      clang's version and the policies' libraries, by the files they were made of
  *   policy.c     a policy bound to what LLVM says it sends
  *   channel.c    the stream from LLVM: headers, contexts, observations
+ *   command.c    clang's command line with what is added to it
+ *   streams.c    standard input, and what clang says, in memory
  *   serve.c      the server process: clang's parent, which answers and cleans up
  *   main.c       the process that the build started: waits, and falls back to plain clang
  */
@@ -55,6 +57,7 @@ struct plan {
   bool is_thin_link; /* in-process ThinLTO: one thread, with a warning */
   bool reads_stdin;
   bool runs_once; /* an input or output is a pipe or a device, which cannot be had twice */
+  bool is_unseen; /* so is a response file */
 };
 
 struct clang {
@@ -79,6 +82,8 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
 bool check_clang(struct clang *clang, struct message *message);
 const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
                                       enum problem problem, struct message *message);
+/* Runs a program and keeps the beginning of what it prints; returns its exit status, or -1. */
+int ask(char *const *command, char *text, size_t size);
 /* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
                        struct message *message);
@@ -134,5 +139,19 @@ struct outcome run_job(const struct job *job);
 void remove_folder(const struct job *job);
 /* Called by a child: it is told to end when its parent has ended. */
 void die_with(pid_t parent);
+
+/* command.c */
+char **advised(const struct settings *settings, const struct plan *plan, const struct job *job);
+/* Whether clang's driver takes a job's command line, which it does not run. */
+bool is_accepted(const struct job *job);
+
+/* streams.c */
+int memory_file(void);
+/* Puts a copy of all of standard input in its place; false where that cannot be done. */
+bool keep_stdin(void);
+/* Writes what was held back of a stream; false where it cannot be written. */
+bool show(int copy, int stream);
+/* Whether clang's messages, held back, name an error at a place in a source. */
+bool blames_a_source(int copy);
 
 #endif

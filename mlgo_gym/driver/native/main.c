@@ -5,20 +5,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static const char *program = "mlgo-cc";
-static const char IN_TURN[] = "-Wl,--thinlto-jobs=1,--lto-partitions=1";
 
 static void say(const char *kind, const char *text, const char *rest) {
   fprintf(stderr, "%s: %s: %s%s\n", program, kind, text, rest);
@@ -89,107 +85,6 @@ static bool make_folder(struct job *job, struct message *message) {
   return false;
 }
 
-static int memory_file(void) { return memfd_create("mlgo-cc", MFD_CLOEXEC); }
-
-/* Puts a copy of all of standard input in its place, for plain clang may have to read it again;
- * false where that cannot be done. */
-static bool keep_stdin(void) {
-  char data[1 << 16];
-  int copy = memory_file();
-  if (copy < 0)
-    return false;
-  for (ssize_t length; (length = read(0, data, sizeof data)) != 0;) {
-    if (length < 0 && errno == EINTR)
-      continue;
-    if (length < 0 || write(copy, data, (size_t)length) != length)
-      return false;
-  }
-  lseek(copy, 0, SEEK_SET);
-  return dup2(copy, 0) == 0 && !close(copy);
-}
-
-/* Writes all, also to a pipe that does not block. */
-static bool write_whole(int stream, const char *data, ssize_t length) {
-  for (ssize_t done; length > 0; data += done, length -= done)
-    while ((done = write(stream, data, (size_t)length)) < 0) {
-      struct pollfd ready = {.fd = stream, .events = POLLOUT};
-      if (errno == EAGAIN)
-        poll(&ready, 1, -1);
-      else if (errno != EINTR)
-        return false;
-    }
-  return true;
-}
-
-/* What was held back of a stream; false where it cannot be written. */
-static bool show(int copy, int stream) {
-  char data[1 << 14];
-  ssize_t length = 0;
-  for (off_t at = 0; copy >= 0 && (length = pread(copy, data, sizeof data, at)) > 0; at += length)
-    if (!write_whole(stream, data, length))
-      return false;
-  return length == 0;
-}
-
-struct list {
-  char **items;
-  size_t count;
-};
-
-static void add(struct list *list, bool to_linker, const char *option, const char *value) {
-  char *text = NULL;
-  if (asprintf(&text, "%s%s", option, value) < 0)
-    abort();
-  if (to_linker)
-    list->items[list->count++] = (char *)"-Xlinker";
-  list->items[list->count++] = (char *)"-mllvm";
-  if (to_linker)
-    list->items[list->count++] = (char *)"-Xlinker";
-  list->items[list->count++] = text;
-}
-
-static void add_advisor(struct list *list, bool to_linker, const struct settings *settings,
-                        const struct channel *channel) {
-  const struct problem_flags *flags = &PROBLEMS[channel->problem];
-  add(list, to_linker, flags->enable, "");
-  add(list, to_linker, flags->channel, channel->base);
-  if (flags->include_default && wants_input(channel->policy, flags->default_name))
-    add(list, to_linker, flags->include_default, "");
-  if (channel->problem == INLINING && settings->threshold)
-    add(list, to_linker, "-ml-advisor-size-increase-threshold=", settings->threshold);
-}
-
-/* Clang's command line with the advisors' options in front, where nothing can swallow them. All of
- * a link's code is generated in turn: threads would share a channel, and each take the other's
- * advice. That comes last, for the last word counts; behind "--" there are only inputs. */
-static char **advised(const struct settings *settings, const struct plan *plan,
-                      const struct job *job) {
-  struct list list = {calloc(settings->argument_count + 64, sizeof *list.items), 0};
-  bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
-  list.items[list.count++] = (char *)job->clang->name;
-  if (job->clang->needs_cxx_mode)
-    list.items[list.count++] = (char *)"--driver-mode=g++";
-  list.items[list.count++] = (char *)"--start-no-unused-arguments";
-  for (size_t index = 0; index < job->channel_count; ++index) {
-    if (compiles)
-      add_advisor(&list, false, settings, &job->channels[index]);
-    if (links)
-      add_advisor(&list, true, settings, &job->channels[index]);
-  }
-  list.items[list.count++] = (char *)"--end-no-unused-arguments";
-  bool is_told = !links;
-  for (size_t index = 1; index < settings->argument_count; ++index) {
-    if (!is_told && !strcmp(settings->arguments[index], "--")) {
-      list.items[list.count++] = (char *)IN_TURN;
-      is_told = true;
-    }
-    list.items[list.count++] = settings->arguments[index];
-  }
-  if (!is_told)
-    list.items[list.count++] = (char *)IN_TURN;
-  return list.items;
-}
-
 /* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
 static int end_as(int status) {
   if (!WIFSIGNALED(status))
@@ -207,11 +102,12 @@ static bool is_crash(int status) {
          number == SIGFPE || number == SIGTRAP;
 }
 
-/* Clang failed after it had asked: whether the advice or the sources are to blame, plain clang
- * will tell. */
-static bool is_doubtful(const struct outcome *outcome) {
+/* Whether the advice, the options that ask for it or the sources are to blame, plain clang will
+ * tell. It need not where clang has found fault with a source before it asked. */
+static bool is_doubtful(const struct outcome *outcome, int stderr_copy) {
   bool failed = WIFEXITED(outcome->status) && WEXITSTATUS(outcome->status);
-  return is_crash(outcome->status) || (failed && outcome->was_asked);
+  return is_crash(outcome->status) ||
+         (failed && (outcome->was_asked || !blames_a_source(stderr_copy)));
 }
 
 /* Plain clang, once more, with nothing on our side: its word counts. */
@@ -268,15 +164,20 @@ static int compile(const struct settings *settings, const struct clang *clang,
     say("error", "cannot keep standard input: ", strerror(errno));
     return 1;
   }
-  if (!plan->runs_once && !isatty(1)) /* nothing is said twice; a terminal keeps its colours */
+  if (!plan->runs_once) { /* nothing is said twice */
     job.stdout_copy = memory_file();
-  if (!plan->runs_once && !isatty(2))
     job.stderr_copy = memory_file();
+  }
   job.arguments = advised(settings, plan, &job);
+  if (plan->runs_once && !plan->is_unseen && !settings->is_strict && !is_accepted(&job)) {
+    remove_folder(&job);
+    return try_plain(settings, clang);
+  }
   if (plan->is_thin_link)
     say("warning", "ThinLTO's back ends share one channel: linking with one thread", "");
   struct outcome outcome = run_job(&job);
-  bool is_final = !is_doubtful(&outcome) || settings->is_strict || plan->runs_once;
+  bool is_final = settings->is_strict || plan->runs_once ||
+                  !is_doubtful(&outcome, job.stderr_copy);
   if (outcome.is_served && is_final) {
     bool is_shown = show(job.stdout_copy, 1);
     if (!is_shown)

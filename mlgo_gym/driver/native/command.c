@@ -1,0 +1,117 @@
+/* Clang's command line with what is added to it: the advisors' options, and a terminal's colours. */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char IN_TURN[] = "-Wl,--thinlto-jobs=1,--lto-partitions=1";
+
+/* Terminals that LLVM writes to in colour (llvm/lib/Support/Unix/Process.inc). */
+static const char *const COLOURFUL[] = {"ansi",  "cygwin", "linux", "screen",
+                                        "xterm", "vt100",  "rxvt"};
+
+struct list {
+  char **items;
+  size_t count;
+};
+
+static void add_word(struct list *list, const char *word) {
+  list->items[list->count++] = (char *)word;
+}
+
+static const char *joined(const char *option, const char *value) {
+  char *text = NULL;
+  if (asprintf(&text, "%s%s", option, value) < 0)
+    abort();
+  return text;
+}
+
+static void add(struct list *list, bool to_linker, const char *option, const char *value) {
+  if (to_linker)
+    add_word(list, "-Xlinker");
+  add_word(list, "-mllvm");
+  if (to_linker)
+    add_word(list, "-Xlinker");
+  add_word(list, joined(option, value));
+}
+
+static void add_advisor(struct list *list, bool to_linker, const struct settings *settings,
+                        const struct channel *channel) {
+  const struct problem_flags *flags = &PROBLEMS[channel->problem];
+  add(list, to_linker, flags->enable, "");
+  add(list, to_linker, flags->channel, channel->base);
+  if (flags->include_default && wants_input(channel->policy, flags->default_name))
+    add(list, to_linker, flags->include_default, "");
+  if (channel->problem == INLINING && settings->threshold)
+    add(list, to_linker, "-ml-advisor-size-increase-threshold=", settings->threshold);
+}
+
+static bool has_colours(void) {
+  const char *terminal = getenv("TERM"), *wish = getenv("NO_COLOR");
+  if (!terminal || (wish && *wish))
+    return false;
+  for (size_t index = 0; index < COUNT(COLOURFUL); ++index)
+    if (!strncmp(terminal, COLOURFUL[index], strlen(COLOURFUL[index])))
+      return true;
+  return strstr(terminal, "color") != NULL;
+}
+
+/* What clang would find out about the terminal that its messages are kept from until it ends. */
+static void add_terminal(struct list *list) {
+  const char *columns = getenv("COLUMNS");
+  if (has_colours())
+    add_word(list, "-fcolor-diagnostics");
+  if (columns && atoi(columns) > 0)
+    add_word(list, joined("-fmessage-length=", columns));
+}
+
+/* Ours stand in front, where nothing can swallow them and the user's have the last word. All of a
+ * link's code is generated in turn: threads would share a channel, and each take the other's
+ * advice. That comes last, for it must have the last word; behind "--" there are only inputs. */
+char **advised(const struct settings *settings, const struct plan *plan, const struct job *job) {
+  struct list list = {calloc(settings->argument_count + 64, sizeof *list.items), 0};
+  bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
+  add_word(&list, job->clang->name);
+  if (job->clang->needs_cxx_mode)
+    add_word(&list, "--driver-mode=g++");
+  add_word(&list, "--start-no-unused-arguments");
+  for (size_t index = 0; index < job->channel_count; ++index) {
+    if (compiles)
+      add_advisor(&list, false, settings, &job->channels[index]);
+    if (links)
+      add_advisor(&list, true, settings, &job->channels[index]);
+  }
+  if (job->stderr_copy >= 0 && isatty(2))
+    add_terminal(&list);
+  add_word(&list, "--end-no-unused-arguments");
+  bool is_told = !links;
+  for (size_t index = 1; index < settings->argument_count; ++index) {
+    if (!is_told && !strcmp(settings->arguments[index], "--")) {
+      add_word(&list, IN_TURN);
+      is_told = true;
+    }
+    add_word(&list, settings->arguments[index]);
+  }
+  if (!is_told)
+    add_word(&list, IN_TURN);
+  return list.items;
+}
+
+bool is_accepted(const struct job *job) {
+  char text[16];
+  size_t count = 0;
+  while (job->arguments[count])
+    ++count;
+  char **dry = calloc(count + 2, sizeof *dry);
+  dry[0] = (char *)job->clang->path;
+  dry[1] = (char *)"-###";
+  memcpy(dry + 2, job->arguments + 1, (count - 1) * sizeof *dry);
+  bool is_good = !ask(dry, text, sizeof text);
+  free(dry);
+  return is_good;
+}
