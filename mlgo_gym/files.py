@@ -1,38 +1,174 @@
-"""Files that survive an interruption: whole and old, or whole and new."""
+"""Files: written so that they survive an interruption, read so that none can stall or flood us.
+
+What is written is, after a kill or a loss of power, whole and old or whole and new. What is read
+may be anything that a user named: nothing here waits for a pipe or reads more than it was allowed.
+
+All errors are ``OSError`` whose ``strerror`` is the reason, without number and name. `FileError`
+is the one that is about the file and not about the system: reading it again will not help.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import os
+import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final
 
-__all__ = ["staged_folder", "write_atomically", "write_json"]
+__all__ = [
+    "PARTIAL",
+    "FileError",
+    "open_regular",
+    "parse_json",
+    "read_bounded",
+    "read_json",
+    "replacing",
+    "staged_folder",
+    "write_atomically",
+    "write_json",
+]
+
+PARTIAL: Final = ".partial"
+"""How the names of files end that are being written; a kill may leave one."""
+
+_MAX_LEVELS: Final = 100
+_BUFFER_BYTES: Final = 1 << 17
+_NAME_LENGTH: Final = 48
+_KINDS: Final = MappingProxyType(
+    {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+)
+
+
+class FileError(OSError):
+    """A file that is not what was expected: no regular file, too long, or no JSON."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading; a FIFO that nobody writes to is refused like any other.
+
+    Raises:
+        FileError: it is a FIFO, a device or the like.
+        OSError: it cannot be opened.
+    """
+    raw = io.FileIO(str(path), opener=_open_without_waiting)
+    kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
+    if kind != stat.S_IFREG:
+        raw.close()
+        found = _KINDS.get(kind, "something else")
+        raise FileError(errno.EINVAL, f"expected a regular file, found {found}", str(path))
+    return io.BufferedReader(raw)
+
+
+def read_bounded(path: Path, limit_bytes: int) -> bytes:
+    """Read a regular file; of one that is too long, nothing is read.
+
+    Raises:
+        FileError: it is no regular file, or longer than the limit.
+        OSError: it cannot be read.
+    """
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1) if size <= limit_bytes else b""
+        if len(data) > size:  # it grows, or is one of those in /proc, whose sizes are 0
+            data += file.read(max(0, limit_bytes + 1 - len(data)))
+    if (found := max(size, len(data))) > limit_bytes:
+        reason = f"expected at most {limit_bytes} bytes, found {found}"
+        raise FileError(errno.EFBIG, reason, str(path))
+    return data
+
+
+def read_json(path: Path, limit_bytes: int) -> Any:
+    """Read a regular file and parse it.
+
+    Raises:
+        FileError: as from `read_bounded`, or it is not JSON.
+        OSError: it cannot be read.
+    """
+    data = read_bounded(path, limit_bytes)
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise FileError(errno.EINVAL, f"expected JSON: {error}", str(path)) from error
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON of at most 100 levels, so that whatever looks at the value can recurse.
+
+    Raises:
+        ValueError: it is not JSON, not UTF-8, or nested deeper.
+
+    >>> parse_json(b'{"modules": []}')
+    {'modules': []}
+    """
+    level = []
+    with suppress(RecursionError):
+        value = json.loads(text)
+        level = [value]
+        for _ in range(_MAX_LEVELS):
+            level = [each for outer in level for each in _inside(outer)]
+            if not level:
+                return value
+    raise ValueError(f"expected at most {_MAX_LEVELS} levels, found more")
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name when the block ends well and it is on the disk.
+
+    Where the block raises, nothing is left and what was there before stays. A file that is replaced
+    keeps its permissions; a new one gets those of the umask. Of a symbolic link, the target is
+    replaced. What is there and is no regular file, such as a FIFO, a device or ``/dev/stdout``, is
+    written as it is.
+
+    Yields:
+        The file. Other programs may write to its ``name`` instead, or put another file there.
+
+    Raises:
+        OSError: it cannot be written; its ``filename`` is this path.
+    """
+    with _naming(path):
+        mode = _mode(path)
+        target = _followed(path)
+        if target.is_symlink():  # a descriptor of this process: opened anew, it would start at 0
+            special: Path | int | None = os.dup(int(target.name))
+        else:
+            special = None if mode is None or stat.S_ISREG(mode) else path
+    if special is not None:
+        with _opened(path, special, "w") as file:
+            yield file
+        return
+    name = f".{target.name[:_NAME_LENGTH]}.{secrets.token_hex(8)}{PARTIAL}"
+    temporary = target.with_name(name)
+    try:
+        with _opened(path, temporary, "x") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            yield file
+        with _naming(path):
+            _sync(temporary)
+            temporary.replace(target)
+            _sync(target.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file beside its place, force it to the disk, and move it there.
+    """Write a file, as `replacing` does.
 
     Raises:
         OSError: it cannot be written; what was there before still is.
     """
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(temporary).unlink()
-        raise
-    _sync_folder(path.parent)
+    with replacing(path) as file:
+        file.write(data)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -47,35 +183,93 @@ def staged_folder(target: Path) -> Iterator[Path]:
     All its files are forced to the disk before. What was at the target is deleted after.
 
     Raises:
-        OSError: something cannot be written; what was there before still is.
+        OSError: something cannot be written, or the target is a file; what was there before still
+            is.
     """
+    target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as scratch:
+    prefix = f".{target.name[:_NAME_LENGTH]}."
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
         staged, old = Path(scratch) / "new", Path(scratch) / "old"
         staged.mkdir()
         yield staged
-        for path in sorted(staged.rglob("*")):
-            if path.is_file():
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-            else:
-                _sync_folder(path)
-        _sync_folder(staged)
-        if target.exists():
-            target.rename(old)
+        for path in [*sorted(staged.rglob("*")), staged]:
+            _sync(path)
         try:
+            if target.is_dir():
+                target.rename(old)
             staged.rename(target)
-        except OSError:
-            if old.exists():
+        except BaseException:
+            if old.exists() and not target.exists():
                 old.rename(target)
             raise
-        _sync_folder(target.parent)
+        _sync(target.parent)
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+class _NamedFile(io.FileIO):
+    """A file for writing whose errors name a path, which tells them from others in the block."""
+
+    def __init__(self, path: Path, file: str | int, mode: str) -> None:
+        self._path = path
+        with _naming(path):
+            super().__init__(file, mode)
+        self.name = str(path if isinstance(file, int) else file)
+
+    def write(self, data: Any, /) -> int:
+        with _naming(self._path):
+            return super().write(data)
+
+    def close(self) -> None:
+        with _naming(self._path):
+            super().close()
+
+
+def _opened(path: Path, file: Path | int, mode: str) -> BinaryIO:
+    raw = _NamedFile(path, file if isinstance(file, int) else str(file), mode)
+    return io.BufferedWriter(raw, _BUFFER_BYTES)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        del error.filename2  # of a failed renaming
+        raise
+
+
+def _mode(path: Path) -> int | None:
+    """Kind and permissions of what is there; None where nothing is."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _followed(path: Path) -> Path:
+    """Where symbolic links lead, which do not go round in a circle; not into descriptors' files."""
+    descriptors = f"/proc/{os.getpid()}/fd"
+    while path.is_symlink() and os.path.realpath(path.parent) != descriptors:
+        path = path.parent / path.readlink()
+    return path
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value

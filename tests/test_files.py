@@ -1,0 +1,388 @@
+"""One writer and one reader of files: what they leave, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from mlgo_gym.files import (
+    PARTIAL,
+    FileError,
+    open_regular,
+    parse_json,
+    read_bounded,
+    read_json,
+    replacing,
+    staged_folder,
+    write_atomically,
+    write_json,
+)
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(6 << 30)
+
+
+def bound_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], type[OSError], str]] = {
+    "FIFO": (os.mkfifo, FileError, "expected a regular file, found a FIFO"),
+    "device": (
+        lambda path: path.symlink_to("/dev/zero"),
+        FileError,
+        "expected a regular file, found a device",
+    ),
+    "folder": (Path.mkdir, IsADirectoryError, "Is a directory"),
+    "socket": (bound_socket, OSError, "No such device or address"),
+    "nothing": (lambda _: None, FileNotFoundError, "No such file or directory"),
+    "loop": (lambda path: path.symlink_to(path), OSError, "Too many levels of symbolic links"),
+    "too long": (
+        lambda path: path.write_bytes(b"x" * 11),
+        FileError,
+        "expected at most 10 bytes, found 11",
+    ),
+    "6 GiB, sparse": (sparse, FileError, "expected at most 10 bytes, found 6442450944"),
+    "of no size": (
+        lambda path: path.symlink_to("/proc/self/status"),
+        FileError,
+        "expected at most 10 bytes, found 11",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_files_that_are_not_read(name: str, tmp_path: Path) -> None:
+    make, kind, reason = REFUSED[name]
+    path = tmp_path / "it"
+    make(path)
+    for read in (read_bounded, read_json):
+        with pytest.raises(kind) as caught:
+            read(path, 10)
+        assert (caught.value.strerror, caught.value.filename) == (reason, str(path))
+    if "at most" not in reason:
+        with pytest.raises(kind) as caught:
+            open_regular(path)
+        assert caught.value.strerror == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "expected JSON: Expecting value: line 1 column 1 (char 0)"),
+        (b"{", "expected JSON: Expecting property name enclosed in double quotes: "),
+        (b'"\xff"', "expected JSON: 'utf-8' codec can't decode byte 0xff in position 1: "),
+        (b"[" * 99_999, "expected JSON: expected at most 100 levels, found more"),
+        (b"[" * 101 + b"]" * 101, "expected JSON: expected at most 100 levels, found more"),
+        (b'{"a":' * 500 + b"1" + b"}" * 500, "expected JSON: expected at most 100 levels, found "),
+        (b"9" * 5000, "expected JSON: Exceeds the limit (4300 digits) for integer string "),
+    ],
+)
+def test_files_that_are_not_json(data: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "it.json"
+    path.write_bytes(data)
+    with pytest.raises(FileError) as caught:
+        read_json(path, 1 << 20)
+    assert str(caught.value.strerror).startswith(reason)
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(data)
+
+
+def test_what_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    path.write_bytes(b"[" * 100 + b"]" * 100)
+    assert read_bounded(path, 200) == path.read_bytes()
+    assert repr(read_json(path, 200)) == path.read_text()
+    assert (
+        read_bounded(Path("/proc/self/cmdline"), 1 << 20) == Path("/proc/self/cmdline").read_bytes()
+    )
+    with open_regular(path) as file:
+        assert file.read(1) == b"["
+
+
+def test_what_is_written(tmp_path: Path) -> None:
+    write_json(tmp_path / "a", {"b": [1]})
+    assert (tmp_path / "a").read_text() == '{\n  "b": [\n    1\n  ]\n}\n'
+    write_atomically(tmp_path / ("ä" * 127), b"a name that leaves no room for more")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+def test_permissions(umask: int, tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(0o600)
+    (tmp_path / "program").touch()
+    (tmp_path / "program").chmod(0o755)
+    old = os.umask(umask)
+    try:
+        for name in ("new", "secret", "program"):
+            write_atomically(tmp_path / name, b"")
+        with staged_folder(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(old)
+    names = ("new", "secret", "program", "folder")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names]
+    assert modes == [0o666 & ~umask, 0o600, 0o755, 0o777 & ~umask]
+
+
+class Stop(BaseException):
+    """What ends a block and is no error."""
+
+
+def stops(*_: object) -> NoReturn:
+    raise Stop
+
+
+def write_file(path: Path, then: Callable[[], object] | None) -> None:
+    old = path.read_bytes() if path.exists() else None
+    with replacing(path) as file:
+        file.write(b"new")
+        file.flush()
+        assert (path.read_bytes() if path.exists() else None) == old
+        if then:
+            then()
+
+
+@pytest.mark.parametrize("old", [b"old", None])
+@pytest.mark.parametrize("place", ["write", "fsync", "rename"])
+def test_a_failure_leaves_what_was_there(
+    place: str, old: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "it"
+    if old is not None:
+        path.write_bytes(old)
+    if place == "fsync":
+        monkeypatch.setattr(os, "fsync", stops)
+    elif place == "rename":
+        monkeypatch.setattr(Path, "replace", stops)
+    with pytest.raises(Stop):
+        write_file(path, stops if place == "write" else None)
+    monkeypatch.undo()
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == (
+        {} if old is None else {"it": old}
+    )
+
+
+def test_a_name_that_is_taken_meanwhile(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError) as caught, replacing(tmp_path / "it"):
+        (tmp_path / "it").mkdir()
+    assert str(caught.value) == f"[Errno 21] Is a directory: '{tmp_path}/it'"
+    assert [each.name for each in tmp_path.iterdir()] == ["it"]
+
+
+def test_a_killed_writer(tmp_path: Path) -> None:
+    """The old file stays, and what lies beside it has a name that says so."""
+    (tmp_path / "it").write_bytes(b"old")
+    program = (
+        "import os, pathlib, sys\n"
+        "from mlgo_gym.files import replacing\n"
+        "with replacing(pathlib.Path(sys.argv[1])) as file:\n"
+        "    file.write(b'new'); file.flush(); os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "it")], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (tmp_path / "it").read_bytes() == b"old"
+    (left,) = (each.name for each in tmp_path.iterdir() if each.name != "it")
+    assert left.startswith(".it.")
+    assert left.endswith(PARTIAL)
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_full_disk(size: int, tmp_path: Path) -> None:
+    """The error names the file, whether writing, flushing or closing meets it."""
+    path = tmp_path / "it"
+    path.write_bytes(b"old")
+    old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, old[1][1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as caught:
+            write_atomically(path, b"x" * size)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old[1])
+        signal.signal(signal.SIGXFSZ, old[0])
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (".", "Is a directory"),
+        ("none/it", "No such file or directory"),
+        ("file/it", "Not a directory"),
+        ("loop", "Too many levels of symbolic links"),
+        ("x" * 256, "File name too long"),
+    ],
+)
+def test_places_where_nothing_can_be_written(name: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match=reason) as caught:
+        write_atomically(tmp_path / name, b"")
+    assert (caught.value.strerror, caught.value.filename) == (reason, str(tmp_path / name))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_an_error_of_the_block_is_not_the_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "it"):
+        (tmp_path / "none").stat()
+    assert caught.value.filename == str(tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "outer").symlink_to("folder/inner")
+    (tmp_path / "folder" / "inner").symlink_to("../file")  # from where it is, and dangling
+    for data in (b"first", b"second"):
+        write_atomically(tmp_path / "outer", data)
+        assert (tmp_path / "file").read_bytes() == data
+    assert (tmp_path / "outer").is_symlink()
+    assert (tmp_path / "folder" / "inner").is_symlink()
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_a_fifo_is_written_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(path.read_bytes()))
+    reader.start()
+    write_atomically(path, b"through the pipe")
+    reader.join(timeout=60)
+    assert found == [b"through the pipe"]
+    assert path.is_fifo()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+WRITES_TO_STDOUT = """
+import os, pathlib, sys
+from mlgo_gym.files import write_atomically
+os.write(1, b"before ")
+write_atomically(pathlib.Path(sys.argv[1]), b"file ")
+os.write(1, b"after")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("/dev/stdout", "file"), ("link", "file"), ("/dev/fd/1", "pipe"), ("/dev/stdout", "socket")],
+)
+def test_standard_output_is_written_as_it_is(name: str, kind: str, tmp_path: Path) -> None:
+    """What was printed before and after is all there."""
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    command = [sys.executable, "-c", WRITES_TO_STDOUT, name]
+    if kind == "file":
+        with (tmp_path / "out").open("wb") as file:
+            subprocess.run(command, cwd=tmp_path, stdout=file, check=True)
+        found = (tmp_path / "out").read_bytes()
+    elif kind == "pipe":
+        found = subprocess.check_output(command, cwd=tmp_path)
+    else:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            subprocess.run(command, cwd=tmp_path, stdout=theirs.fileno(), check=True)
+            found = ours.recv(100, socket.MSG_WAITALL | socket.MSG_DONTWAIT)
+    assert found == b"before file after"
+    assert {each.name for each in tmp_path.iterdir()} <= {"link", "out"}
+
+
+def test_another_program_may_put_a_file_there(tmp_path: Path) -> None:
+    (tmp_path / "made").write_bytes(b"made")
+    with replacing(tmp_path / "it") as file:
+        Path(file.name).unlink()
+        Path(file.name).hardlink_to(tmp_path / "made")
+    assert (tmp_path / "it").samefile(tmp_path / "made")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    """A reader sees one or the other, whole."""
+    path, texts = tmp_path / "it", [b"a" * 300_000, b"b" * 200_000]
+    path.write_bytes(texts[0])
+    is_over = threading.Event()
+
+    def writes(data: bytes) -> None:
+        while not is_over.is_set():
+            write_atomically(path, data)
+
+    writers = [threading.Thread(target=writes, args=(each,)) for each in texts]
+    for writer in writers:
+        writer.start()
+    until = time.monotonic() + 1
+    found = set()
+    while time.monotonic() < until:
+        found.add(path.read_bytes())
+    is_over.set()
+    for writer in writers:
+        writer.join(timeout=60)
+    assert found == set(texts)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_takes_its_place_at_once(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder"
+    (tmp_path / "link").symlink_to(target)
+    for text in ("first", "second"):
+        with staged_folder(tmp_path / "link") as folder:
+            (folder / "inner").mkdir()
+            (folder / "inner" / text).write_text(text)
+        assert json.dumps([each.name for each in (target / "inner").iterdir()]) == f'["{text}"]'
+    assert (tmp_path / "link").is_symlink()
+    assert list(target.parent.iterdir()) == [target]
+
+
+def write_folder(path: Path, then: Callable[[], object] | None) -> None:
+    with staged_folder(path) as folder:
+        (folder / "new").touch()
+        if then:
+            then()
+
+
+@pytest.mark.parametrize("place", ["write", "fsync", "rename"])
+def test_a_failure_leaves_the_folder_that_was_there(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "folder"
+    target.mkdir()
+    (target / "old").touch()
+    rename = Path.rename
+
+    def fails(path: Path, to: Path) -> Path:
+        """The new one is not put there; the old one is put aside, and back."""
+        return stops() if path.name == "new" else rename(path, to)
+
+    if place == "fsync":
+        monkeypatch.setattr(os, "fsync", stops)
+    elif place == "rename":
+        monkeypatch.setattr(Path, "rename", fails)
+    with pytest.raises(Stop):
+        write_folder(target, stops if place == "write" else None)
+    monkeypatch.undo()
+    assert [each.name for each in target.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_does_not_replace_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(NotADirectoryError), staged_folder(tmp_path / "file"):
+        pass
+    assert (tmp_path / "file").read_bytes() == b"old"
+    assert len(list(tmp_path.iterdir())) == 1
