@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, ClassVar, Final, TypeVar, Unpack
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._compilation_env import CompilationEnv, CompilationSettings, asked_module
+from mlgo_gym.envs._compilation_env import Asked, CompilationEnv, CompilationSettings
 from mlgo_gym.envs._observation_space import ObservationDict
 from mlgo_gym.errors import (
     CompilationError,
@@ -26,6 +26,7 @@ from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import options_of
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm._waiting import Steps
+from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Action, Problem
 from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -55,9 +56,8 @@ class AllocationSettings(CompilationSettings, total=False):
 
 @dataclass
 class _Parts:
-    """A module taken apart, and the baselines of its functions as they become known."""
+    """A bitcode taken apart, and the baselines of its functions as they become known."""
 
-    module: Module
     functions: dict[str, OptimizedModule]
     baselines: dict[str, AllocationResult] = field(default_factory=dict)
 
@@ -66,8 +66,19 @@ class _Parts:
         return sum(len(function.module.data) for function in self.functions.values())
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A module that is open, and those of its functions that come next."""
+
+    module: Module
+    parts: _Parts
+    rest: tuple[str, ...]
+
+
 class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
     """One function an episode; see `RegallocEvictionEnv` for what all of them have in common."""
+
+    _reset_options: ClassVar[tuple[str, ...]] = ("module", "function")
 
     def __init__(
         self,
@@ -94,58 +105,54 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         self._baseline_runner = baseline
         self._infinite = problem.infinite_features()
         self._allocator = Allocator(self.compiler, problem)
-        self._known: dict[str, _Parts] = {}
+        self._known: dict[tuple[str, CompileOptions], _Parts] = {}
         self._modules: deque[str] = deque()
-        self._parts: _Parts | None = None
-        self._functions: deque[str] = deque()
+        self._place: _Place | None = None
         self._function = ""
 
-    def _begin(self, options: dict[str, Any], *, is_seeded: bool) -> Steps[dict[str, Any]]:
-        asked = asked_module(options, ("module", "function"))
-        function = options.get("function")
-        if not isinstance(function, str | None):
-            raise OptionsError(f"reset options: expected a function's name, found {function!r}")
+    def _begin(self, asked: Asked, *, is_seeded: bool) -> Steps[tuple[Compilation, dict[str, Any]]]:
         if is_seeded:
             self._modules.clear()
-            self._functions.clear()
+            self._place = self._place and replace(self._place, rest=())
         skipped: dict[str, str] = {}
-        if asked is None and function is None:
-            self._compilation = yield from self._start_next(skipped)
+        if asked == Asked():
+            compilation = yield from self._start_next(skipped)
         else:
-            self._open(asked, function)
-            self._compilation = yield from self._start(self._functions.popleft())
-        return {
+            compilation = yield from self._start(self._found(asked))
+        return compilation, {
             "skipped": skipped,
             "baseline_score": self._baseline().score,
-            "settings": self._compilation.settings,
+            "settings": compilation.settings,
         }
 
-    def _open(self, asked: str | Module | None, function: str | None) -> None:
-        """Turn to the module that was asked for, and to a function in it."""
-        if asked is not None:
-            module = asked if isinstance(asked, Module) else self.corpus[asked]
-            self._parts = self._take_apart(module)
-        if self._parts is None:
+    def _found(self, asked: Asked) -> _Place:
+        """The module that was asked for, from a function in it on."""
+        if asked.module is not None:
+            place = self._take_apart(asked.module)
+        elif self._place is not None:
+            place = self._place
+        else:
             raise OptionsError("reset options: expected a module with the first function")
-        names = list(self._parts.functions)
+        names = tuple(place.parts.functions)
         if not names:
-            raise ModuleError(self._parts.module.name, "asks for no decision in any function")
-        if function is not None and function not in names:
+            raise ModuleError(place.module.name, "asks for no decision in any function")
+        if asked.function is not None and asked.function not in names:
             raise ModuleError(
-                self._parts.module.name,
-                f"expected one of its {len(names)} functions that ask, found {function!r}",
+                place.module.name,
+                f"expected one of its {len(names)} functions that ask, found {asked.function!r}",
             )
-        self._functions = deque(names[names.index(function) if function else 0 :])
+        first = names.index(asked.function) if asked.function else 0
+        return replace(place, rest=names[first:])
 
     def _start_next(self, skipped: dict[str, str]) -> Steps[Compilation]:
         """Go on to the next function that can be used, of this module or of the next ones."""
         for _ in range(2 * len(self.corpus) + 1):  # the rest of one round, and a whole one
-            while self._functions:
-                name = self._functions.popleft()
+            while (place := self._place) is not None and place.rest:
                 try:
-                    return (yield from self._twice(partial(self._start, name)))
+                    return (yield from self._twice(partial(self._start, place)))
                 except (CompilationError, ModuleError) as error:
-                    skipped[self._opened().functions[name].module.name] = str(error)
+                    skipped[f"{place.module.name}:{place.rest[0]}"] = str(error)
+                    self._place = replace(place, rest=place.rest[1:])
             self._turn_to_next_module(skipped)
         last = f"; the last: {skipped.popitem()[1]}" if skipped else ""
         raise CorpusError(
@@ -160,45 +167,46 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         name = self._modules.popleft()
         if name not in self._unusable:
             try:
-                self._parts = self._take_apart(self.corpus[name])
-                self._functions = deque(self._parts.functions)
+                self._place = self._take_apart(self.corpus[name])
             except (CompilationError, ModuleError) as error:
                 self._unusable[name] = str(error)
         if name in self._unusable:
             skipped[name] = self._unusable[name]
 
-    def _take_apart(self, module: Module) -> _Parts:
-        if module.sha256 not in self._known:
-            optimized = self._allocator.optimize(module, options_of(module, self._opt_level))
+    def _take_apart(self, module: Module) -> _Place:
+        options = options_of(module, self._opt_level)
+        key = (module.sha256, options)
+        if key not in self._known:
+            optimized = self._allocator.optimize(module, options)
             optimized = self._allocator.find_functions(optimized)
-            functions = self._allocator.take_apart(optimized)
-            self._known[module.sha256] = _Parts(module, functions)
+            self._known[key] = _Parts(self._allocator.take_apart(optimized))
             self._forget_the_oldest()
-        return self._known[module.sha256]
+        parts = self._known[key]
+        return _Place(module, parts, tuple(parts.functions))
 
     def _forget_the_oldest(self) -> None:
         """Let go of modules that were taken apart first, until the rest is small enough."""
-        sizes = {name: parts.size_bytes() for name, parts in self._known.items()}
+        sizes = {key: parts.size_bytes() for key, parts in self._known.items()}
         excess = sum(sizes.values()) - _REMEMBERED_BYTES
-        for name in list(self._known)[:-1]:
+        for key in list(self._known)[:-1]:
             if excess > 0:
-                excess -= sizes[name]
-                del self._known[name]
+                excess -= sizes[key]
+                del self._known[key]
 
-    def _start(self, name: str) -> Steps[Compilation]:
+    def _start(self, place: _Place) -> Steps[Compilation]:
+        """Start with the first function that comes next."""
         self._pending = None
-        self._function = name
-        parts = self._opened()
-        if name not in parts.baselines:
-            self._learn_baseline(parts, name)
-        function = parts.functions[name]
-        compilation = self.compiler.start(
-            function.module, self.problem, function.options, task=ALLOCATE
-        )
+        name, *rest = place.rest
+        if name not in place.parts.baselines:
+            self._learn_baseline(place.parts, name)
+        function = place.parts.functions[name]
+        module = replace(function.module, name=f"{place.module.name}:{name}")
+        compilation = self.compiler.start(module, self.problem, function.options, task=ALLOCATE)
         yield compilation
         self._pending = compilation.next_observation()
         if self._pending is None:
-            raise ModuleError(function.module.name, "asks for no decision")
+            raise ModuleError(module.name, "asks for no decision")
+        self._place, self._function = replace(place, rest=tuple(rest)), name
         return compilation
 
     def _learn_baseline(self, parts: _Parts, name: str) -> None:
@@ -210,11 +218,11 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         self, action: ActionT | Action, observation: Observation
     ) -> tuple[Action, dict[str, Any]]:
         chosen = self._number(action)
-        if self._illegal_action == "error":
-            return chosen, {}  # LLVM's answer is checked when it is given
         try:
             self.problem.encode_advice(chosen, observation)
         except UsageError:
+            if self._illegal_action == "error":
+                raise
             return self.problem.fallback_action(observation), {"illegal_action": chosen}
         return chosen, {}
 
@@ -229,7 +237,7 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
             )
 
     def _finish(self, compilation: Compilation) -> tuple[float, dict[str, Any]]:
-        parts, baseline = self._opened(), self._baseline()
+        parts, baseline = self._opened().parts, self._baseline()
         result = self._allocator.result(parts.functions[self._function], compilation.product)
         (score,) = result.scores.values()
         outcome = {
@@ -269,10 +277,10 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
     def _shown(self, pending: Observation) -> list[str]:
         """What of a pending decision a person sees."""
 
-    def _opened(self) -> _Parts:
-        if self._parts is None:
+    def _opened(self) -> _Place:
+        if self._place is None:
             raise UsageError("reset: expected an episode, found none")
-        return self._parts
+        return self._place
 
     def _baseline(self) -> AllocationResult:
-        return self._opened().baselines[self._function]
+        return self._opened().parts.baselines[self._function]

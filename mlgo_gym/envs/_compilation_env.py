@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypedDict, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar
 
 import gymnasium
 
@@ -32,6 +33,19 @@ class CompilationSettings(TypedDict, total=False):
     render_mode: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What ``reset`` is asked for; where it is ``None``, what comes next.
+
+    Attributes:
+        module: a module, of the corpus or any other.
+        function: the name of a function.
+    """
+
+    module: Module | None = None
+    function: str | None = None
+
+
 class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, ProblemT]):
     """An environment whose steps are the decisions of one compilation.
 
@@ -43,6 +57,8 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
         problem: what LLVM asks for.
         compiler: what compiles.
     """
+
+    _reset_options: ClassVar[tuple[str, ...]] = ("module",)
 
     metadata = {  # noqa: RUF012 - Gymnasium declares it on instances
         "render_modes": ["ansi"],
@@ -82,6 +98,9 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
     ) -> tuple[ObservationDict, dict[str, Any]]:
         """Start the next episode; one that is under way is abandoned.
 
+        After an error there is no episode, and the next ``reset`` goes on as if this one had not
+        been asked for; an option that cannot be leaves the episode that is under way, too.
+
         Raises:
             OptionsError: an option is unknown.
             CorpusError: the corpus has no such module, or none that asks for a decision.
@@ -94,14 +113,22 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
     def resetting(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
-        """`reset`, for several environments at once (`llvm._waiting`)."""
+        """`reset`, for several environments at once (`llvm._waiting`).
+
+        What cannot be asked for is an error at once, before anything has changed.
+        """
+        return self._resetting(seed, self._asked(options or {}))
+
+    def _resetting(
+        self, seed: int | None, asked: Asked
+    ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
         super().reset(seed=seed)
         if self._compilation is not None:
             self._compilation.close()
-        self._pending = None
-        record = yield from self._begin(options or {}, is_seeded=seed is not None)
+        self._compilation = self._pending = None
+        self._compilation, record = yield from self._begin(asked, is_seeded=seed is not None)
         self._last_action = None
-        return self._observation(), self._info(self._running()) | record
+        return self._observation(), self._info(self._compilation) | record
 
     def step(
         self, action: ActionT | Action
@@ -116,11 +143,17 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
     def stepping(
         self, action: ActionT | Action
     ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
-        """`step`, for several environments at once (`llvm._waiting`)."""
+        """`step`, for several environments at once (`llvm._waiting`).
+
+        An action that LLVM does not take is an error at once, before anything has changed.
+        """
         if self._compilation is None or self._pending is None:
             raise UsageError("step: expected a pending decision, found none; call reset first")
-        compilation = self._compilation
-        chosen, remark = self._choose(action, self._pending)
+        return self._stepping(self._compilation, *self._choose(action, self._pending))
+
+    def _stepping(
+        self, compilation: Compilation, chosen: Action, remark: dict[str, Any]
+    ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
         try:
             compilation.answer(chosen)
             self._last_action = chosen
@@ -153,14 +186,18 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
         self._compilation = self._pending = None
 
     @abstractmethod
-    def _begin(self, options: dict[str, Any], *, is_seeded: bool) -> Steps[dict[str, Any]]:
-        """Start an episode's compilation; returns what only ``reset`` puts into the info."""
+    def _begin(self, asked: Asked, *, is_seeded: bool) -> Steps[tuple[Compilation, dict[str, Any]]]:
+        """Start an episode's compilation; with it comes what only ``reset`` puts into the info."""
 
     @abstractmethod
     def _choose(
         self, action: ActionT | Action, observation: Observation
     ) -> tuple[Action, dict[str, Any]]:
-        """What LLVM is answered, and what the info says of the choice."""
+        """What LLVM is answered, and what the info says of the choice.
+
+        Raises:
+            UsageError: LLVM does not take this action.
+        """
 
     @abstractmethod
     def _finish(self, compilation: Compilation) -> tuple[float, dict[str, Any]]:
@@ -194,23 +231,21 @@ class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, P
         except CompilationError:
             return (yield from start())
 
-    def _running(self) -> Compilation:
-        if self._compilation is None:
-            raise UsageError("reset: expected an episode, found none")
-        return self._compilation
+    def _asked(self, options: dict[str, Any]) -> Asked:
+        """What the options of ``reset`` ask for.
 
-
-def asked_module(options: dict[str, Any], known: tuple[str, ...]) -> str | Module | None:
-    """The module that the options of ``reset`` ask for.
-
-    Raises:
-        OptionsError: an option is not one of those known, or the module is none.
-    """
-    unknown = set(options) - set(known)
-    if unknown:
-        expected = ", ".join(f"{name!r}" for name in known)
-        raise OptionsError(f"reset options: expected only {expected}, found {sorted(unknown)}")
-    module = options.get("module")
-    if not isinstance(module, str | Module | None):
-        raise OptionsError(f"reset options: expected a module or its name, found {module!r}")
-    return module
+        Raises:
+            OptionsError: an option is unknown, or is not what it should be.
+            CorpusError: the corpus has no such module.
+            ModuleError: its files cannot be read.
+        """
+        unknown = set(options) - set(self._reset_options)
+        if unknown:
+            expected = ", ".join(f"{name!r}" for name in self._reset_options)
+            raise OptionsError(f"reset options: expected only {expected}, found {sorted(unknown)}")
+        module, function = options.get("module"), options.get("function")
+        if not isinstance(module, str | Module | None):
+            raise OptionsError(f"reset options: expected a module or its name, found {module!r}")
+        if not isinstance(function, str | None):
+            raise OptionsError(f"reset options: expected a function's name, found {function!r}")
+        return Asked(self.corpus[module] if isinstance(module, str) else module, function)

@@ -14,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._compilation_env import CompilationEnv, CompilationSettings, asked_module
+from mlgo_gym.envs._compilation_env import Asked, CompilationEnv, CompilationSettings
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
@@ -115,28 +115,31 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
         )
         return twin
 
-    def _begin(self, options: dict[str, Any], *, is_seeded: bool) -> Steps[dict[str, Any]]:  # noqa: ARG002
-        asked = asked_module(options, ("module",))
-        if asked is None:
-            compilation, skipped = yield from self._start_drawn()
+    def _begin(
+        self,
+        asked: Asked,
+        *,
+        is_seeded: bool,  # noqa: ARG002
+    ) -> Steps[tuple[Compilation, dict[str, Any]]]:
+        skipped: dict[str, str] = {}
+        if asked.module is None:
+            compilation = yield from self._start_drawn(skipped)
         else:
-            module = asked if isinstance(asked, Module) else self.corpus[asked]
-            compilation, skipped = (yield from self._start(module)), {}
-        self._compilation = compilation
-        return {
+            compilation = yield from self._start(asked.module)
+        return compilation, {
             "skipped": skipped,
             "baseline_text_size_bytes": self._baseline_size_bytes,
             "settings": compilation.settings,
         }
 
-    def _start_drawn(self) -> Steps[tuple[Compilation, dict[str, str]]]:
-        names, skipped = list(self.corpus), dict[str, str]()
+    def _start_drawn(self, skipped: dict[str, str]) -> Steps[Compilation]:
+        names = list(self.corpus)
         while names:
             name = names.pop(int(self.np_random.integers(len(names))))
             if name not in self._unusable:
                 try:
                     start = partial(self._start, self.corpus[name])
-                    return (yield from self._twice(start)), skipped
+                    return (yield from self._twice(start))
                 except (CompilationError, ModuleError) as error:
                     self._unusable[name] = str(error)
             skipped[name] = self._unusable[name]

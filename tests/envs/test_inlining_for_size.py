@@ -12,6 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -341,10 +342,27 @@ def test_a_runner_as_baseline(small: Corpus) -> None:
     env.close()
 
 
-def test_another_level(small: Corpus) -> None:
-    env = InliningForSizeEnv(small, opt_level="O1")
-    assert env.reset(seed=0)[1]["settings"]["opt_level"] == "O1"
-    env.close()
+def test_a_level_is_compiled_at(small: Corpus) -> None:
+    """Not only said: what comes out differs, under the baseline and under a policy."""
+    ends = []
+    for level in ("O1", "O3"):
+        env = InliningForSizeEnv(small, opt_level=level)
+        env.reset(options={"module": "hash_map.c"})
+        ends.append(finish(env, 0)[1])
+        env.close()
+    assert [end["settings"]["opt_level"] for end in ends] == ["O1", "O3"]
+    for key in ("baseline_text_size_bytes", "text_size_bytes", "object_sha256"):
+        assert ends[0][key] != ends[1][key]
+
+
+def test_one_name_of_two_modules(env: InliningForSizeEnv) -> None:
+    """Baselines belong to bytes, not to names."""
+    baselines = []
+    for name in ("digest.c", "hash_map.c", "digest.c"):
+        module = replace(env.corpus[name], name="m")
+        _, info = env.reset(options={"module": module})
+        baselines.append(info["baseline_text_size_bytes"])
+    assert baselines[0] == baselines[2] != baselines[1]
 
 
 def test_what_a_person_sees(env: InliningForSizeEnv) -> None:

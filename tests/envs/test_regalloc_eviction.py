@@ -335,12 +335,11 @@ def test_masked_sampling_in_vector_environments() -> None:
 def test_the_first_legal_position_scores_as_in_the_whole_module(env: RegallocEvictionEnv) -> None:
     """A function alone and in its module: equal scores, under the default and under a policy."""
     module = env.corpus["expr_vm.c"]
-    optimized = env._allocator.optimize(
-        module, env._take_apart(module).functions["expr_run"].options
-    )
+    functions = env._take_apart(module).parts.functions
+    optimized = env._allocator.optimize(module, functions["expr_run"].options)
     baseline, known = env._allocator.baseline(optimized)
     whole = env._allocator.allocate(known, first_legal)
-    for name in env._take_apart(module).functions:
+    for name in functions:
         _, info = env.reset(options={"module": module, "function": name})
         assert info["baseline_score"] == baseline.scores[name].value
         assert finish(env)[1]["score"] == whole.scores[name].value

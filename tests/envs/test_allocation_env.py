@@ -1,0 +1,147 @@
+"""Register allocation: what is remembered of modules, and what a failed reset leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.envs import _allocation_env
+from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.errors import CorpusError, MlgoGymError, ModuleError, OptionsError, UsageError
+
+SILENT = Module.from_ir("define i32 @f(i32 %x) {\n  ret i32 %x\n}\n", "silent")
+
+
+@pytest.fixture
+def corpus(sample: Corpus) -> Corpus:
+    """Two modules: one with two functions that ask, one with one."""
+    return Corpus(sample.folder, ("expr_vm.c", "lru_cache.cpp"))
+
+
+@pytest.fixture
+def env(corpus: Corpus) -> Iterator[RegallocEvictionEnv]:
+    env = RegallocEvictionEnv(corpus, illegal_action="fallback", render_mode="ansi")
+    yield env
+    env.close()
+
+
+def at_level(module: Module, level: str) -> Module:
+    """The module under another name, with a command line of another level."""
+    assert module.command is not None
+    command = tuple(level if word.startswith("-O") else word for word in module.command)
+    return replace(module, name=f"{module.name} at {level}", command=command)
+
+
+def finished(env: RegallocEvictionEnv) -> dict[str, Any]:
+    """Evict nothing where that is legal, to the end; the last information."""
+    while True:
+        *_, terminated, truncated, info = env.step(32)
+        if terminated or truncated:
+            return info
+
+
+def test_one_bitcode_under_two_command_lines(env: RegallocEvictionEnv) -> None:
+    """Clang's bitcode before optimisation is often the same at two levels."""
+    built = env.corpus["expr_vm.c"]
+    ends = []
+    for module, level in ((built, "Oz"), (at_level(built, "-O1"), "O1"), (built, "Oz")):
+        _, info = env.reset(options={"module": module, "function": "expr_run"})
+        assert (info["module"], info["settings"]["opt_level"]) == (module.name, level)
+        ends.append(finished(env))
+    for key in ("baseline_score", "score", "machine_code_sha256"):
+        assert ends[0][key] == ends[2][key] != ends[1][key]
+
+
+def test_one_name_of_two_bitcodes(env: RegallocEvictionEnv) -> None:
+    baselines = [
+        env.reset(options={"module": replace(env.corpus[name], name="m")})[1]["baseline_score"]
+        for name in ("expr_vm.c", "lru_cache.cpp")
+    ]
+    assert baselines[0] != baselines[1]
+
+
+def test_one_bitcode_under_two_names(env: RegallocEvictionEnv) -> None:
+    """It is optimised once; whatever is said of it has the name that was asked for."""
+    module = env.corpus["expr_vm.c"]
+    _, first = env.reset(options={"module": module})
+    twin = replace(module, name="twin.c")
+    _, second = env.reset(options={"module": twin})
+    assert (first["module"], second["module"]) == ("expr_vm.c", "twin.c")
+    assert first["baseline_score"] == second["baseline_score"]
+    assert len(env._known) == 1
+    assert "of twin.c, decision 0" in str(env.render())
+    env.compiler.interrupt()
+    assert env.step(32)[-1]["error"].startswith("module 'twin.c:")
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"module": SILENT}, ModuleError),
+        ({"module": "lru_cache.cpp", "function": "f"}, ModuleError),
+        ({"function": "f"}, ModuleError),
+    ],
+)
+def test_a_failed_reset_moves_nothing(
+    env: RegallocEvictionEnv, options: dict[str, Any], error: type[MlgoGymError]
+) -> None:
+    """The next one goes on as if it had not been asked for; until then there is no episode."""
+    _, first = env.reset(options={"module": "expr_vm.c"})
+    with pytest.raises(error):
+        env.reset(options=options)
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none"):
+        env.step(32)
+    assert env.render() == "no episode\n"
+    _, second = env.reset()
+    assert second["module"] == "expr_vm.c"
+    assert second["function"] != first["function"]
+    assert finished(env)["baseline_score"] == second["baseline_score"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"), [({"module": "x"}, CorpusError), ({"modul": "x"}, OptionsError)]
+)
+def test_options_that_cannot_be_leave_the_episode(
+    env: RegallocEvictionEnv, options: dict[str, Any], error: type[MlgoGymError]
+) -> None:
+    _, first = env.reset(options={"module": "expr_vm.c"})
+    with pytest.raises(error):
+        env.reset(options=options)
+    assert finished(env)["function"] == first["function"]
+
+
+def test_a_failed_first_reset_opens_nothing(env: RegallocEvictionEnv) -> None:
+    with pytest.raises(ModuleError):
+        env.reset(options={"module": "expr_vm.c", "function": "f"})
+    with pytest.raises(OptionsError, match="expected a module with the first function$"):
+        env.reset(options={"function": "expr_run"})
+    assert env.reset(seed=1)[1]["decision"] == 0
+
+
+def test_a_level_is_compiled_at(corpus: Corpus) -> None:
+    """Not only said: baselines and episodes differ."""
+    ends = []
+    for level in ("O1", "O3"):
+        env = RegallocEvictionEnv(corpus, opt_level=level, illegal_action="fallback")
+        env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
+        ends.append(finished(env))
+        env.close()
+    assert [end["settings"]["opt_level"] for end in ends] == ["O1", "O3"]
+    for key in ("baseline_score", "score", "machine_code_sha256"):
+        assert ends[0][key] != ends[1][key]
+
+
+def test_modules_taken_apart_are_forgotten(
+    env: RegallocEvictionEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no room for two of them, the last one stays; the other is made again."""
+    monkeypatch.setattr(_allocation_env, "_REMEMBERED_BYTES", 1)
+    baselines = []
+    for name in ("expr_vm.c", "lru_cache.cpp", "expr_vm.c"):
+        baselines.append(env.reset(options={"module": name})[1]["baseline_score"])
+        assert len(env._known) == 1
+    assert baselines[0] == baselines[2] != baselines[1]
