@@ -12,8 +12,8 @@ import time
 import numpy as np
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
-from mlgo_gym.llvm._compilation import Policy
-from mlgo_gym.policies import default
+from mlgo_gym.problems._inlining_for_size import default
+from mlgo_gym.problems._policy import Answer
 from mlgo_gym.search import advantages
 from mlgo_gym.stream import Observation
 
@@ -56,5 +56,5 @@ def run(corpus: Corpus, name: str) -> None:
     )
 
 
-def flip_at(index: int) -> Policy:
+def flip_at(index: int) -> Answer:
     return lambda observation: default(observation) ^ (observation.index == index)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
-from mlgo_gym.policies import default
+from mlgo_gym.problems._inlining_for_size import default
 
 DECISIONS = (10, 1000, 5000)
 

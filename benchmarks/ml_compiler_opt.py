@@ -29,7 +29,7 @@ from statistics import median
 from benchmarks.recipes import built
 from mlgo_gym import Compiler, InliningForSize
 from mlgo_gym.llvm._schedule import map_names
-from mlgo_gym.policies import default
+from mlgo_gym.problems._inlining_for_size import default
 from mlgo_gym.rollout._batched import batch_rollout
 
 parser = argparse.ArgumentParser(description=__doc__)

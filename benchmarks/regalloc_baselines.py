@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mlgo_gym import Corpus, RegallocEviction
-from mlgo_gym.policies import make_policy
-from mlgo_gym.policies._policies import EVICTION_POLICIES
 from mlgo_gym.rollout import ModuleReport, rollout
 from mlgo_gym.scoring._allocation import geometric_mean_ratio
 
@@ -19,7 +17,7 @@ Key = tuple[str, str, str]
 
 
 def run(corpora: Mapping[str, Corpus]) -> None:
-    policies = {name: make_policy(name, 0, RegallocEviction) for name in EVICTION_POLICIES}
+    policies = {name: RegallocEviction.policy(name, 0) for name in RegallocEviction.policies}
     everything: dict[str, dict[Key, float]] = {name: {} for name in ("", *policies)}
     print(f"{'package':12} functions " + " ".join(f"{name:>22}" for name in policies))
     for package, corpus in corpora.items():

@@ -23,10 +23,8 @@ import numpy as np
 
 from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.llvm import options_of
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._task import ALLOCATE_WITH_FREQUENCIES
-from mlgo_gym.policies._policies import EVICTION_POLICIES
-from mlgo_gym.problems import Problem
+from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 
 SOURCE = Path(__file__).with_suffix(".cpp")
@@ -81,7 +79,7 @@ def run(corpora: Sequence[Corpus]) -> None:
         )
         rows = list(itertools.islice(functions, MOST_FUNCTIONS))
         llvms = llvm_scores(program, [each.machine_code for row in rows for each in row.values()])
-    print(f"{len(rows)} functions, {len(EVICTION_POLICIES)} policies")
+    print(f"{len(rows)} functions, {len(RegallocEviction.policies)} policies")
     everything = [each for row in rows for each in row.values()]
     off = np.array([abs(e.ours / llvms[e.machine_code] - 1) for e in everything
                     if llvms[e.machine_code]])  # fmt: skip
@@ -103,14 +101,14 @@ def allocated(
     for function in allocator.take_apart(optimized).values():
         _, known = allocator.baseline(function)
         row = {"": scored(allocator, known, {}, next(paths))}
-        for policy, make in EVICTION_POLICIES.items():
-            answers: Mapping[Problem, Policy] = {allocator.problem: make(0)(module)}
+        for policy, make in RegallocEviction.policies.items():
+            answers: Mapping[Problem, PolicyLike] = {allocator.problem: make(0)}
             row[policy] = scored(allocator, known, answers, next(paths))
         yield row
 
 
 def scored(
-    allocator: Allocator, known: OptimizedModule, answers: Mapping[Problem, Policy], path: Path
+    allocator: Allocator, known: OptimizedModule, answers: Mapping[Problem, PolicyLike], path: Path
 ) -> Scored:
     product = allocator.compiler.produce(
         known.module, known.options, ALLOCATE_WITH_FREQUENCIES, answers

@@ -11,7 +11,7 @@ import time
 from statistics import median
 
 from mlgo_gym import Corpus, InliningForSize
-from mlgo_gym.policies import default, make_policy
+from mlgo_gym.problems._inlining_for_size import default
 from mlgo_gym.rollout import ModuleReport, rollout
 from mlgo_gym.rollout._batched import batch_rollout
 
@@ -20,7 +20,7 @@ ROUNDS = 3
 
 def run(corpus: Corpus, names: tuple[str, ...]) -> None:
     problem = InliningForSize()
-    policies = {"default": make_policy("default")}
+    policies = {"default": InliningForSize.policy("default")}
 
     def one_by_one(jobs: int) -> list[ModuleReport]:
         return list(rollout(corpus, policies, problem, names=names, jobs=jobs, in_order=False))

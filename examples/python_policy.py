@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.rollout import rollout
 from mlgo_gym.stream import Observation
 
@@ -13,11 +12,7 @@ def cheap(observation: Observation) -> int:
     return int(observation["cost_estimate"][0] < 30)
 
 
-def make(_module: object) -> Policy:
-    return cheap
-
-
-for report in rollout(Corpus.load(SAMPLE_CORPUS), {"cheap": make}, InliningForSize(), jobs=2):
+for report in rollout(Corpus.load(SAMPLE_CORPUS), {"cheap": cheap}, InliningForSize(), jobs=2):
     (attempt,) = report.attempts
     if report.baseline and attempt.result:
         before, after = report.baseline.score, attempt.result.score

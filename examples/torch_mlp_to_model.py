@@ -41,9 +41,10 @@ with tempfile.TemporaryDirectory() as folder, Compiler() as compiler:
     model = Path(folder) / "model"
     export_torch_mlp(policy, problem, model, normalization=VectorNormalization(signed_log=True))
     answers: list[tuple[Action, ...]] = []
+    module = Corpus.load(SAMPLE_CORPUS)["scene.cpp"]
     with (
-        RunnerPolicy(runner_factory(str(model), "release")) as native,
-        RunnerPolicy(runner_factory(str(model), "under-training")) as tflite,
+        RunnerPolicy(runner_factory(str(model), "release")).begin(module) as native,
+        RunnerPolicy(runner_factory(str(model), "under-training")).begin(module) as tflite,
     ):
 
         def compare(observation: Observation) -> Action:
@@ -51,9 +52,7 @@ with tempfile.TemporaryDirectory() as folder, Compiler() as compiler:
             answers.append(each)
             return each[0]
 
-        result = compiler.compile_module(
-            Corpus.load(SAMPLE_CORPUS)["scene.cpp"], problem=problem, policy=compare
-        )
+        result = compiler.compile_module(module, problem=problem, policy=compare)
 same = sum(len(set(each)) == 1 for each in answers)
 print(f"{same} of {len(answers)} answers agree in PyTorch, native code and TFLite;", end=" ")
 print(f"{result.module}: {result.text_size_bytes} bytes")

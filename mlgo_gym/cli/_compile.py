@@ -9,7 +9,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from mlgo_gym.cli._options import add_size_threshold_option, add_worker_options
+from mlgo_gym.cli._options import (
+    add_problem_option,
+    add_setting_options,
+    add_worker_options,
+    make_problem,
+)
 from mlgo_gym.cli._rollout import replacing, warn_of_failures
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output, add_json_option
@@ -19,9 +24,8 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import map_names
 from mlgo_gym.llvm.command._options import OPT_LEVELS
 from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._models import Model
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.policies._models import Model, problem_of_models
+from mlgo_gym.problems._registry import problem_named
 from mlgo_gym.rollout._deployment import Deployed, Form, deploy
 from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog
 from mlgo_gym.runners._load import MODES, runner_factory
@@ -30,9 +34,6 @@ _SUFFIXES: Final[Mapping[Form, str]] = MappingProxyType(
     {"object": ".o", "assembly": ".s", "bitcode": ".bc"}
 )
 _INPUT_SUFFIXES: Final = (".bc", ".ll")
-_PROBLEMS: Final[Mapping[str, Callable[[argparse.Namespace], Problem]]] = MappingProxyType(
-    {"inlining": lambda options: InliningForSize(options.size_increase_threshold)}
-)
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -55,11 +56,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--model",
-        type=_assignment,
-        metavar="PROBLEM=DIR",
-        help=f"a model and what it decides, one of {', '.join(_PROBLEMS)} (default: none, "
-        "LLVM's own heuristics)",
+        type=find_model,
+        metavar="DIR",
+        help="a model directory or a frozen model (default: none, LLVM's own heuristics)",
     )
+    add_problem_option(parser, default="")
     parser.add_argument(
         "--mode", choices=MODES[:2], default=MODES[0], help="how the model runs (default: release)"
     )
@@ -76,7 +77,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
             const=level,
             help="the optimisation level (default: each module's own)",
         )
-    add_size_threshold_option(parser)
+    add_setting_options(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write LLVM's training log")
     add_worker_options(parser)
     add_json_option(parser)
@@ -144,23 +145,13 @@ def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[
 def _model(options: argparse.Namespace) -> Model | None:
     if options.model is None:
         return None
-    problem, path = options.model
-    return Model(
-        problem, path, _PROBLEMS[problem](options), runner_factory(str(path), options.mode)
-    )
+    kind = problem_named(options.problem) if options.problem else problem_of_models([options.model])
+    path, problem = Path(options.model), make_problem(kind, options)
+    return Model(path.name, path, problem, runner_factory(str(path), options.mode))
 
 
 def _form(target: Path) -> Form:
     return next((form for form, end in _SUFFIXES.items() if target.suffix == end), "object")
-
-
-def _assignment(text: str) -> tuple[str, Path]:
-    problem, equals, path = text.partition("=")
-    if problem not in _PROBLEMS or not equals or not path:
-        raise argparse.ArgumentTypeError(
-            f"expected PROBLEM=DIR with one of {', '.join(_PROBLEMS)}, found {text!r}"
-        )
-    return problem, Path(find_model(path))
 
 
 def _write(target: Path, data: bytes) -> None:

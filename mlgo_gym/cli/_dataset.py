@@ -8,16 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mlgo_gym.cli._options import (
-    PROBLEMS_BY_NAME,
     add_opt_level_option,
+    add_policy_option,
     add_problem_option,
     add_seed_option,
-    add_size_threshold_option,
+    add_setting_options,
     add_worker_options,
 )
 from mlgo_gym.cli.show._output import Output, add_json_option
 from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._policies import POLICIES_OF
 from mlgo_gym.runners._load import MODES
 
 
@@ -54,15 +53,7 @@ def _add_record(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--output", type=Path, metavar="DIR", required=True, help="the dataset's folder"
     )
     add_problem_option(parser)
-    policies = "; ".join(
-        f"{name}: {', '.join(POLICIES_OF[kind.name])}" for name, kind in PROBLEMS_BY_NAME.items()
-    )
-    parser.add_argument(
-        "--policy",
-        choices=tuple(dict.fromkeys(name for known in POLICIES_OF.values() for name in known)),
-        metavar="NAME",
-        help="what answers LLVM (default: default for the inliner, otherwise random). " + policies,
-    )
+    add_policy_option(parser)
     parser.add_argument(
         "--model", type=find_model, metavar="DIR", help="a model that answers, as in 'rollout'"
     )
@@ -71,7 +62,7 @@ def _add_record(actions: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_seed_option(parser)
     add_opt_level_option(parser)
-    add_size_threshold_option(parser)
+    add_setting_options(parser)
     add_worker_options(parser)
     add_json_option(parser)
     parser.set_defaults(run=_later("record"))

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Table
 
-from mlgo_gym.cli._options import PROBLEMS_BY_NAME, make_problem
+from mlgo_gym.cli._options import make_problem
 from mlgo_gym.cli._rollout import warn_of_failures
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
@@ -31,9 +31,9 @@ from mlgo_gym.datasets._sequence_examples import export_tfrecord
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import InputError, ModelError
 from mlgo_gym.policies._models import model_policies
-from mlgo_gym.policies._policies import PolicyFactory, make_policy
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import problem_named
 from mlgo_gym.rollout._rollout import ModuleReport
 
 _HASH_DIGITS: Final = 12
@@ -43,7 +43,7 @@ _LOGGING: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 def record(options: argparse.Namespace, output: Output) -> int:
     """Run ``dataset record``."""
-    problem = make_problem(options.problem, options)
+    problem = make_problem(problem_named(options.problem), options)
     packages = load_packages(options.corpus or [SAMPLE_CORPUS])
     with ExitStack() as stack:
         name, policy = stack.enter_context(_policy(options, problem))
@@ -136,17 +136,16 @@ def export(options: argparse.Namespace, output: Output) -> int:
 
 
 @contextlib.contextmanager
-def _policy(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[str, PolicyFactory]]:
+def _policy(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[str, PolicyLike]]:
     """The policy, and what it is called: another model, or another seed, is another policy."""
     if options.model is not None:
         with model_policies([options.model], options.mode, problem) as policies:
             ((name, policy),) = policies.items()
             yield f"{name}{_digest(Path(options.model))}", policy
         return
-    kind = PROBLEMS_BY_NAME[options.problem]
-    name = options.policy or ("default" if kind is InliningForSize else "random")
+    name = options.policy or problem.default_policy
     label = f"{name} {options.seed}" if name == "random" else name
-    yield label, make_policy(name, options.seed, kind)
+    yield label, problem.policy(name, options.seed)
 
 
 def _digest(model: Path) -> str:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from mlgo_gym.cli._options import (
-    PROBLEMS_BY_NAME,
     above_zero,
     add_compilation_options,
     add_problem_option,
@@ -32,18 +30,13 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.native._freeze import freeze
 from mlgo_gym.policies._models import Model
-from mlgo_gym.policies._policies import PolicyFactory, from_runner, make_policy
+from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._registry import problem_named
 from mlgo_gym.rollout._deployment import deploy
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.runners._load import runner_factory
+from mlgo_gym.runners._policy import RunnerPolicy
 
-_POLICIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "inlining-for-size": ("always", "never"),
-        "regalloc-eviction": ("random", "first", "lowest-density"),
-        "regalloc-priority": ("random", "by-size"),
-    }
-)
 _CONTROL: Final = "default"
 """LLVM's own default as a policy; only the inliner says what it would be."""
 
@@ -94,7 +87,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
     if problem := comparison.check_plot_path(options.plot):
         raise OptionsError(f"--plot: {problem}")
-    if options.problem == "inlining-for-size":
+    if problem_named(options.problem).rule == _CONTROL:
         return _run_inlining(options, output)
     return _run_allocation(options, output)
 
@@ -110,7 +103,7 @@ def _run_inlining(options: argparse.Namespace, output: Output) -> int:
         )
         request = TrainingRequest(
             trainer="advantage",
-            problem=make_problem(options.problem, options),
+            problem=make_problem(problem_named(options.problem), options),
             output=options.output / "run",
             settings=_SETTINGS,
             seed=options.seed,
@@ -123,7 +116,7 @@ def _run_inlining(options: argparse.Namespace, output: Output) -> int:
         output.print(f"   {error}. The model that ships with mlgo_gym takes its place.")
         shown, model = _SHIPPED, Path(find_model("inlining-for-size"))
     output.print(f"\n2. Evaluate on {len(unseen)} other modules.")
-    factory = from_runner(runner_factory(str(model), "release"))
+    factory = RunnerPolicy(runner_factory(str(model), "release"))
     reports = _compared(options, output, unseen, {shown: factory}, shown)
     frozen = options.output / "frozen"
     files = freeze(model, frozen, name="inliner")
@@ -136,14 +129,14 @@ def _compared(
     options: argparse.Namespace,
     output: Output,
     corpus: Corpus,
-    models: Mapping[str, PolicyFactory],
+    models: Mapping[str, PolicyLike],
     first: str,
 ) -> list[ModuleReport]:
     """Compile under a model and policies by name; print, plot, and answer in JSON."""
-    shown = (first, *_POLICIES[options.problem])
-    kind = PROBLEMS_BY_NAME[options.problem]
+    shown = (first, *problem_named(options.problem).compared)
+    kind = problem_named(options.problem)
     names = (_CONTROL, *shown)
-    policies = {name: models.get(name) or make_policy(name, options.seed, kind) for name in names}
+    policies = {name: models.get(name) or kind.policy(name, options.seed) for name in names}
     reports = list(run_policies(options, output, policies, corpus=corpus))
     output.print(
         comparison.as_table(reports, shown, output.width),
@@ -162,7 +155,10 @@ def _compile(
     module = corpus[corpus.largest_first()[0]]
     target = options.output / f"{Path(module.name).name}.o"
     model = Model(
-        name, frozen, make_problem(options.problem, options), runner_factory(str(frozen), "release")
+        name,
+        frozen,
+        make_problem(problem_named(options.problem), options),
+        runner_factory(str(frozen), "release"),
     )
     with Compiler(timeout_s=options.timeout) as compiler:
         made = deploy(compiler, module, options_of(module, options.opt_level), model)
@@ -178,10 +174,10 @@ def _compile(
 
 
 def _run_allocation(options: argparse.Namespace, output: Output) -> int:
-    shown = _POLICIES[options.problem]
-    kind = PROBLEMS_BY_NAME[options.problem]
+    shown = problem_named(options.problem).compared
+    kind = problem_named(options.problem)
     running = run_policies(
-        options, output, {name: make_policy(name, options.seed, kind) for name in shown}
+        options, output, {name: kind.policy(name, options.seed) for name in shown}
     )
     output.print(
         "LLVM's register allocator asks about the live ranges of every function; the answers: "

@@ -20,8 +20,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.process._worker import check_llvmlite, installed_llvmlite
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 
 _DISTRIBUTIONS = {"grpc": "grpcio"}
 _PROBE = """

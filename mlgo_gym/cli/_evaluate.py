@@ -9,9 +9,10 @@ from pathlib import Path
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
-    PROBLEMS_BY_NAME,
     add_opt_level_option,
-    add_size_threshold_option,
+    add_policy_option,
+    add_problem_option,
+    add_setting_options,
     add_worker_options,
     make_problem,
 )
@@ -32,8 +33,9 @@ from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.evaluation._timing import REPEATS, ModuleTimes, measure_times, time_changes
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.policies._models import model_policies, problem_of_models
-from mlgo_gym.policies._policies import POLICIES_OF, PolicyFactory, make_policy
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import problem_named
 from mlgo_gym.runners._load import MODES
 
 
@@ -70,26 +72,13 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         default="release",
         help="how models run: as native code, in TFLite, or at a gRPC host (default: release)",
     )
-    parser.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        choices=tuple(dict.fromkeys(name for known in POLICIES_OF.values() for name in known)),
-        metavar="NAME",
-        help="a policy by name, as in 'rollout', once for each",
-    )
-    parser.add_argument(
-        "--problem",
-        choices=tuple(PROBLEMS_BY_NAME),
-        metavar="PROBLEM",
-        help=f"what LLVM asks about: {', '.join(PROBLEMS_BY_NAME)} (default: what the first model "
-        "was made for, else inlining-for-size)",
-    )
+    add_policy_option(parser, many=True)
+    add_problem_option(parser, default="")
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
     add_opt_level_option(parser)
-    add_size_threshold_option(parser)
+    add_setting_options(parser)
     add_worker_options(parser)
     parser.add_argument(
         "--seed",
@@ -116,10 +105,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
     _check_outputs(options)
     packages = packages_of(options)
-    kind = PROBLEMS_BY_NAME.get(options.problem or "") or problem_of_models(options.model)
-    name = next(name for name, each in PROBLEMS_BY_NAME.items() if each is kind)
+    kind = problem_named(options.problem) if options.problem else problem_of_models(options.model)
     setting = Setting(
-        make_problem(name, options),
+        make_problem(kind, options),
         opt_level=options.opt_level,
         jobs=options.jobs,
         timeout_s=options.timeout,
@@ -163,20 +151,18 @@ def _save(scored: Scored, options: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _policies(
-    options: argparse.Namespace, problem: Problem
-) -> Iterator[Mapping[str, PolicyFactory]]:
+def _policies(options: argparse.Namespace, problem: Problem) -> Iterator[Mapping[str, PolicyLike]]:
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
     names = dict.fromkeys(options.policy)
-    named = {name: make_policy(name, options.seed, type(problem)) for name in names}
+    named = {name: problem.policy(name, options.seed) for name in names}
     with model_policies(options.model, options.mode, problem, names) as models:
         yield {**models, **named}
 
 
 def _evaluated(
     packages: Mapping[str, Corpus],
-    policies: Mapping[str, PolicyFactory],
+    policies: Mapping[str, PolicyLike],
     setting: Setting,
     output: Output,
 ) -> list[ModuleScores]:
@@ -188,7 +174,7 @@ def _evaluated(
 
 def _timed(
     packages: Mapping[str, Corpus],
-    policies: Mapping[str, PolicyFactory],
+    policies: Mapping[str, PolicyLike],
     setting: Setting,
     output: Output,
 ) -> list[ModuleTimes]:

@@ -14,8 +14,9 @@ from rich.table import Table
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
     add_opt_level_option,
-    add_size_threshold_option,
+    add_setting_options,
     add_worker_options,
+    make_problem,
 )
 from mlgo_gym.cli._packages import add_packages_options, packages_of
 from mlgo_gym.cli.show._evaluation_tables import percent
@@ -36,9 +37,10 @@ from mlgo_gym.evaluation._explain import (
 )
 from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
 from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._models import kept_runner, native_runner
+from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._policy import RunnerPolicy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,7 +68,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_packages_options(parser)
     add_opt_level_option(parser)
-    add_size_threshold_option(parser)
+    add_setting_options(parser)
     add_worker_options(parser)
     _add_amounts(parser)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
@@ -106,11 +108,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = packages_of(options)
     if options.plots:
         make_folder(options.plots)
-    problem = InliningForSize(options.size_increase_threshold)
+    problem = make_problem(InliningForSize, options)
     setting = Setting(problem, options.opt_level, options.jobs, options.timeout)
     with contextlib.ExitStack() as stack:
         factory = native_runner(Path(options.model), problem, stack)
-        policy = kept_runner(factory, stack)
+        policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))
         parts = record_observations(packages, policy, setting)
         recorded = joined(_tracked(parts, "recording", _modules(packages), output))

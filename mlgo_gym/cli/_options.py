@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+from dataclasses import Field, fields
 from pathlib import Path
-from types import MappingProxyType
-from typing import Final
+from typing import Any, TypeVar
 
 from corpus_tools.command_line import whole
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.command._options import OPT_LEVELS
-from mlgo_gym.problems._inlining_for_size import DEFAULT_SIZE_INCREASE_THRESHOLD, InliningForSize
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._registry import DEFAULT, problems
 
-PROBLEMS_BY_NAME: Final[Mapping[str, type[Problem]]] = MappingProxyType(
-    {
-        "inlining-for-size": InliningForSize,
-        "regalloc-eviction": RegallocEviction,
-        "regalloc-priority": RegallocPriority,
-    }
-)
-"""What the problems are called on the command line."""
+_P = TypeVar("_P", bound=Problem)
 
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is compiled, and how."""
     add_corpus_option(parser)
     add_opt_level_option(parser)
-    add_size_threshold_option(parser)
+    add_setting_options(parser)
     add_worker_options(parser)
 
 
@@ -80,33 +70,53 @@ def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_size_threshold_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--size-increase-threshold``."""
-    parser.add_argument(
-        "--size-increase-threshold",
-        type=above_zero,
-        metavar="FACTOR",
-        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
-        help="growth at which LLVM's inline advisor stops asking; inf lifts it "
-        f"(default: {DEFAULT_SIZE_INCREASE_THRESHOLD:g}, as in LLVM)",
-    )
+def add_setting_options(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each setting of each problem: the fields of its dataclass."""
+    settings = {each.name: each for kind in problems().values() for each in _settings(kind)}
+    for name, each in settings.items():
+        default = each.default
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=whole(1) if isinstance(default, int) else above_zero,
+            metavar=each.metadata.get("metavar", "NUMBER"),
+            help=f"{each.metadata.get('help', 'a setting')} (default: {default:g})",
+        )
 
 
-def add_problem_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--problem``."""
+def add_problem_option(parser: argparse.ArgumentParser, default: str = DEFAULT) -> None:
+    """Add ``--problem``; an empty default is what the first model was made for."""
+    said = default or f"what the first model was made for, else {DEFAULT}"
     parser.add_argument(
         "--problem",
-        choices=tuple(PROBLEMS_BY_NAME),
+        choices=tuple(problems()),
         metavar="PROBLEM",
-        default="inlining-for-size",
-        help=f"what LLVM asks about: {', '.join(PROBLEMS_BY_NAME)} (default: inlining-for-size)",
+        default=default,
+        help=f"what LLVM asks about: {', '.join(problems())} (default: {said})",
     )
 
 
-def make_problem(name: str, options: argparse.Namespace) -> Problem:
-    """The problem of a name, with the settings of `add_compilation_options`."""
-    kind = PROBLEMS_BY_NAME[name]
-    return InliningForSize(options.size_increase_threshold) if kind is InliningForSize else kind()
+def make_problem(kind: type[_P], options: argparse.Namespace) -> _P:
+    """A problem with the settings of `add_setting_options`."""
+    given = {each.name: getattr(options, each.name, None) for each in _settings(kind)}
+    return kind(**{name: value for name, value in given.items() if value is not None})
+
+
+def add_policy_option(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
+    """Add ``--policy``, which may be given several times if there may be many."""
+    known = problems()
+    names = "; ".join(f"{name}: {', '.join(kind.policies)}" for name, kind in known.items())
+    parser.add_argument(
+        "--policy",
+        action="append" if many else "store",
+        default=[] if many else None,
+        choices=tuple(dict.fromkeys(name for kind in known.values() for name in kind.policies)),
+        metavar="NAME",
+        help=f"what answers LLVM, by name{', once for each' if many else ''}. {names}",
+    )
+
+
+def _settings(kind: type[Problem]) -> tuple[Field[Any], ...]:
+    return fields(kind)  # type: ignore[arg-type]
 
 
 def add_seed_option(parser: argparse.ArgumentParser) -> None:

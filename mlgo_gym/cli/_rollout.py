@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mlgo_gym.cli._options import (
-    PROBLEMS_BY_NAME,
     add_compilation_options,
+    add_policy_option,
     add_problem_option,
     add_seed_option,
     make_problem,
@@ -23,12 +23,14 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.model._card import read_card
 from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._policies import POLICIES_OF, PolicyFactory, from_runner, make_policy
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import DEFAULT, problem_named, problems
 from mlgo_gym.records._trace import trace_path
 from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog, rollout
 from mlgo_gym.runners._load import MODES, runner_factory
+from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.scoring._measures import measure_of
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -41,16 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_compilation_options(parser)
     add_problem_option(parser)
-    policies = "; ".join(
-        f"{name}: {', '.join(POLICIES_OF[kind.name])}" for name, kind in PROBLEMS_BY_NAME.items()
-    )
-    parser.add_argument(
-        "--policy",
-        choices=tuple(dict.fromkeys(name for known in POLICIES_OF.values() for name in known)),
-        metavar="NAME",
-        help="what answers LLVM (default: default for the inliner, which is what LLVM would do, "
-        f"otherwise random). {policies}",
-    )
+    add_policy_option(parser)
     parser.add_argument(
         "--also",
         action="append",
@@ -87,19 +80,19 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
-    kind = PROBLEMS_BY_NAME[options.problem]
+    kind = problem_named(options.problem)
     _check_traces(options, kind)
-    name = options.policy or ("default" if kind is InliningForSize else "random")
-    policy = make_policy(name, options.seed, kind)
+    name = options.policy or kind.default_policy
+    policy = kind.policy(name, options.seed)
     if options.model is not None:
-        name, policy = options.mode, from_runner(runner_factory(options.model, options.mode))
+        name, policy = options.mode, RunnerPolicy(runner_factory(options.model, options.mode))
     reports: list[ModuleReport] = []
     logged = 0
     with contextlib.ExitStack() as stack:
         log = None
         if options.log:
             file = stack.enter_context(replacing(options.log))
-            log = RolloutLog(file, make_problem(options.problem, options))
+            log = RolloutLog(file, make_problem(kind, options))
         keep = log is not None or options.traces is not None
         for report in run_policies(
             options, output, {name: policy}, keep_decisions=keep, in_order=log is not None
@@ -112,7 +105,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if options.model is not None:
         _warn_of_another_llvm(Path(options.model), kind, reports, output)
     output.print(comparison.as_table(reports, [name], output.width))
-    if kind is not InliningForSize:
+    if measure_of(kind).by_function:
         output.print(comparison.mean_note(reports, [name]))
     if options.log:
         output.print(f"{logged:,} decisions in {options.log}")
@@ -122,13 +115,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _check_traces(options: argparse.Namespace, kind: type[Problem]) -> None:
     """A trace holds the answers to one problem, and the hash of an object."""
-    if options.traces and (options.also or kind is not InliningForSize):
+    if options.traces and (options.also or not measure_of(kind).makes_objects):
         found = ", ".join([options.problem, *(f"--also {each}" for each in options.also)])
         raise OptionsError(f"--traces: expected inlining-for-size alone, found {found}")
 
 
 def _save_traces(report: ModuleReport, options: argparse.Namespace) -> None:
-    problem = InliningForSize(options.size_increase_threshold)
+    problem = make_problem(problem_named(options.problem), options)
     for attempt in report.attempts if options.traces else ():
         if trace := attempt.trace(problem, keep_observations=options.observations):
             trace.save(trace_path(options.traces, report.module))
@@ -150,7 +143,7 @@ def _warn_of_another_llvm(
 def run_policies(
     options: argparse.Namespace,
     output: Output,
-    policies: Mapping[str, PolicyFactory],
+    policies: Mapping[str, PolicyLike],
     *,
     keep_decisions: bool = False,
     in_order: bool = True,
@@ -166,7 +159,7 @@ def run_policies(
     reports = rollout(
         corpus,
         policies,
-        make_problem(getattr(options, "problem", "inlining-for-size"), options),
+        make_problem(problem_named(getattr(options, "problem", DEFAULT)), options),
         opt_level=options.opt_level,
         jobs=options.jobs,
         timeout_s=options.timeout,
@@ -177,14 +170,15 @@ def run_policies(
     return _tracked(reports, output, len(corpus))
 
 
-def _further(text: str, options: argparse.Namespace) -> tuple[Problem, PolicyFactory]:
+def _further(text: str, options: argparse.Namespace) -> tuple[Problem, PolicyLike]:
     """A problem and its policy, out of ``PROBLEM=POLICY``."""
     name, _, policy = text.partition("=")
-    if name not in PROBLEMS_BY_NAME:
+    if name not in problems():
         raise OptionsError(
-            f"--also: expected one of {', '.join(PROBLEMS_BY_NAME)} before '=', found {text!r}"
+            f"--also: expected one of {', '.join(problems())} before '=', found {text!r}"
         )
-    return make_problem(name, options), make_policy(policy, options.seed, PROBLEMS_BY_NAME[name])
+    problem = make_problem(problems()[name], options)
+    return problem, problem.policy(policy, options.seed)
 
 
 def _tracked(

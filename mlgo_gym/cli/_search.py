@@ -10,14 +10,14 @@ from pathlib import Path
 from rich.table import Table
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli._options import above_zero, add_compilation_options
+from mlgo_gym.cli._options import above_zero, add_compilation_options, make_problem
 from mlgo_gym.cli.show._output import Output, add_json_option
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._policies import from_runner
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._load import MODES, runner_factory
-from mlgo_gym.scoring._baseline import relative_reduction
+from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.scoring._measures import reward_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 
 
@@ -58,11 +58,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     corpus = Corpus.load(options.corpus)
     policy = None
     if options.model is not None:
-        policy = from_runner(runner_factory(options.model, options.mode))
+        policy = RunnerPolicy(runner_factory(options.model, options.mode))
     searches = search_corpus(
         corpus,
         options.output,
-        InliningForSize(options.size_increase_threshold),
+        make_problem(InliningForSize, options),
         budget_s=options.budget,
         policy=policy,
         opt_level=options.opt_level,
@@ -93,7 +93,7 @@ def _as_table(found: list[ModuleSearch]) -> Table:
         sum(each.spent_s for each in found),
     )
     for each in [*found, total]:
-        saved = relative_reduction(each.size_bytes, each.default_size_bytes)
+        saved = reward_of(each.size_bytes, each.default_size_bytes)
         table.add_row(
             each.module,
             f"{each.default_size_bytes:,}",

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
-    PROBLEMS_BY_NAME,
     above_zero,
-    add_size_threshold_option,
+    add_problem_option,
+    add_setting_options,
     add_worker_options,
     make_problem,
 )
@@ -29,6 +29,7 @@ from mlgo_gym.corpus._packages import hold_out
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import problem_named
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -77,13 +78,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="MINUTES",
         help="for all runs in the folder together (default: no limit)",
     )
-    parser.add_argument(
-        "--problem",
-        choices=tuple(PROBLEMS_BY_NAME),
-        metavar="PROBLEM",
-        default="inlining-for-size",
-        help=f"what LLVM asks about: {', '.join(PROBLEMS_BY_NAME)} (default: inlining-for-size)",
-    )
+    add_problem_option(parser)
     parser.add_argument(
         "--seed", type=whole(0), default=0, help="of everything random (default: 0)"
     )
@@ -95,7 +90,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         help="a setting of the trainer, the value as JSON, such as 'rounds=2' or "
         "'fit.epochs=10'; repeat for more",
     )
-    add_size_threshold_option(parser)
+    add_setting_options(parser)
     add_worker_options(parser)
     add_json_option(parser)
     parser.set_defaults(run=run)
@@ -103,7 +98,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
-    problem = make_problem(options.problem, options)
+    problem = make_problem(problem_named(options.problem), options)
     request = TrainingRequest(
         trainer=options.trainer,
         problem=problem,

@@ -21,7 +21,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._replay import problem_of
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport
-from mlgo_gym.scoring._measures import TextSize, measure_class
+from mlgo_gym.scoring._measures import measure_of
 
 LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight")
 """The labels that a decision may have; ``float64``, NaN where it has none."""
@@ -225,7 +225,7 @@ def episodes_of_trace(
         type(problem),
         np.frombuffer(trace.observations, observation_dtype(problem)),
         action_array(trace.advice, problem),
-        score=trace.text_size_bytes if measure_class(problem) is TextSize else math.nan,
+        score=trace.text_size_bytes if measure_of(problem).makes_objects else math.nan,
         labels=labels or {},
     )
     return source, (episode,)

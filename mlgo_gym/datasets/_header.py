@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.stream._events import Header
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -164,11 +164,11 @@ class DatasetHeader:
 
 
 def _problem(value: Mapping[str, Any], source: str) -> type[Problem]:
-    known: dict[object, type[Problem]] = {kind.name: kind for kind in PROBLEMS}
+    known: dict[object, type[Problem]] = {kind.name: kind for kind in problems().values()}
     name = value.get("problem")
     problem = known.get(name) if isinstance(name, str) else None
     if problem is None:
-        names = ", ".join(kind.name for kind in PROBLEMS)
+        names = ", ".join(map(str, known))
         raise DatasetError(source, f"problem: expected one of {names}, found {name!r}")
     for part, specs in (
         ("features", [each.spec for each in problem.features]),

@@ -18,8 +18,8 @@ from mlgo_gym.datasets._header import REWARD, DatasetHeader
 from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import PROBLEMS
-from mlgo_gym.scoring._measures import TextSize, measure_class
+from mlgo_gym.problems._registry import problems
+from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
 from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
 
@@ -108,8 +108,8 @@ class LogEpisodes:
         observations = b"".join(each[:size] for each in pending.payloads)
         actions = b"".join(each[size:] for each in pending.payloads)
         outcomes = np.frombuffer(b"".join(pending.outcomes), np.float32)
-        is_module = measure_class(self.problem()) is TextSize
-        module, context = (pending.context, "") if is_module else ("", pending.context)
+        by_function = measure_of(self.problem).by_function
+        module, context = ("", pending.context) if by_function else (pending.context, "")
         is_reward = self.header.score == REWARD and len(outcomes)
         yield Episode(
             Source(self._package, module, policy=self._policy),
@@ -184,12 +184,12 @@ def _write_episode(writer: TrainingLogWriter, episode: Episode) -> None:
 
 
 def _problem_of(header: Header, name: str) -> type[Problem]:
-    for problem in PROBLEMS:
+    for problem in problems().values():
         expected = (*problem.sent(), problem.advice)
         if header.features == expected:
             return problem
     found = {spec.name: spec for spec in header.features}
-    for problem in PROBLEMS:
+    for problem in problems().values():
         if problem.advice.name in found:
             specs = (*problem.sent(), problem.advice)
             lacking = [spec.name for spec in specs if found.get(spec.name) != spec]
@@ -199,7 +199,7 @@ def _problem_of(header: Header, name: str) -> type[Problem]:
                 f"training log: expected the features of {problem.name} and its answers, in this "
                 f"order, found others: lacking {lacking}, unknown {unknown}",
             )
-    answers = ", ".join(problem.advice.name for problem in PROBLEMS)
+    answers = ", ".join(problem.advice.name for problem in problems().values())
     raise DatasetError(
         name, f"training log: expected one of {answers} as the last feature, found {list(found)}"
     )

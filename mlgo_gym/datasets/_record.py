@@ -23,7 +23,7 @@ from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, ModuleError, UsageError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import ModuleReport, rollout
 
@@ -90,7 +90,7 @@ def record(
     corpus: Corpus,
     problem: Problem,
     policy_name: str,
-    policy: PolicyFactory,
+    policy: PolicyLike,
     *,
     package: str,
     names: Sequence[str] | None = None,

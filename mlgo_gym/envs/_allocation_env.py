@@ -27,11 +27,10 @@ from mlgo_gym.llvm._compiler import options_of
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._problem import Action, Problem
-from mlgo_gym.runners._base import RunnerFactory
-from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.problems._policy import Action, PolicyLike
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import AllocationResult, Allocator, OptimizedModule
-from mlgo_gym.scoring._allocation import relative_cost_reduction as reduction
+from mlgo_gym.scoring._measures import reward_of
 from mlgo_gym.stream._events import Observation
 
 DEFAULT_DECISION_LIMIT: Final = 50_000
@@ -51,7 +50,7 @@ class AllocationSettings(CompilationSettings, total=False):
 
     illegal_action: str
     decision_limit: int
-    baseline: RunnerFactory | None
+    baseline: PolicyLike | None
 
 
 @dataclass
@@ -87,7 +86,7 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         *,
         illegal_action: str = "error",
         decision_limit: int = DEFAULT_DECISION_LIMIT,
-        baseline: RunnerFactory | None = None,
+        baseline: PolicyLike | None = None,
         **settings: Unpack[CompilationSettings],
     ) -> None:
         if illegal_action not in _ILLEGAL_ACTION:
@@ -102,7 +101,7 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         super().__init__(corpus, problem, **settings)
         self._illegal_action = illegal_action
         self._decision_limit = decision_limit
-        self._baseline_runner = baseline
+        self._baseline_policy = baseline
         self._infinite = problem.infinite_features()
         self._allocator = Allocator(self.compiler, problem)
         self._known: dict[tuple[str, CompileOptions], _Parts] = {}
@@ -210,8 +209,9 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
         return compilation
 
     def _learn_baseline(self, parts: _Parts, name: str) -> None:
-        policy = RunnerPolicy(self._baseline_runner) if self._baseline_runner else None
-        result, parts.functions[name] = self._allocator.baseline(parts.functions[name], policy)
+        result, parts.functions[name] = self._allocator.baseline(
+            parts.functions[name], self._baseline_policy
+        )
         parts.baselines[name] = result
 
     def _choose(
@@ -247,7 +247,7 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
             "machine_code_sha256": result.machine_code_sha256,
             "settings": dict(result.settings),
         }
-        return reduction(result.score, baseline.score), outcome
+        return reward_of(result.score, baseline.score), outcome
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:
         names = {"module": self._opened().module.name, "function": self._function}

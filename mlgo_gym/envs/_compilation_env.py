@@ -17,7 +17,8 @@ from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import OPT_LEVELS
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
 ActionT = TypeVar("ActionT")

@@ -25,9 +25,9 @@ from mlgo_gym.problems._inlining_for_size import (
     DEFAULT_SIZE_INCREASE_THRESHOLD,
     InliningForSize,
 )
-from mlgo_gym.problems._problem import Action
-from mlgo_gym.runners._base import RunnerFactory
-from mlgo_gym.scoring._baseline import BaselineCache, relative_reduction
+from mlgo_gym.problems._policy import Action, PolicyLike
+from mlgo_gym.scoring._baseline import BaselineCache
+from mlgo_gym.scoring._measures import reward_of
 from mlgo_gym.stream._events import Observation
 
 _VERBS: Final[Mapping[Action | None, str]] = MappingProxyType(
@@ -79,7 +79,7 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
         corpus: Corpus | str | Path | None = None,
         *,
         size_increase_threshold: float = DEFAULT_SIZE_INCREASE_THRESHOLD,
-        baseline: RunnerFactory | None = None,
+        baseline: PolicyLike | None = None,
         **settings: Unpack[CompilationSettings],
     ) -> None:
         super().__init__(corpus, InliningForSize(size_increase_threshold), **settings)
@@ -177,7 +177,7 @@ class InliningForSizeEnv(CompilationEnv[np.int64, InliningForSize]):
             "object_sha256": result.object_sha256,
             "settings": dict(result.settings),
         }
-        return relative_reduction(result.text_size_bytes, self._baseline_size_bytes), outcome
+        return reward_of(result.text_size_bytes, self._baseline_size_bytes), outcome
 
     def _observation(self) -> ObservationDict:
         if self._pending is None:

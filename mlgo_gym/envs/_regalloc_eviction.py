@@ -14,7 +14,7 @@ from mlgo_gym.envs._allocation_env import AllocationEnv, AllocationSettings
 from mlgo_gym.envs._observation_space import feature_space
 from mlgo_gym.errors import UsageError
 from mlgo_gym.llvm._compilation import Compilation
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._regalloc_eviction import (
     ASKING_POSITION,
     DEFAULT_EVICTION_COUNT,

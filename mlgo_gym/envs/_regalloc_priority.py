@@ -12,7 +12,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.envs._allocation_env import AllocationEnv, AllocationSettings
 from mlgo_gym.envs._observation_space import feature_space
 from mlgo_gym.errors import UsageError
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._regalloc_priority import HIGHEST_PRIORITY, RegallocPriority
 from mlgo_gym.stream._events import Observation
 

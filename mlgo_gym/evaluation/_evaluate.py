@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._language import OTHER_LANGUAGE, language_of
-from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.errors import InputError, OptionsError
 from mlgo_gym.evaluation._oracle import with_oracle
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import map_names
-from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Attempt, ModuleReport, rollout
-from mlgo_gym.scoring._measures import TextSize, measure_class, opened
+from mlgo_gym.rollout._rollout import ModuleReport, rollout
+from mlgo_gym.scoring._measures import TextSize, measure_of
 
 _SAMPLE: Final = "sample"
 
@@ -48,12 +48,12 @@ class Setting:
     traces: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.traces and measure_class(self.problem) is not TextSize:
+        if self.traces and not measure_of(self.problem).makes_objects:
             raise OptionsError(f"traces: expected InliningForSize, found {self.problem.name}")
 
 
 def evaluate(
-    packages: Mapping[str, Corpus], policies: Mapping[str, PolicyFactory], setting: Setting
+    packages: Mapping[str, Corpus], policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[ModuleScores]:
     """Compile every module of every package plainly and under each policy.
 
@@ -107,54 +107,23 @@ def _languages(corpus: Corpus) -> dict[str, str]:
 
 
 def _compiled(
-    corpus: Corpus, policies: Mapping[str, PolicyFactory], setting: Setting
+    corpus: Corpus, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[tuple[ModuleReport, ...]]:
     """The reports of each module: of what it is scored by and, if asked for, of its code."""
-    reports = rollout(
+    run = partial(
+        rollout,
         corpus,
         policies,
         setting.problem,
         opt_level=setting.opt_level,
         jobs=setting.jobs,
         timeout_s=setting.timeout_s,
-        in_order=False,
     )
-    if not setting.with_text or measure_class(setting.problem) is TextSize:
-        with closing(reports):
+    with closing(run(in_order=False)) as reports:
+        if not setting.with_text or measure_of(setting.problem).makes_objects:
             yield from ((report,) for report in reports)
-        return
-    with closing(reports):
+            return
         first = {report.module: report for report in reports}
-    task = _Objects(corpus, policies, setting)
-    with closing(
-        map_names(task.run, tuple(first), jobs=setting.jobs, timeout_s=setting.timeout_s)
-    ) as objects:
+    with closing(run(names=tuple(first), measure=TextSize)) as objects:
         for report in objects:
             yield first[report.module], report
-
-
-@dataclass(frozen=True, slots=True)
-class _Objects:
-    """Modules compiled to objects for a problem that is scored by something else."""
-
-    corpus: Corpus
-    policies: Mapping[str, PolicyFactory]
-    setting: Setting
-
-    def run(self, compiler: Compiler, name: str) -> ModuleReport:
-        report = ModuleReport(name, TextSize, None, ())
-        try:
-            module = self.corpus[name]
-            options = options_of(module, self.setting.opt_level)
-            measure = TextSize(compiler, module, options, self.setting.problem, {})
-            report = replace(report, baseline=measure.baseline())
-        except (CompilationError, InputError) as error:
-            return replace(report, error=str(error))
-        attempts = []
-        for policy, make in self.policies.items():
-            try:
-                with opened(make(module)) as answer:
-                    attempts.append(Attempt(policy, measure.attempt(answer)))
-            except (CompilationError, InputError) as error:
-                attempts.append(Attempt(policy, None, str(error)))
-        return replace(report, attempts=tuple(attempts))

@@ -9,8 +9,8 @@ For some modules it is also measured what the code then weighs.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,10 +21,8 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import errors_of
-from mlgo_gym.llvm._compilation import Policy
-from mlgo_gym.policies._policies import PolicyFactory
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.rollout._rollout import ModuleReport, rollout
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.stream._events import Observation
@@ -78,7 +76,7 @@ class Importance:
 
 
 def record_observations(
-    packages: Mapping[str, Corpus], policy: PolicyFactory, setting: Setting
+    packages: Mapping[str, Corpus], policy: PolicyLike, setting: Setting
 ) -> Generator[Recorded]:
     """What LLVM asks a model, one module after the other; modules that fail have no observations.
 
@@ -184,7 +182,7 @@ def most_asking(
 def text_when_permuted(
     chosen: Sequence[tuple[Corpus, tuple[str, ...]]],
     features: Sequence[str],
-    policy: PolicyFactory,
+    policy: PolicyLike,
     recorded: Recorded,
     setting: Setting,
     *,
@@ -205,7 +203,7 @@ def text_when_permuted(
         each feature under its name.
     """
     policies = {"": policy} | {
-        feature: _permuted(policy, FEATURES.index(feature), recorded.values, seed)
+        feature: _Permuted(policy, FEATURES.index(feature), recorded.values, seed)
         for feature in features
     }
     for corpus, names in chosen:
@@ -280,23 +278,29 @@ def _recorded(report: ModuleReport) -> Recorded:
     )
 
 
-def _permuted(make: PolicyFactory, column: int, values: NDArray[Any], seed: int) -> PolicyFactory:
-    drawn = np.ascontiguousarray(values[:, column])
+class _Permuted(Policy):
+    """A policy that gets one feature's values from other decisions."""
 
-    def make_permuted(module: Module) -> Policy:
-        random = np.random.default_rng([seed, column, *bytes.fromhex(module.sha256)])
-        policy = make(module)
+    def __init__(self, policy: PolicyLike, column: int, values: NDArray[Any], seed: int) -> None:
+        self._policy = as_policy(policy)
+        self._column = column
+        self._drawn = np.ascontiguousarray(values[:, column])
+        self._seed = seed
 
-        def answer(observation: Observation) -> Action:
-            payload = bytearray(observation.payload)
-            value = drawn[random.integers(len(drawn))]
-            payload[column * drawn.itemsize : (column + 1) * drawn.itemsize] = value.tobytes()
-            return policy(
-                Observation(
-                    observation.header, observation.context, observation.index, bytes(payload)
+    @contextmanager
+    def begin(self, module: Module) -> Iterator[Answer]:
+        random = np.random.default_rng([self._seed, self._column, *bytes.fromhex(module.sha256)])
+        start = self._column * self._drawn.itemsize
+        with self._policy.begin(module) as answer:
+
+            def permuted(observation: Observation) -> Action:
+                payload = bytearray(observation.payload)
+                value = self._drawn[random.integers(len(self._drawn))]
+                payload[start : start + self._drawn.itemsize] = value.tobytes()
+                return answer(
+                    Observation(
+                        observation.header, observation.context, observation.index, bytes(payload)
+                    )
                 )
-            )
 
-        return answer
-
-    return make_permuted
+            yield permuted

@@ -23,8 +23,8 @@ from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE
 from mlgo_gym.evaluation._summary import Change
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.policies._policies import PolicyFactory
-from mlgo_gym.scoring._measures import TextSize, opened
+from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.scoring._measures import TextSize
 
 REPEATS: Final = 5
 
@@ -63,7 +63,7 @@ class TimeChange:
 
 def measure_times(
     packages: Mapping[str, Corpus],
-    policies: Mapping[str, PolicyFactory],
+    policies: Mapping[str, PolicyLike],
     setting: Setting,
     repeats: int = REPEATS,
 ) -> Generator[ModuleTimes]:
@@ -116,21 +116,20 @@ def _column(times: list[ModuleTimes], name: str) -> NDArray[Any]:
 def _times(
     compiler: Compiler,
     module: Module,
-    policies: Mapping[str, PolicyFactory],
+    policies: Mapping[str, PolicyLike],
     setting: Setting,
     repeats: int,
 ) -> dict[str, float]:
     options = options_of(module, setting.opt_level)
-    measure = TextSize(compiler, module, options, setting.problem, {})
-    measure.baseline()  # what is done once, such as verifying the module, is not timed
+    unit = TextSize.unit(compiler, module, options, setting.problem)
+    unit.baseline()  # what is done once, such as verifying the module, is not timed
     seconds: dict[str, list[float]] = {name: [] for name in (BASELINE, *policies)}
     for _ in range(repeats):
         start = perf_counter()
-        measure.baseline()
+        unit.baseline()
         seconds[BASELINE].append(perf_counter() - start)
-        for name, make in policies.items():
+        for name, policy in policies.items():
             start = perf_counter()
-            with opened(make(module)) as policy:
-                measure.attempt(policy)
+            unit.attempt(policy)
             seconds[name].append(perf_counter() - start)
     return {name: median(taken) for name, taken in seconds.items()}

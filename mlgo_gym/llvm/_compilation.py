@@ -32,13 +32,11 @@ from mlgo_gym.llvm.process._advisors import Channels
 from mlgo_gym.llvm.process._failures import crash_of, timeout_error
 from mlgo_gym.llvm.process._fork import Branches, ForkRefusedError, fork_worker
 from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError
-from mlgo_gym.problems._problem import Action, Problem
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems import _registry as registry
+from mlgo_gym.problems._policy import Action
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
-
-Policy = Callable[[Observation], Action]
-"""Whatever turns an observation into an action."""
 
 _ABANDON_TIMEOUT_S: Final = 1.0
 
@@ -96,7 +94,9 @@ class Compilation:
             raise
 
     def _request(self) -> dict[str, Any]:
-        defaults = [each for kind in PROBLEMS for each in kind().default_options()]
+        defaults = [
+            each for kind in registry.problems().values() for each in kind().default_options()
+        ]
         chosen = [*self._options.llvm_options, *self._channels.advisor_options()]
         return {
             "op": "compile",

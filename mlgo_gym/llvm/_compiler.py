@@ -9,18 +9,16 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import InternalError, ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.errors import ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._result import CompilationResult, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._fork import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.process._inquiry import inquire
 from mlgo_gym.llvm.process._worker import Worker
-from mlgo_gym.problems._problem import Action, Problem
-from mlgo_gym.runners._base import RunnerFactory
-from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.problems._policy import PolicyLike, as_policy
+from mlgo_gym.problems._problem import Problem
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
@@ -122,9 +120,8 @@ class Compiler:
         options: CompileOptions | None = None,
         *,
         problem: Problem | None = None,
-        policy: Policy | None = None,
-        runner: RunnerFactory | None = None,
-        also: Mapping[Problem, Policy] = MappingProxyType({}),
+        policy: PolicyLike | None = None,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
         keep_object: bool = False,
     ) -> CompilationResult:
         """Compile a module to its end.
@@ -133,25 +130,18 @@ class Compiler:
             module: what is compiled.
             options: as in `start`.
             problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
-            policy: a function that answers; with a problem there is this or a runner.
-            runner: makes the runner that answers, from the specs that LLVM announces, such as
-                ``functools.partial(ModelUnderTrainingRunner, "model")``; it is closed at the end.
-            also: further problems of the same compilation, each with what answers it; a
-                `RunnerPolicy` is closed at the end.
+            policy: what answers; a plain function may.
+            also: further problems of the same compilation, each with what answers it.
             keep_object: the result holds the object's bytes.
 
         Raises:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
-            UsageError: a problem without a policy or runner, or one of them without a problem.
+            UsageError: a problem without a policy, or a policy without a problem.
         """
-        if (policy is not None) + (runner is not None) != (problem is not None):
-            raise UsageError(
-                "compile_module: expected a problem with a policy or a runner, or none of them"
-            )
-        answers: dict[Problem, Policy] = {}
-        if problem is not None:
-            answers[problem] = RunnerPolicy(runner) if runner else policy or _nobody
+        if (policy is None) != (problem is None):
+            raise UsageError("compile_module: expected a problem with a policy, or neither")
+        answers = {problem: policy} if problem is not None and policy is not None else {}
         answers |= also
         return self._run(module, options, answers, COMPILE, keep_object=keep_object).result
 
@@ -160,7 +150,7 @@ class Compiler:
         module: Module,
         options: CompileOptions | None,
         task: Task,
-        answers: Mapping[Problem, Policy] = MappingProxyType({}),
+        answers: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     ) -> Product:
         """Do a task other than making an object.
 
@@ -180,20 +170,21 @@ class Compiler:
         self,
         module: Module,
         options: CompileOptions | None,
-        answers: Mapping[Problem, Policy],
+        answers: Mapping[Problem, PolicyLike],
         task: Task,
         *,
         keep_object: bool,
     ) -> Compilation:
         with ExitStack() as stack:
-            for policy in answers.values():
-                if isinstance(policy, RunnerPolicy):
-                    stack.enter_context(policy)
+            asked = {
+                problem: stack.enter_context(as_policy(policy).begin(module))
+                for problem, policy in answers.items()
+            }
             compilation = stack.enter_context(
                 self.start(module, tuple(answers), options, keep_object=keep_object, task=task)
             )
             while (observation := compilation.next_observation()) is not None:
-                compilation.answer(answers[compilation.asked_by](observation))
+                compilation.answer(asked[compilation.asked_by](observation))
             return compilation
 
     def inquire(
@@ -272,10 +263,6 @@ class Compiler:
         # LLVM's options are process-wide, and what they were before cannot be had back.
         small = worker.rss_bytes <= self.memory_limit_bytes
         return small and worker.llvm_options == llvm_options
-
-
-def _nobody(observation: Observation) -> Action:
-    raise InternalError(f"{observation}: nobody answers")
 
 
 def _make_compiler(

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import shortest_names
 from mlgo_gym.errors import ModelError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.model._card import read_card
 from mlgo_gym.native._freeze import find_description, freeze
-from mlgo_gym.policies._policies import PolicyFactory, from_runner
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import Policy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners._load import runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -66,7 +63,7 @@ def problem_of_models(models: Sequence[str]) -> type[Problem]:
     Raises:
         ModelError: a card has another form, or another problem than there is.
     """
-    known = {kind.name: kind for kind in PROBLEMS}
+    known = {kind.name: kind for kind in problems().values()}
     for model in models:
         if card := read_card(Path(model)):
             if card.problem not in known:
@@ -80,7 +77,7 @@ def problem_of_models(models: Sequence[str]) -> type[Problem]:
 @contextlib.contextmanager
 def model_policies(
     models: Sequence[str], mode: str, problem: Problem, taken: Collection[str] = ()
-) -> Iterator[Mapping[str, PolicyFactory]]:
+) -> Iterator[Mapping[str, Policy]]:
     """Policies of models, by the shortest ends of their paths that tell them apart.
 
     A model directory that is to run as native code is compiled once, not for each module.
@@ -96,7 +93,7 @@ def model_policies(
         OptionsError: there is no such mode, or a model is given twice.
     """
     if mode == "interactive":
-        yield {model: from_runner(runner_factory(model, mode)) for model in models}
+        yield {model: RunnerPolicy(runner_factory(model, mode)) for model in models}
         return
     names = shortest_names([Path(model) for model in models], taken)
     with contextlib.ExitStack() as stack:
@@ -123,28 +120,10 @@ def native_runner(path: Path, problem: Problem, stack: contextlib.ExitStack) -> 
     return runner_factory(folder, _RELEASE)
 
 
-def kept_runner(runner: RunnerFactory, stack: contextlib.ExitStack) -> PolicyFactory:
-    """A runner for each thread, which is kept for the next module; loading code takes its time.
-
-    Args:
-        runner: makes runners.
-        stack: they are closed when it is closed.
-    """
-    thread = threading.local()
-
-    def make(_module: Module) -> Policy:
-        if not hasattr(thread, "policy"):
-            thread.policy = RunnerPolicy(runner)
-            stack.callback(thread.policy.close)
-        answer: Policy = thread.policy.__call__  # not the policy itself, which would be closed
-        return answer
-
-    return make
-
-
-def _policy(path: Path, mode: str, problem: Problem, stack: contextlib.ExitStack) -> PolicyFactory:
+def _policy(path: Path, mode: str, problem: Problem, stack: contextlib.ExitStack) -> Policy:
     if mode == _RELEASE:
-        return kept_runner(native_runner(path, problem, stack), stack)
+        runner = native_runner(path, problem, stack)
+        return stack.enter_context(RunnerPolicy(runner, keep=True))
     made = Model(path.name, path, problem, runner_factory(str(path), mode))
     made.runner(problem.sent(), problem.advice).close()
-    return from_runner(made.runner)
+    return RunnerPolicy(made.runner)

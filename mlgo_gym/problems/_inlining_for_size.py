@@ -15,11 +15,16 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from gymnasium import spaces
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.problems._problem import COUNT_LIMIT, Action, Feature, Problem
+from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
+from mlgo_gym.problems._problem import COUNT_LIMIT, Feature, Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -141,6 +146,31 @@ _ADVICE: Final = _spec("inlining_decision")
 _ENCODED: Final = {action: _ADVICE.encode(action) for action in (0, 1)}
 
 
+def default(observation: Observation) -> int:
+    """What LLVM's own heuristic would answer."""
+    return int(observation[DEFAULT_ADVICE][0])
+
+
+def always(observation: Observation) -> int:  # noqa: ARG001
+    """Inline every call that LLVM asks about."""
+    return 1
+
+
+def never(observation: Observation) -> int:  # noqa: ARG001
+    """Inline no call that LLVM asks about."""
+    return 0
+
+
+_POLICIES: Final[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
+    {
+        "default": lambda _: FunctionPolicy(default),
+        "always": lambda _: FunctionPolicy(always),
+        "never": lambda _: FunctionPolicy(never),
+        "random": lambda seed: RandomPolicy(seed, lambda random, _: int(random.integers(2))),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class InliningForSize(Problem):
     """LLVM's inlining decisions, scored by the size of the object's text.
@@ -162,14 +192,27 @@ class InliningForSize(Problem):
     mlgo_gym.errors.OptionsError: size_increase_threshold: expected a number above 0, found -1
     """
 
-    size_increase_threshold: float = DEFAULT_SIZE_INCREASE_THRESHOLD
+    size_increase_threshold: float = field(
+        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
+        metadata={
+            "metavar": "FACTOR",
+            "help": "growth at which LLVM's inline advisor stops asking; inf lifts it",
+        },
+    )
 
     name: ClassVar[str] = "InliningForSize"
+    driver_name: ClassVar[str] = "inlining"
     features: ClassVar[tuple[Feature, ...]] = _FEATURES
     extras: ClassVar[tuple[Feature, ...]] = (
         _flag(DEFAULT_ADVICE, "what LLVM's own heuristic would answer"),
     )
     advice: ClassVar[TensorSpec] = _ADVICE
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = _POLICIES
+    default_policy: ClassVar[str] = "default"
+    rule: ClassVar[str] = "default"
+    compared: ClassVar[tuple[str, ...]] = ("always", "never")
+    measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
+    network: ClassVar[str] = "mlgo_gym.training._networks:InliningNetwork"
 
     def __post_init__(self) -> None:
         value = self.size_increase_threshold
@@ -205,6 +248,10 @@ class InliningForSize(Problem):
     def fallback_action(self, observation: Observation) -> int:  # noqa: ARG002
         """Leave the call: what is not inlined need not be optimised again."""
         return 0
+
+    def action_space(self) -> spaces.Space[Any]:
+        """1 inlines the call, 0 leaves it."""
+        return spaces.Discrete(2)
 
     def settings(self) -> dict[str, str | float]:
         """The problem's name and the growth limit, for the record."""

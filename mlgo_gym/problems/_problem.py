@@ -7,16 +7,17 @@ header that LLVM writes when the advisor is built, and `Problem.check_header` co
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from mlgo_gym.errors import EnvironmentSetupError
+import numpy as np
+from gymnasium import spaces
+
+from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.problems._policy import Action, Policy
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
-
-Action = int | float
-"""What answers an observation: a number, whole where the advice is."""
 
 COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""
@@ -44,19 +45,42 @@ class Feature:
 
 
 class Problem(ABC):
-    """A heuristic that LLVM hands out.
+    """A heuristic that LLVM hands out, and all that depends on which one it is.
+
+    A problem is a frozen dataclass; its fields are its settings, and options of the command line
+    (``metadata={"help": ..., "metavar": ...}``). It is found by its entry point in the group
+    ``mlgo_gym.problems``, whose name is what the command line calls it.
 
     Attributes:
-        name: the problem's name, as in the environment's id.
+        name: the problem's name, as in the environment's id and on model cards.
+        driver_name: what ``mlgo-cc`` calls it; empty where it does not know it.
         features: what a policy may look at, in the order in which LLVM sends it.
         extras: what LLVM sends besides, for information, after the features.
         advice: the tensor that answers an observation.
+        policies: those that have a name; each takes a seed.
+        default_policy: the name of the one that is taken where none is named.
+        rule: the name of the one that new networks start as; empty where there is no network.
+        compared: the names of those that are worth comparing with.
+        measure: what compilations are compared by: where a `mlgo_gym.scoring.Measure` stands, as
+            ``module:name``.
+        network: what is trained: where a network stands, as ``module:name``; empty for none.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> InliningForSize.name, InliningForSize.default_policy
+    ('InliningForSize', 'default')
     """
 
     name: ClassVar[str]
+    driver_name: ClassVar[str] = ""
     features: ClassVar[tuple[Feature, ...]]
     extras: ClassVar[tuple[Feature, ...]]
     advice: ClassVar[TensorSpec]
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]]
+    default_policy: ClassVar[str]
+    rule: ClassVar[str] = ""
+    compared: ClassVar[tuple[str, ...]]
+    measure: ClassVar[str]
+    network: ClassVar[str] = ""
 
     @abstractmethod
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
@@ -81,6 +105,37 @@ class Problem(ABC):
     @abstractmethod
     def settings(self) -> dict[str, str | float]:
         """What was chosen for this problem, for the record: JSON values by name."""
+
+    @abstractmethod
+    def action_space(self) -> spaces.Space[Any]:
+        """Gymnasium's space of the actions, legal or not."""
+
+    def action_mask(
+        self,
+        observation: Observation | None,  # noqa: ARG002
+    ) -> np.ndarray[Any, np.dtype[np.int8]] | None:
+        """Which actions LLVM takes, ``int8 (actions,)``; ``None`` where it takes all.
+
+        Args:
+            observation: what is asked; ``None`` where nothing is, which masks all but one.
+        """
+        return None
+
+    @classmethod
+    def policy(cls, name: str = "", seed: int = 0) -> Policy:
+        """The policy of a name.
+
+        Args:
+            name: one of `policies`; empty for the default one.
+            seed: for those that answer by chance.
+
+        Raises:
+            OptionsError: no policy of this problem has this name.
+        """
+        name = name or cls.default_policy
+        if name not in cls.policies:
+            raise OptionsError(f"policy: expected one of {', '.join(cls.policies)}, found {name!r}")
+        return cls.policies[name](seed)
 
     @classmethod
     def sent(cls) -> tuple[TensorSpec, ...]:

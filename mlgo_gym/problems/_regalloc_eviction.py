@@ -20,13 +20,17 @@ Contexts are functions, in the order in which LLVM generates code for them.
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
 
 import numpy as np
+from gymnasium import spaces
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.problems._problem import Action, Feature, Problem
+from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
+from mlgo_gym.problems._problem import Feature, Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -125,6 +129,59 @@ def legal_positions(observation: Observation) -> list[int]:
     return [int(position) for position in np.flatnonzero(mask)]
 
 
+_READS_AND_WRITES: Final = (
+    "weighed_reads_by_max",
+    "weighed_writes_by_max",
+    "weighed_read_writes_by_max",
+)
+
+# Policies to compare with. LLVM's own heuristic is not among them: it cannot be asked, only left
+# alone. They look at what LLVM sends as it is; a `use_def_density` that is NaN belongs to a live
+# range that may not be spilled, and counts as the largest.
+
+
+def first_legal(observation: Observation) -> int:
+    """The first register of the allocation order that may be taken."""
+    return legal_positions(observation)[0]
+
+
+def keep(observation: Observation) -> int:
+    """Evict nothing wherever that is legal; otherwise take the first legal position."""
+    legal = legal_positions(observation)
+    return ASKING_POSITION if ASKING_POSITION in legal else legal[0]
+
+
+def lowest_density(observation: Observation) -> int:
+    """Whoever's spill weight is lowest makes room, the live range that asks included."""
+    return _least(observation, ("use_def_density",))
+
+
+def lowest_reads_and_writes(observation: Observation) -> int:
+    """Whoever is read and written least often makes room, the live range that asks included."""
+    return _least(observation, _READS_AND_WRITES)
+
+
+def _least(observation: Observation, names: Sequence[str]) -> int:
+    """The legal position where the sum of some features is least, the first of equal ones."""
+    values = np.sum([observation[name][0] for name in names], axis=0)
+    values = np.nan_to_num(values, nan=np.inf)
+    legal = legal_positions(observation)
+    return legal[int(np.argmin(values[legal]))]
+
+
+_POLICIES: Final[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
+    {
+        "random": lambda seed: RandomPolicy(
+            seed, lambda random, observation: int(random.choice(legal_positions(observation)))
+        ),
+        "first": lambda _: FunctionPolicy(first_legal),
+        "keep": lambda _: FunctionPolicy(keep),
+        "lowest-density": lambda _: FunctionPolicy(lowest_density),
+        "lowest-use": lambda _: FunctionPolicy(lowest_reads_and_writes),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RegallocEviction(Problem):
     """LLVM's eviction decisions, scored by what the allocation costs.
@@ -144,12 +201,22 @@ class RegallocEviction(Problem):
     mlgo_gym.errors.OptionsError: max_eviction_count: expected a whole number above 0, found 0
     """
 
-    max_eviction_count: int = DEFAULT_EVICTION_COUNT
+    max_eviction_count: int = field(
+        default=DEFAULT_EVICTION_COUNT,
+        metadata={"metavar": "N", "help": "how often LLVM lets a live range be evicted"},
+    )
 
     name: ClassVar[str] = "RegallocEviction"
+    driver_name: ClassVar[str] = "regalloc"
     features: ClassVar[tuple[Feature, ...]] = _FEATURES
     extras: ClassVar[tuple[Feature, ...]] = ()
     advice: ClassVar[TensorSpec] = _ADVICE
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = _POLICIES
+    default_policy: ClassVar[str] = "random"
+    rule: ClassVar[str] = "lowest-density"
+    compared: ClassVar[tuple[str, ...]] = ("random", "first", "lowest-density")
+    measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
+    network: ClassVar[str] = "mlgo_gym.training._networks:EvictionNetwork"
 
     def __post_init__(self) -> None:
         if not isinstance(self.max_eviction_count, int) or self.max_eviction_count < 1:
@@ -189,6 +256,19 @@ class RegallocEviction(Problem):
         """Evict nothing where that is legal, otherwise what comes first."""
         legal = legal_positions(observation)
         return ASKING_POSITION if legal[-1] == ASKING_POSITION else legal[0]
+
+    def action_space(self) -> spaces.Space[Any]:
+        """The positions, legal or not."""
+        return spaces.Discrete(POSITIONS)
+
+    def action_mask(
+        self, observation: Observation | None
+    ) -> np.ndarray[Any, np.dtype[np.int8]] | None:
+        """LLVM's ``mask``, ``int8 (33,)``; to evict nothing where nothing is asked."""
+        if observation is None:
+            return np.equal(np.arange(POSITIONS), ASKING_POSITION).astype(np.int8)
+        mask: np.ndarray[Any, np.dtype[np.int8]] = observation["mask"][0].astype(np.int8)
+        return mask
 
     def settings(self) -> dict[str, str | float]:
         """The problem's name and its limit, for the record."""

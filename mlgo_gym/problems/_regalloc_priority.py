@@ -9,11 +9,17 @@ LLVM generates code for them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from gymnasium import spaces
 
 from mlgo_gym.errors import UsageError
-from mlgo_gym.problems._problem import Action, Feature, Problem
+from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
+from mlgo_gym.problems._problem import Feature, Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -49,6 +55,21 @@ _FEATURES: Final = (
 )
 
 
+def by_size(observation: Observation) -> float:
+    """Long live ranges before short ones."""
+    return float(observation["li_size"][0])
+
+
+_POLICIES: Final[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
+    {
+        "random": lambda seed: RandomPolicy(
+            seed, lambda random, _: float(random.integers(1 << 24))
+        ),
+        "by-size": lambda _: FunctionPolicy(by_size),
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RegallocPriority(Problem):
     """LLVM's allocation priorities, scored by what the allocation costs.
@@ -61,6 +82,10 @@ class RegallocPriority(Problem):
     features: ClassVar[tuple[Feature, ...]] = _FEATURES
     extras: ClassVar[tuple[Feature, ...]] = ()
     advice: ClassVar[TensorSpec] = TensorSpec("priority", "float", (1,))
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = _POLICIES
+    default_policy: ClassVar[str] = "random"
+    compared: ClassVar[tuple[str, ...]] = ("random", "by-size")
+    measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the priority advisor ask over the channel of this path."""
@@ -91,7 +116,11 @@ class RegallocPriority(Problem):
 
     def fallback_action(self, observation: Observation) -> float:
         """First come, first served, by size: long live ranges before short ones."""
-        return float(observation["li_size"][0])
+        return by_size(observation)
+
+    def action_space(self) -> spaces.Space[Any]:
+        """One number, 0 to `HIGHEST_PRIORITY`; the highest comes first."""
+        return spaces.Box(0, HIGHEST_PRIORITY, (1,), np.float32)
 
     def settings(self) -> dict[str, str | float]:
         """The problem's name, for the record."""

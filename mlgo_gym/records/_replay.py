@@ -17,12 +17,13 @@ from typing import Any
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import OptionsError, TraceError, UsageError
-from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.stream._events import Observation
 
@@ -31,7 +32,7 @@ def record(
     compiler: Compiler,
     module: Module,
     problem: Problem,
-    policy: Policy,
+    policy: PolicyLike,
     options: CompileOptions | None = None,
     *,
     keep_observations: bool = False,
@@ -51,11 +52,14 @@ def record(
         CompilationError: LLVM crashed or outran its deadline.
     """
     observations: list[Observation] = []
-    with compiler.start(module, problem, options) as compilation:
+    with (
+        as_policy(policy).begin(module) as answer,
+        compiler.start(module, problem, options) as compilation,
+    ):
         while (observation := compilation.next_observation()) is not None:
             if keep_observations:
                 observations.append(observation)
-            compilation.answer(policy(observation))
+            compilation.answer(answer(observation))
         return trace_of(compilation, observations)
 
 
@@ -161,7 +165,7 @@ def problem_of(trace: Trace) -> Problem:
     Raises:
         TraceError: there is no such problem, or not with these settings.
     """
-    known: dict[str, Callable[..., Problem]] = {kind.name: kind for kind in PROBLEMS}
+    known: dict[str, Callable[..., Problem]] = {each.name: each for each in problems().values()}
     name = trace.settings.get("problem")
     if not isinstance(name, str) or name not in known:
         raise _differs(trace, "problem", f"one of {', '.join(known)}", name)

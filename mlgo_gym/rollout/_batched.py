@@ -18,9 +18,10 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import wait_for_any
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport
-from mlgo_gym.scoring._measures import TextSize, measure_class
+from mlgo_gym.scoring._measures import TextSize, measure_of
 from mlgo_gym.stream._events import Observation
 
 BatchPolicy = Callable[[Sequence[Observation]], Sequence[Action]]
@@ -72,7 +73,7 @@ def batch_rollout(
     """
     if jobs < 1:
         raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
-    if measure_class(problem) is not TextSize:
+    if not measure_of(problem).makes_objects:
         raise OptionsError(
             f"problem: expected one that is measured by the size of the code, found {problem.name}"
         )

@@ -20,9 +20,9 @@ from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.policies._models import Model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport, recorded
+from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport, Recorded
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.scoring._measures import measure_class
+from mlgo_gym.scoring._measures import measure_of
 
 Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""
@@ -87,7 +87,7 @@ def _report(
     attempts: tuple[Attempt, ...],
     problem: Problem,
 ) -> ModuleReport:
-    measure = measure_class(problem)
+    measure = measure_of(problem)
     return ModuleReport(module.name, measure, baseline, attempts, None, options.not_honoured)
 
 
@@ -102,14 +102,14 @@ class _ModelAtWork:
 
     def compile(self, decisions: list[Decision] | None) -> CompilationResult:
         problem = self.model.problem
-        with RunnerPolicy(self.model.runner) as policy:
-            return self.compiler.compile_module(
-                self.module,
-                self.options,
-                problem=problem,
-                policy=policy if decisions is None else recorded(policy, problem, decisions),
-                keep_object=True,
-            )
+        policy = RunnerPolicy(self.model.runner)
+        return self.compiler.compile_module(
+            self.module,
+            self.options,
+            problem=problem,
+            policy=policy if decisions is None else Recorded(policy, problem, decisions),
+            keep_object=True,
+        )
 
     def produce(self, task: Task) -> Product:
         answers = {self.model.problem: RunnerPolicy(self.model.runner)}

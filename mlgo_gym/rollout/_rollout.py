@@ -11,7 +11,8 @@ and functions. `rollout._batched` is for networks that are faster with many at o
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from types import MappingProxyType
@@ -21,15 +22,14 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import map_names
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._policies import PolicyFactory
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
-from mlgo_gym.scoring._measures import Measure, Result, measure_class, measure_of, opened
+from mlgo_gym.scoring._measures import Measure, Result, Unit, check_alone, measure_of
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
@@ -44,7 +44,7 @@ class Decision:
     context: str = ""
 
 
-def recorded(policy: Policy, problem: Problem, decisions: list[Decision]) -> Policy:
+class Recorded(Policy):
     """The same policy, which puts every decision into a list.
 
     Args:
@@ -53,13 +53,23 @@ def recorded(policy: Policy, problem: Problem, decisions: list[Decision]) -> Pol
         decisions: each is appended here.
     """
 
-    def answer(observation: Observation) -> Action:
-        action = policy(observation)
-        advice = problem.encode_advice(action, observation)
-        decisions.append(Decision(observation.payload, advice, observation.context))
-        return action
+    def __init__(self, policy: PolicyLike, problem: Problem, decisions: list[Decision]) -> None:
+        self._policy = as_policy(policy)
+        self._problem = problem
+        self._decisions = decisions
 
-    return answer
+    @contextmanager
+    def begin(self, module: Module) -> Iterator[Answer]:
+        """The policy's answers to one compilation."""
+        with self._policy.begin(module) as answer:
+
+            def answered(observation: Observation) -> Action:
+                action = answer(observation)
+                advice = self._problem.encode_advice(action, observation)
+                self._decisions.append(Decision(observation.payload, advice, observation.context))
+                return action
+
+            yield answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,7 @@ class ModuleReport:
 
 def rollout(
     corpus: Corpus,
-    policies: Mapping[str, PolicyFactory],
+    policies: Mapping[str, PolicyLike],
     problem: Problem,
     *,
     names: Sequence[str] | None = None,
@@ -163,8 +173,9 @@ def rollout(
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     keep_decisions: bool = False,
-    also: Mapping[Problem, PolicyFactory] = MappingProxyType({}),
+    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     in_order: bool = True,
+    measure: type[Measure] | None = None,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -174,7 +185,7 @@ def rollout(
 
     Args:
         corpus: where the modules are.
-        policies: by name; each is made anew for each module.
+        policies: by name; each begins and ends with every compilation.
         problem: what LLVM asks for.
         names: which modules, in which order; ``None`` takes all.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
@@ -185,6 +196,7 @@ def rollout(
             that is measured by the size of the code.
         in_order: reports come in the order of the names. Otherwise the largest modules are
             started first, and reports come as they are finished: no worker waits for the last.
+        measure: what they are compared by; ``None`` takes the problem's own.
 
     Yields:
         One report for each module.
@@ -194,58 +206,77 @@ def rollout(
             that others can be beside.
     """
     CompileOptions(opt_level)
+    measure = measure or measure_of(problem)
+    check_alone(measure, problem, also)
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
-    task = _Task(corpus, policies, problem, opt_level, also, keep_decisions=keep_decisions)
+
+    def run(compiler: Compiler, name: str) -> ModuleReport:
+        try:
+            module = corpus[name]
+        except InputError as error:
+            return ModuleReport(name, measure, None, (), str(error))
+        return compared(
+            compiler,
+            module,
+            policies,
+            problem,
+            opt_level=opt_level,
+            measure=measure,
+            also=also,
+            keep_decisions=keep_decisions,
+        )
+
     if not in_order:
         names = corpus.largest_first(names)
-    yield from map_names(task.run, names, jobs=jobs, timeout_s=timeout_s, in_order=in_order)
+    yield from map_names(run, names, jobs=jobs, timeout_s=timeout_s, in_order=in_order)
 
 
-class _Task:
-    """What is done with a module: compiled plainly, and under each policy."""
+def compared(
+    compiler: Compiler,
+    module: Module,
+    policies: Mapping[str, PolicyLike],
+    problem: Problem,
+    *,
+    opt_level: str | None = None,
+    measure: type[Measure] | None = None,
+    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    keep_decisions: bool = False,
+) -> ModuleReport:
+    """One module, compiled plainly and under each policy; what fails is in the report.
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        policies: Mapping[str, PolicyFactory],
-        problem: Problem,
-        opt_level: str | None,
-        also: Mapping[Problem, PolicyFactory],
-        *,
-        keep_decisions: bool,
-    ) -> None:
-        self._corpus = corpus
-        self._policies = policies
-        self._problem = problem
-        self._measure = measure_class(problem, also)
-        self._opt_level = opt_level
-        self._also = also
-        self._keep_decisions = keep_decisions
-
-    def run(self, compiler: Compiler, name: str) -> ModuleReport:
-        lacking: tuple[str, ...] = ()
-        try:
-            module = self._corpus[name]
-            options = options_of(module, self._opt_level)
-            lacking = options.not_honoured
-            also = {problem: make(module) for problem, make in self._also.items()}
-            measure = measure_of(self._problem, compiler, module, options, also)
-            baseline = measure.baseline()
-        except (CompilationError, InputError) as error:
-            return ModuleReport(name, self._measure, None, (), str(error), lacking)
-        attempts = (self._attempt(measure, module, policy) for policy in self._policies)
-        return ModuleReport(name, self._measure, baseline, tuple(attempts), None, lacking)
-
-    def _attempt(self, measure: Measure, module: Module, name: str) -> Attempt:
+    Args:
+        compiler: what compiles.
+        module: what is compiled.
+        policies: by name.
+        problem: what LLVM asks for.
+        opt_level: clang's level to compile at; ``None`` takes the module's own.
+        measure: what they are compared by; ``None`` takes the problem's own.
+        also: further problems of the same compilations, each with what answers it.
+        keep_decisions: attempts hold their decisions.
+    """
+    measure = measure or measure_of(problem)
+    lacking: tuple[str, ...] = ()
+    try:
+        options = options_of(module, opt_level)
+        lacking = options.not_honoured
+        unit = measure.unit(compiler, module, options, problem, also)
+        baseline = unit.baseline()
+    except (CompilationError, InputError) as error:
+        return ModuleReport(module.name, measure, None, (), str(error), lacking)
+    attempts = []
+    for name, policy in policies.items():
         decisions: list[Decision] = []
-        try:
-            with opened(self._policies[name](module)) as policy:
-                keep = self._keep_decisions
-                answer = recorded(policy, self._problem, decisions) if keep else policy
-                result = measure.attempt(answer)
-        except (CompilationError, InputError) as error:
-            return Attempt(name, None, str(error), tuple(decisions))
-        return Attempt(name, result, None, tuple(decisions))
+        answering = Recorded(policy, problem, decisions) if keep_decisions else policy
+        result, error_text = _attempted(unit, answering)
+        attempts.append(Attempt(name, result, error_text, tuple(decisions)))
+    return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
+
+
+def _attempted(unit: Unit, policy: PolicyLike) -> tuple[Result | None, str | None]:
+    try:
+        return unit.attempt(policy), None
+    except (CompilationError, InputError) as error:
+        return None, str(error)
 
 
 class RolloutLog:

@@ -2,34 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Self
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
+from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import UsageError
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action, Answer, Policy
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.stream._events import Observation
 
 
-class RunnerPolicy:
-    """Turns observations into actions with a runner, for one compilation.
+class RunnerPolicy(Policy):
+    """Answers with runners, made as LLVM makes its own: when the first observation has come.
 
-    The runner is made when the first observation comes, from the specs in its header, as LLVM
-    makes its own when it builds an advisor.
+    Args:
+        factory: makes a runner for the specs that the observation's header announces, such as
+            ``functools.partial(ModelUnderTrainingRunner, "model")``.
+        keep: each thread keeps its runner for its next compilation, for runners that take time to
+            make; closing the policy closes them. Otherwise each compilation has one of its own.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.runners import NoInferenceModelRunner, RunnerPolicy
+    >>> policy = RunnerPolicy(NoInferenceModelRunner)
+    >>> with policy.begin(Corpus.load(SAMPLE_CORPUS)["scene.cpp"]) as answer:
+    ...     callable(answer)
+    True
     """
 
-    def __init__(self, factory: RunnerFactory) -> None:
+    def __init__(self, factory: RunnerFactory, *, keep: bool = False) -> None:
         self._factory = factory
+        self._keep = keep
+        self._own = threading.local()
+        self._kept: list[_Session] = []
+
+    @contextmanager
+    def begin(self, module: Module) -> Iterator[Answer]:  # noqa: ARG002
+        """A runner for one compilation, which is told every context of it.
+
+        The answer raises `UsageError` where the advice is not one number, and whatever making or
+        evaluating the runner raises.
+        """
+        if self._keep:
+            yield self._session().begun()
+            return
+        session = _Session(self._factory)
+        try:
+            yield session.answer
+        finally:
+            session.close()
+
+    def close(self) -> None:
+        """Close the runners that are kept; safe to call twice."""
+        while self._kept:
+            self._kept.pop().close()
+        self._own = threading.local()
+
+    def _session(self) -> _Session:
+        if not hasattr(self._own, "session"):
+            self._own.session = _Session(self._factory)
+            self._kept.append(self._own.session)
+        session: _Session = self._own.session
+        return session
+
+
+class _Session:
+    """A runner, once it has been asked for, and the context that it was told last."""
+
+    def __init__(self, factory: RunnerFactory) -> None:
+        self._factory: Final = factory
         self._runner: MLModelRunner | None = None
         self._context: str | None = None
 
-    def __call__(self, observation: Observation) -> Action:
-        """Fill the runner's buffers, evaluate, and read the decision.
+    def begun(self) -> Answer:
+        self._context = None
+        return self.answer
 
-        Raises:
-            UsageError: the observation's header has no advice spec, or the decision is not one
-                number.
-            MlgoGymError: whatever making or evaluating the runner raises.
-        """
+    def answer(self, observation: Observation) -> Action:
         runner = self._runner or self._made(observation)
         if observation.context != self._context:
             self._context = observation.context
@@ -39,16 +89,8 @@ class RunnerPolicy:
         return action
 
     def close(self) -> None:
-        """Close the runner, if there is one; safe to call twice."""
         if self._runner:
             self._runner.close()
-            self._runner = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _made(self, observation: Observation) -> MLModelRunner:
         advice = observation.header.advice

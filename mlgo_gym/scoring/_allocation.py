@@ -17,7 +17,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import Product
 from mlgo_gym.llvm._task import ALLOCATE, ALLOCATE_WITH_FREQUENCIES, OPTIMIZE, extract
@@ -29,22 +28,9 @@ from mlgo_gym.llvm.text._allocation_score import (
     score_function,
 )
 from mlgo_gym.llvm.text._machine_code import block_frequencies, machine_functions
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action, PolicyLike, as_policy
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
-
-
-def relative_cost_reduction(score: float, baseline: float) -> float:
-    """The share of the baseline's score that was saved: ``1 - score / baseline``.
-
-    Positive is better. Where the baseline is 0 it is ``-log(1 + score)``: 0 if the score is 0
-    too, and below that the more it costs.
-
-    >>> relative_cost_reduction(90, 100), relative_cost_reduction(0, 0)
-    (0.1, 0.0)
-    """
-    if baseline == 0:
-        return -math.log1p(score) if score else 0.0
-    return (baseline - score) / baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +188,7 @@ class Allocator:
         return parts
 
     def baseline(
-        self, optimized: OptimizedModule, policy: Policy | None = None
+        self, optimized: OptimizedModule, policy: PolicyLike | None = None
     ) -> tuple[AllocationResult, OptimizedModule]:
         """Allocate as policies are compared with, and learn the block frequencies.
 
@@ -228,7 +214,7 @@ class Allocator:
         known = replace(optimized, frequencies=MappingProxyType(frequencies))
         return self.result(known, product), known
 
-    def allocate(self, optimized: OptimizedModule, policy: Policy) -> AllocationResult:
+    def allocate(self, optimized: OptimizedModule, policy: PolicyLike) -> AllocationResult:
         """Allocate with a policy, after `baseline`.
 
         Raises:
@@ -237,11 +223,13 @@ class Allocator:
         """
         asked: set[str] = set()
 
-        def answer(observation: Observation) -> Action:
-            asked.add(observation.context)
-            return policy(observation)
+        with as_policy(policy).begin(optimized.module) as answer:
 
-        product = self._produce(optimized, {self.problem: answer})
+            def watched(observation: Observation) -> Action:
+                asked.add(observation.context)
+                return answer(observation)
+
+            product = self._produce(optimized, {self.problem: watched})
         return replace(self.result(optimized, product), asked=frozenset(asked))
 
     def result(self, optimized: OptimizedModule, product: Product) -> AllocationResult:
@@ -265,7 +253,7 @@ class Allocator:
     def _produce(
         self,
         optimized: OptimizedModule,
-        answers: Mapping[Problem, Policy],
+        answers: Mapping[Problem, PolicyLike],
         *,
         print_frequencies: bool = False,
     ) -> Product:

@@ -10,9 +10,8 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.runners._base import RunnerFactory
-from mlgo_gym.runners._policy import RunnerPolicy
 
 
 class BaselineCache:
@@ -22,17 +21,17 @@ class BaselineCache:
 
     Args:
         compiler: what compiles.
-        problem: what a runner is asked.
-        runner: what the baseline's answers come from; ``None`` is LLVM's own heuristic, with the
+        problem: what the policy is asked.
+        policy: what the baseline's answers come from; ``None`` is LLVM's own heuristic, with the
             advisor off.
     """
 
     def __init__(
-        self, compiler: Compiler, problem: Problem, runner: RunnerFactory | None = None
+        self, compiler: Compiler, problem: Problem, policy: PolicyLike | None = None
     ) -> None:
         self._compiler = compiler
-        self._problem = problem if runner else None
-        self._runner = runner
+        self._problem = problem if policy else None
+        self._policy = as_policy(policy) if policy else None
         self._results: dict[tuple[str, CompileOptions], CompilationResult] = {}
 
     def get(self, module: Module, options: CompileOptions) -> CompilationResult:
@@ -48,15 +47,14 @@ class BaselineCache:
         """`get`, for several at once (`llvm._waiting`)."""
         key = (module.sha256, options)
         if key not in self._results:
-            policy = RunnerPolicy(self._runner) if self._runner else None
             with (
-                policy or nullcontext(),
+                self._policy.begin(module) if self._policy else nullcontext() as answer,
                 self._compiler.start(module, self._problem, options) as compilation,
             ):
                 yield compilation
                 while (observation := compilation.next_observation()) is not None:
-                    if policy:
-                        compilation.answer(policy(observation))
+                    if answer:
+                        compilation.answer(answer(observation))
                     yield compilation
                 self._results[key] = compilation.result
         return self._results[key]
@@ -66,16 +64,3 @@ class BaselineCache:
         twin = copy.copy(self)
         vars(twin).update(_compiler=compiler, _results=dict(self._results))
         return twin
-
-
-def relative_reduction(size_bytes: int, baseline_size_bytes: int) -> float:
-    """The share of the baseline that was saved: ``1 - size / baseline``, positive is better.
-
-    Where the baseline is empty it is 0 if the size is too, otherwise -1.
-
-    >>> relative_reduction(90, 100), relative_reduction(150, 100), relative_reduction(8, 0)
-    (0.1, -0.5, -1.0)
-    """
-    if baseline_size_bytes == 0:
-        return 0.0 if size_bytes == 0 else -1.0
-    return (baseline_size_bytes - size_bytes) / baseline_size_bytes

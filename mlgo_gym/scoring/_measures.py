@@ -1,27 +1,42 @@
-"""Measures: how a module is compiled for a problem, and what its policies are compared by.
+"""Measures: what compilations are compared by, and the units that are compiled for them.
 
-The inliner is measured by the size of the code that comes out; register allocation by LLVM's own
-score of the machine code.
+A measure makes a unit of a module, which is compiled again and again: as LLVM's own heuristics
+would have it, and under policies, through one pipeline in one worker. The inliner is measured by
+the size of the code, register allocation by LLVM's own score of the machine code. A problem names
+its measure (`mlgo_gym.problems.Problem.measure`).
 """
 
 from __future__ import annotations
 
+import math
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, Final, Protocol
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import InternalError, OptionsError
-from mlgo_gym.llvm._compilation import Policy
+from mlgo_gym.errors import EnvironmentSetupError, InternalError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.scoring._allocation import AllocationResult, Allocator, relative_cost_reduction
-from mlgo_gym.scoring._baseline import relative_reduction
+from mlgo_gym.scoring._allocation import AllocationResult, Allocator
+
+
+def reward_of(score: float, baseline: float) -> float:
+    """The share of the baseline that was saved: ``1 - score / baseline``, positive is better.
+
+    Where the baseline is 0 it is ``-log(1 + score)``: 0 if the score is 0 too, and below that the
+    more it costs.
+
+    >>> reward_of(90, 100), reward_of(150, 100), reward_of(0, 0), round(reward_of(8, 0), 2)
+    (0.1, -0.5, 0.0, -2.2)
+    """
+    if baseline == 0:
+        return -math.log1p(score) if score else 0.0
+    return (baseline - score) / baseline
 
 
 class Result(Protocol):
@@ -55,56 +70,111 @@ class Result(Protocol):
         """The result as JSON values."""
 
 
+class Unit(ABC):
+    """One module, compiled again and again for a problem under one measure."""
+
+    @abstractmethod
+    def baseline(self) -> Result:
+        """Compile with LLVM's own heuristics.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+
+    @abstractmethod
+    def attempt(self, policy: PolicyLike) -> Result:
+        """Compile with a policy; `baseline` came before, and may raise the same."""
+
+
 class Measure(ABC):
-    """One module, compiled again and again for a problem.
+    """What compilations are compared by.
 
     Attributes:
         key: what a score is called in records.
         title: what it is called where there is little room.
         meaning: what it says.
+        makes_objects: results are those of objects (`mlgo_gym.llvm.CompilationResult`).
+        by_function: functions are scored by themselves, under LLVM's contexts; otherwise modules.
 
-    Raises:
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
+    >>> from mlgo_gym.problems import RegallocEviction
+    >>> from mlgo_gym.scoring import measure_of
+    >>> measure_of(RegallocEviction).title
+    'score'
     """
 
     key: ClassVar[str]
     title: ClassVar[str]
     meaning: ClassVar[str]
+    makes_objects: ClassVar[bool] = True
+    by_function: ClassVar[bool] = False
 
+    @classmethod
     @abstractmethod
-    def baseline(self) -> Result:
-        """Compile with LLVM's own heuristics."""
+    def unit(
+        cls,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> Unit:
+        """What is compiled again and again.
 
-    @abstractmethod
-    def attempt(self, policy: Policy) -> Result:
-        """Compile with a policy; `baseline` came before."""
+        Args:
+            compiler: what compiles.
+            module: what is compiled.
+            options: how.
+            problem: what LLVM asks for.
+            also: further problems of the same compilations, with what answers them.
 
-    @staticmethod
-    @abstractmethod
-    def rewards(result: Result, baseline: Result) -> dict[str, float]:
-        """The relative improvement of each context, and of the whole as ``""``."""
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def parts(result: Result) -> dict[str, float]:
+    def parts(cls, result: Result) -> dict[str, float]:
         """The scores that means are taken of: of each context, or of the whole as ``""``."""
+
+    @classmethod
+    def rewards(cls, result: Result, baseline: Result) -> dict[str, float]:
+        """The reward (`reward_of`) of each context, and of the whole as ``""``."""
+        return {"": reward_of(result.score, baseline.score)}
 
 
 class TextSize(Measure):
-    """The bytes of the object's code, for the inliner.
+    """The bytes of the object's code: its ``.text*`` sections.
 
-    Args:
-        compiler: what compiles.
-        module: what is compiled.
-        options: how.
-        problem: what LLVM asks for.
-        also: further problems of the same compilation, with what answers them.
+    >>> TextSize.key
+    'text_size_bytes'
     """
 
     key: ClassVar[str] = "text_size_bytes"
     title: ClassVar[str] = "bytes"
     meaning: ClassVar[str] = "bytes of code (.text*)"
+
+    @classmethod
+    def unit(
+        cls,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> ObjectUnit:
+        """The module, compiled to its object."""
+        return ObjectUnit(compiler, module, options, problem, also)
+
+    @classmethod
+    def parts(cls, result: Result) -> dict[str, float]:
+        """The size of the code."""
+        return {"": result.score}
+
+
+class ObjectUnit(Unit):
+    """A module that is compiled to objects."""
 
     def __init__(
         self,
@@ -112,7 +182,7 @@ class TextSize(Measure):
         module: Module,
         options: CompileOptions,
         problem: Problem,
-        also: Mapping[Problem, Policy],
+        also: Mapping[Problem, PolicyLike],
     ) -> None:
         self._compiler = compiler
         self._module = module
@@ -124,31 +194,18 @@ class TextSize(Measure):
         """Compile with LLVM's own heuristics."""
         return self._compiler.compile_module(self._module, self._options)
 
-    def attempt(self, policy: Policy) -> CompilationResult:
+    def attempt(self, policy: PolicyLike) -> CompilationResult:
         """Compile with a policy."""
         return self._compiler.compile_module(
             self._module, self._options, problem=self._problem, policy=policy, also=self._also
         )
 
-    @staticmethod
-    def rewards(result: Result, baseline: Result) -> dict[str, float]:
-        """The share of the code that was saved."""
-        return {"": relative_reduction(int(result.score), int(baseline.score))}
-
-    @staticmethod
-    def parts(result: Result) -> dict[str, float]:
-        """The size of the code."""
-        return {"": result.score}
-
 
 class AllocationCost(Measure):
-    """LLVM's score of register allocation; the module is optimised once.
+    """LLVM's score of register allocation; a module is optimised once.
 
-    Args:
-        compiler: what compiles.
-        module: what is compiled.
-        options: how.
-        problem: what LLVM asks for.
+    >>> AllocationCost.by_function
+    True
     """
 
     key: ClassVar[str] = "score"
@@ -157,7 +214,40 @@ class AllocationCost(Measure):
         "LLVM's score of register allocation (loads, stores, copies and what is computed again, by "
         "block frequency)"
     )
+    makes_objects: ClassVar[bool] = False
+    by_function: ClassVar[bool] = True
 
+    @classmethod
+    def unit(
+        cls,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> _AllocationUnit:
+        """The optimised module, whose registers are allocated."""
+        check_alone(cls, problem, also)
+        return _AllocationUnit(compiler, module, options, problem)
+
+    @classmethod
+    def parts(cls, result: Result) -> dict[str, float]:
+        """The score of each function; of those that a policy was asked in, if one was."""
+        scores = _allocation(result).scores
+        names = _allocation(result).asked or scores
+        return {name: scores[name].value for name in scores if name in names}
+
+    @classmethod
+    def rewards(cls, result: Result, baseline: Result) -> dict[str, float]:
+        """The reward of each function, and of the module as ``""``."""
+        costs = _allocation(baseline).scores
+        return super().rewards(result, baseline) | {
+            name: reward_of(score.value, costs[name].value)
+            for name, score in _allocation(result).scores.items()
+        }
+
+
+class _AllocationUnit(Unit):
     def __init__(
         self, compiler: Compiler, module: Module, options: CompileOptions, problem: Problem
     ) -> None:
@@ -165,79 +255,52 @@ class AllocationCost(Measure):
         self._optimized = self._allocator.optimize(module, options)
 
     def baseline(self) -> AllocationResult:
-        """Allocate with LLVM's own heuristics."""
         result, self._optimized = self._allocator.baseline(self._optimized)
         return result
 
-    def attempt(self, policy: Policy) -> AllocationResult:
-        """Allocate with a policy."""
+    def attempt(self, policy: PolicyLike) -> AllocationResult:
         return self._allocator.allocate(self._optimized, policy)
 
-    @staticmethod
-    def rewards(result: Result, baseline: Result) -> dict[str, float]:
-        """The share of each function's score that was saved, and of the module's as ``""``."""
-        rewards = {"": relative_cost_reduction(result.score, baseline.score)}
-        costs = _allocation(baseline).scores
-        for name, score in _allocation(result).scores.items():
-            rewards[name] = relative_cost_reduction(score.value, costs[name].value)
-        return rewards
 
-    @staticmethod
-    def parts(result: Result) -> dict[str, float]:
-        """The score of each function; of those that a policy was asked in, if one was."""
-        scores = _allocation(result).scores
-        names = _allocation(result).asked or scores
-        return {name: scores[name].value for name in scores if name in names}
+def measure_of(problem: Problem | type[Problem]) -> type[Measure]:
+    """What a problem's compilations are compared by.
+
+    Raises:
+        EnvironmentSetupError: the problem names none that there is.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> measure_of(InliningForSize).key
+    'text_size_bytes'
+    """
+    try:
+        found = pkgutil.resolve_name(problem.measure)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise EnvironmentSetupError(
+            f"{problem.name}: measure {problem.measure!r}: {error}"
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, Measure):
+        raise EnvironmentSetupError(
+            f"{problem.name}: measure {problem.measure!r}: expected a subclass of "
+            f"mlgo_gym.scoring.Measure, found {found!r}"
+        )
+    return found
+
+
+def check_alone(measure: type[Measure], problem: Problem, also: Iterable[Problem]) -> None:
+    """See that no other problem changes what register allocation is given.
+
+    Raises:
+        OptionsError: there are others, and the measure makes no objects.
+    """
+    others = ", ".join(each.name for each in also)
+    if others and not measure.makes_objects:
+        raise OptionsError(
+            f"{problem.name}: expected no other problem beside it, found {others}; "
+            "compare by code size instead, with it beside InliningForSize"
+        )
 
 
 def _allocation(result: Result) -> AllocationResult:
     if not isinstance(result, AllocationResult):
         raise InternalError(f"measure: expected an allocation, found {result!r}")
     return result
-
-
-_ALLOCATION: Final = frozenset({"RegallocEviction", "RegallocPriority"})
-
-
-def measure_class(problem: Problem, also: Iterable[Problem] = ()) -> type[Measure]:
-    """What a problem's policies are compared by.
-
-    Args:
-        problem: the problem.
-        also: others of the same compilations.
-
-    Raises:
-        OptionsError: the others change what register allocation is given.
-    """
-    if problem.name not in _ALLOCATION:
-        return TextSize
-    if others := ", ".join(each.name for each in also):
-        raise OptionsError(
-            f"{problem.name}: expected no other problem beside it, found {others}; "
-            f"compare by code size instead, with it beside {InliningForSize.name}"
-        )
-    return AllocationCost
-
-
-def measure_of(
-    problem: Problem,
-    compiler: Compiler,
-    module: Module,
-    options: CompileOptions,
-    also: Mapping[Problem, Policy],
-) -> Measure:
-    """The measure of a problem for one module.
-
-    Raises:
-        OptionsError: other problems change what register allocation is given.
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
-    """
-    if measure_class(problem, also) is TextSize:
-        return TextSize(compiler, module, options, problem, also)
-    return AllocationCost(compiler, module, options, problem)
-
-
-def opened(policy: Policy) -> AbstractContextManager[Policy]:
-    """A policy that is closed at the end, if it is one that can be."""
-    return policy if isinstance(policy, RunnerPolicy) else nullcontext(policy)

@@ -14,10 +14,10 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import Answer
 from mlgo_gym.records._replay import trace_of
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.search._crew import Crew
@@ -42,7 +42,7 @@ class Advantages:
 def advantages(
     compiler: Compiler,
     module: Module,
-    policy: Policy,
+    policy: Answer,
     problem: InliningForSize | None = None,
     options: CompileOptions | None = None,
     *,

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import CompilationError, OptionsError
-from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import Answer
 from mlgo_gym.records._replay import trace_of
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.stream._events import Observation
@@ -29,7 +30,7 @@ class _Member:
 def beam_search(
     compiler: Compiler,
     module: Module,
-    policy: Policy,
+    policy: Answer,
     problem: InliningForSize | None = None,
     options: CompileOptions | None = None,
     *,
@@ -73,7 +74,7 @@ def beam_search(
 
 
 def _children(
-    member: _Member, policy: Policy, is_wanted: Callable[[Observation], bool]
+    member: _Member, policy: Answer, is_wanted: Callable[[Observation], bool]
 ) -> list[_Member]:
     """Answer the member's decision as the policy does; the other answer is its child."""
     compilation = member.compilation
@@ -98,7 +99,7 @@ def _children(
     return children
 
 
-def _valued(compilation: Compilation, policy: Policy) -> _Member:
+def _valued(compilation: Compilation, policy: Answer) -> _Member:
     """A member, once a branch of it has gone on under the policy to the end."""
     with compilation.fork() as branch:
         while (observation := branch.next_observation()) is not None:

@@ -19,10 +19,10 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.objects._functions import FunctionSize, function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import Answer
 
 CallSite = tuple[str, int]
 """The functions that the inliner looks at, as LLVM prints them, and how many decisions they have
@@ -97,7 +97,7 @@ class NamingCompiler:
         self,
         compiler: Compiler,
         module: Module,
-        policy: Policy,
+        policy: Answer,
         problem: InliningForSize | None = None,
     ) -> None:
         self.options: Final = options_of(module)

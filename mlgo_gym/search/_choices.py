@@ -17,9 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action, Answer
 from mlgo_gym.stream._events import Observation
 
 Flip = tuple[str, bytes]
@@ -104,7 +103,7 @@ class Choice:
         """This choice with more answers for groups."""
         return replace(self, flips={**self.flips, **flips})
 
-    def policy(self, bases: Mapping[str, Policy]) -> Policy:
+    def policy(self, bases: Mapping[str, Answer]) -> Answer:
         """The policy; ``bases`` has the base's function."""
         base = bases[self.base]
         levels = [level for level in LEVELS if any(level == used for used, _ in self.flips)]

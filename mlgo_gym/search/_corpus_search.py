@@ -28,10 +28,9 @@ from mlgo_gym.errors import CompilationError, InputError, OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._worker import installed_llvmlite
-from mlgo_gym.policies._policies import PolicyFactory
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.records._trace import trace_path
-from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._oracle import Oracle
 
@@ -65,7 +64,7 @@ def search_corpus(
     problem: InliningForSize,
     *,
     budget_s: float,
-    policy: PolicyFactory | None = None,
+    policy: PolicyLike | None = None,
     names: Sequence[str] | None = None,
     opt_level: str | None = None,
     jobs: int = 1,
@@ -123,7 +122,7 @@ class _Task:
     output: Path
     problem: InliningForSize
     budget_s: float
-    policy: PolicyFactory | None
+    policy: PolicyLike | None
     opt_level: str | None
     clock: Callable[[], float]
     seed: int
@@ -145,8 +144,7 @@ class _Task:
         known, choice = record.read()
         if known.spent_s >= self.budget_s:
             return known
-        given = self.policy(module) if self.policy else None
-        with given if isinstance(given, RunnerPolicy) else nullcontext():
+        with as_policy(self.policy).begin(module) if self.policy else nullcontext() as given:
             oracle = Oracle(
                 compiler,
                 module,

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import Generic, Self, TypeVar
 
 from mlgo_gym.errors import CompilationError
-from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import wait_for_any
+from mlgo_gym.problems._policy import Answer
 
 _Tag = TypeVar("_Tag")
 
@@ -21,7 +22,7 @@ class Crew(Generic[_Tag]):
         jobs: how many may be under way when `drain` begins to wait.
     """
 
-    def __init__(self, policy: Policy, jobs: int) -> None:
+    def __init__(self, policy: Answer, jobs: int) -> None:
         self._policy = policy
         self._jobs = jobs
         self._live: list[tuple[Compilation, _Tag]] = []

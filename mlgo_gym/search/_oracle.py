@@ -23,11 +23,11 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import CompilationError, InternalError, OptionsError
-from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._policies import default, never
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
+from mlgo_gym.problems._policy import Answer
 from mlgo_gym.records._replay import trace_of
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.search._choices import LIMITS, Choice, Flip, group_of
@@ -108,7 +108,7 @@ class Oracle:
         problem: InliningForSize | None = None,
         options: CompileOptions | None = None,
         *,
-        policy: Policy | None = None,
+        policy: Answer | None = None,
         start: Choice | None = None,
         budget_s: float,
         clock: Callable[[], float] = monotonic,
@@ -116,7 +116,7 @@ class Oracle:
     ) -> None:
         if not budget_s > 0:
             raise OptionsError(f"budget: expected a number above 0, found {budget_s!r}")
-        self._bases: dict[str, Policy] = {"default": default, "never": never, "small": small}
+        self._bases: dict[str, Answer] = {"default": default, "never": never, "small": small}
         if policy is not None:
             self._bases["given"] = policy
         if start is not None and start.base not in self._bases:

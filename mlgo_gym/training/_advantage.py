@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,9 @@ from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.files import write_json
 from mlgo_gym.llvm._compiler import llvm_version
-from mlgo_gym.policies._policies import PolicyFactory, default, from_runner
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.problems._policy import Policy
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
@@ -174,13 +176,15 @@ class _Trainer:
         until_s = self._labelling_ends_s()
         labelled = 0
         header = DatasetHeader.of(self._problem, llvm_version())
-        with DatasetWriter(self._labels, header, max_part_age_s=60.0) as writer:
+        with ExitStack() as stack:
+            writer = stack.enter_context(DatasetWriter(self._labels, header, max_part_age_s=60.0))
             done = {(key.package, key.module) for key in writer.keys if key.policy == name}
             names = [each for each in self._order() if each not in done]
+            policy = stack.enter_context(self._policy())
             found = label_modules(
                 self._data.packages,
                 names,
-                policy=self._policy(),
+                policy=policy,
                 policy_name=name,
                 shares=shares,
                 setting=setting,
@@ -219,10 +223,10 @@ class _Trainer:
             turns += [(turn, random.random(), names[index]) for turn, index in enumerate(order)]
         return [name for _, _, name in sorted(turns)]
 
-    def _policy(self) -> PolicyFactory:
+    def _policy(self) -> Policy:
         if self._round == 0:
-            return lambda _module: default
-        return from_runner(partial(ReleaseModeModelRunner, self._model(self._round)))
+            return self._problem.policy(self._problem.rule)
+        return RunnerPolicy(partial(ReleaseModeModelRunner, self._model(self._round)), keep=True)
 
     def _learn(self) -> None:
         """Fit to all labels so far, and keep the model if it is the best."""

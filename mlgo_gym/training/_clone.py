@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.policies._policies import make_policy
-from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._imitation import ImitationConfig, Recorded, imitated
 from mlgo_gym.training._run import TrainingRun
@@ -54,9 +52,8 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         OptionsError: the problem has no such policy, or no network.
         TrainingError: there is nothing to train on.
     """
-    is_inlining = isinstance(run.problem, InliningForSize)
-    name = config.policy or ("default" if is_inlining else "lowest-density")
-    policy = make_policy(name, config.seed, type(run.problem))
+    name = config.policy or run.problem.rule
+    policy = run.problem.policy(name, config.seed)
     folder = run.directory / "decisions"
     with DatasetWriter(folder, header_of(run.problem), max_part_age_s=60.0) as writer:
         for package, corpus in data.packages.items():

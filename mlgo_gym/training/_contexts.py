@@ -22,13 +22,13 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm.text._allocation_score import WEIGHTS, Frequencies
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.scoring._measures import TextSize, measure_class
+from mlgo_gym.scoring._measures import measure_of
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -132,7 +132,7 @@ class Workshop:
             package, name = key
             try:
                 module = packages[package][name]
-                if measure_class(self.problem) is TextSize:
+                if not measure_of(self.problem).by_function:
                     return _module_context(compiler, f"{package}/{name}", module)
                 return _functions(Allocator(compiler, self.problem), f"{package}/{name}", module)
             except (CompilationError, InputError) as error:
@@ -141,7 +141,7 @@ class Workshop:
 
         yield from self.each(prepared, names[skip:])
 
-    def score(self, compiler: Compiler, context: Context, policy: Policy) -> float:
+    def score(self, compiler: Compiler, context: Context, policy: PolicyLike) -> float:
         """What comes out under a policy: bytes, or LLVM's score.
 
         Raises:

@@ -21,7 +21,7 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._batched import BatchPolicy, batch_rollout
 from mlgo_gym.rollout._rollout import Decision, ModuleReport, rollout
-from mlgo_gym.scoring._measures import TextSize, measure_class
+from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.training._sampling import raw_rows
 
 _Array = np.ndarray[Any, Any]
@@ -126,10 +126,10 @@ class Collector:
             "timeout_s": self._timeout_s,
             "keep_decisions": True,
         }
-        if measure_class(self._problem) is TextSize:
+        if not measure_of(self._problem).by_function:
             common["baselines"] = self._baselines
             return batch_rollout(self._corpus, policy, self._problem, **common)
-        single = {"policy": lambda _module: lambda observation: policy([observation])[0]}
+        single = {"policy": lambda observation: policy([observation])[0]}
         return rollout(self._corpus, single, self._problem, in_order=False, **common)
 
     def _episodes(self, report: ModuleReport) -> Iterable[Episode]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 if "torch" in sys.modules and "tensorflow" not in sys.modules:
     # PyTorch's CUDA builds load Triton with the first optimiser. Its LLVM ends the process
@@ -29,14 +29,11 @@ import numpy as np
 import tensorflow as tf
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import row_shape
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._regalloc_eviction import POSITIONS, RegallocEviction
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._networks import FORBIDDEN
-
-_ACTIONS: Final = {InliningForSize.name: 2, RegallocEviction.name: POSITIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,14 +185,15 @@ def export_torch_mlp(
 
 def _converted(layers: Any, problem: Problem) -> Iterator[tuple[Any, list[np.ndarray[Any, Any]]]]:
     """Dense layers with their weights, and what they take and give checked."""
-    if problem.name not in _ACTIONS:
-        expected = ", ".join(_ACTIONS)
+    if not problem.network:
+        expected = ", ".join(kind.name for kind in problems().values() if kind.network)
         raise OptionsError(f"torch policy: expected a problem of {expected}, found {problem.name}")
+    actions = int(problem.action_space().n)  # type: ignore[attr-defined]
     dense = list(_dense_layers(layers))
     found = (dense[0][1].shape[0], dense[-1][1].shape[1]) if dense else (0, 0)
-    if found != (_width(problem), _ACTIONS[problem.name]):
+    if found != (_width(problem), actions):
         raise OptionsError(
-            f"torch policy: expected {_width(problem)} inputs and {_ACTIONS[problem.name]} outputs "
+            f"torch policy: expected {_width(problem)} inputs and {actions} outputs "
             f"for {problem.name}, found {found[0]} and {found[1]}"
         )
     if dense[-1][0] != "linear":

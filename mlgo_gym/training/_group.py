@@ -22,7 +22,7 @@ import numpy as np
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._generations import Generations, Progress, restored

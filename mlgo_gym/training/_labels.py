@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,15 +25,13 @@ import numpy as np
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.errors import CompilationError, InputError, InternalError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import settings_of
 from mlgo_gym.llvm._schedule import map_names
 from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.policies._policies import PolicyFactory, default
-from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
-from mlgo_gym.scoring._measures import opened
+from mlgo_gym.problems._policy import Answer, PolicyLike, as_policy
 from mlgo_gym.search._attribution import Effect, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
 
@@ -108,7 +106,7 @@ def label_modules(
     packages: Mapping[str, Corpus],
     names: Sequence[ModuleName],
     *,
-    policy: PolicyFactory,
+    policy: PolicyLike,
     policy_name: str,
     shares: Shares,
     setting: LabelSetting,
@@ -118,7 +116,7 @@ def label_modules(
     Args:
         packages: corpora by the names of their packages.
         names: which modules, in which order.
-        policy: makes what answers; a model is loaded once for each worker.
+        policy: what answers; of a runner, one that keeps it for the next module.
         policy_name: what it is called in the data.
         shares: from `shares_of`.
         setting: how.
@@ -127,26 +125,24 @@ def label_modules(
         As modules are finished: where the decisions come from, and all of them with the labels that
         were found, ``None`` where there was no decision; or why a module has nothing.
     """
-    with ExitStack() as stack:
-        policies: dict[int, Policy] = {}
+    labelling = as_policy(policy)
 
-        def labelled(compiler: Compiler, key: str) -> tuple[Source, Episode | None] | str:
-            package, name = _split(key)
-            try:
-                module = packages[package][name]
-                if id(compiler) not in policies:
-                    policies[id(compiler)] = stack.enter_context(opened(policy(module)))
-                answer = policies[id(compiler)]
-                return _Labels(compiler, package, policy_name, shares, setting).of(module, answer)
-            except (CompilationError, InputError) as error:
-                return str(error)
+    def labelled(compiler: Compiler, key: str) -> tuple[Source, Episode | None] | str:
+        package, name = _split(key)
+        try:
+            module = packages[package][name]
+            labels = _Labels(compiler, package, policy_name, shares, setting)
+            with labelling.begin(module) as answer:
+                return labels.of(module, answer)
+        except (CompilationError, InputError) as error:
+            return str(error)
 
-        keys = [_joined(*each) for each in names]
-        found = map_names(
-            labelled, keys, jobs=setting.jobs, timeout_s=setting.timeout_s, in_order=False
-        )
-        with closing(found):
-            yield from found
+    keys = [_joined(*each) for each in names]
+    found = map_names(
+        labelled, keys, jobs=setting.jobs, timeout_s=setting.timeout_s, in_order=False
+    )
+    with closing(found):
+        yield from found
 
 
 class _Labels:
@@ -166,7 +162,7 @@ class _Labels:
         self._shares = shares.get(package, {})
         self._setting = setting
 
-    def of(self, module: Module, policy: Policy) -> tuple[Source, Episode | None]:
+    def of(self, module: Module, policy: Answer) -> tuple[Source, Episode | None]:
         problem = self._setting.problem
         compiler = NamingCompiler(self._compiler, module, policy, problem)
         base = compiler.compile()

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
@@ -198,11 +199,14 @@ def _first_network(collector: Collector, problem: Problem, config: Config) -> Po
     """The one to start from, or one with the statistics of what a simple policy sees."""
     if config.start:
         return load_start(config.start, problem)
-    answer = rule_of(problem, "ppo")
+    rule = rule_of(problem, "ppo")
     names = _drawn(collector.names, len(collector.names), config.seed, 0)
     for start in range(0, len(names), config.modules):
         some = names[start : start + config.modules]
-        episodes = collector.collect(some, lambda asked: [answer(each) for each in asked]).episodes
+        with rule.begin(Module("", b"")) as answer:
+            episodes = collector.collect(
+                some, lambda asked: [answer(each) for each in asked]
+            ).episodes
         if episodes:
             rows = np.concatenate([each.rows for each in episodes])
             seen = columns(rows.view(observation_dtype(problem))[:, 0], problem)

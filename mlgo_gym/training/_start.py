@@ -7,23 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError, ModelError, OptionsError, TrainingError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._allocation import lowest_density
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array
-from mlgo_gym.problems._problem import Action, Problem
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.scoring._measures import TextSize, measure_class
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.problems._policy import Policy
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import problems
+from mlgo_gym.rollout._rollout import Decision, Recorded
+from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.training._contexts import Context, Sampler, Workshop, some_modules
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
@@ -32,11 +28,6 @@ from mlgo_gym.training._networks import PolicyNetwork, network_features, network
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation, validate_functions
-
-_FIRST: Final[Mapping[str, Policy]] = MappingProxyType(
-    {InliningForSize.name: default, RegallocEviction.name: lowest_density}
-)
-"""What answers when the features' statistics are taken."""
 
 _CONTEXTS: Final = 256
 _MOST_DECISIONS: Final = 300
@@ -96,7 +87,7 @@ def prepared(run: TrainingRun, config: StartConfig, data: Data) -> Iterator[Prep
         if not contexts:
             raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
         validated = None
-        if measure_class(run.problem) is not TextSize:
+        if measure_of(run.problem).by_function:
             held_out = _kept_contexts(run, workshop, "held-out", data.validation)
             validated = partial(validate_functions, workshop, held_out)
         yield Prepared(workshop, Sampler(contexts), validated)
@@ -148,17 +139,15 @@ def load_start(folder: str, problem: Problem) -> PolicyNetwork:
 
 
 def rule_of(problem: Problem, trainer: str) -> Policy:
-    """What answers when the features' statistics are taken.
+    """What answers when the features' statistics are taken: what new networks start as.
 
     Raises:
         OptionsError: there is no network for this problem.
     """
-    answer = _FIRST.get(problem.name)
-    if answer is None:
-        raise OptionsError(
-            f"{trainer}: expected a problem of {', '.join(_FIRST)}, found {problem.name}"
-        )
-    return answer
+    if not problem.network:
+        known = ", ".join(kind.name for kind in problems().values() if kind.network)
+        raise OptionsError(f"{trainer}: expected a problem of {known}, found {problem.name}")
+    return problem.policy(problem.rule)
 
 
 def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:
@@ -166,17 +155,13 @@ def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normaliza
     answer = rule_of(problem, "training")
 
     def seen(compiler: Compiler, index: int) -> list[bytes]:
-        payloads: list[bytes] = []
-
-        def watch(observation: Observation) -> Action:
-            payloads.append(observation.payload)
-            return answer(observation)
-
+        decisions: list[Decision] = []
+        watched = Recorded(answer, problem, decisions)
         try:
-            workshop.score(compiler, sampler.contexts[index], watch)
+            workshop.score(compiler, sampler.contexts[index], watched)
         except (CompilationError, InputError):
             return []
-        return payloads[:_MOST_DECISIONS]
+        return [each.payload for each in decisions[:_MOST_DECISIONS]]
 
     drawn = sampler.draw(_CONTEXTS, np.random.default_rng([seed, 0]))
     payloads = [payload for found in workshop.each(seen, drawn) for payload in found]

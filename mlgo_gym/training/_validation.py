@@ -12,8 +12,9 @@ from typing import Any, Final
 from mlgo_gym.evaluation._evaluate import Setting, evaluate, in_order
 from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import from_runner
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._contexts import Context, Workshop
@@ -81,7 +82,7 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
             go on.
         problem: what the model answers.
     """
-    policy = from_runner(partial(ReleaseModeModelRunner, model))
+    policy = RunnerPolicy(partial(ReleaseModeModelRunner, model))
     packages = data.validation
     setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
     scores = in_order(list(evaluate(packages, {_MODEL: policy}, setting)), packages)

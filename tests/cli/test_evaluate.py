@@ -15,8 +15,7 @@ import pytest
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import always
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from tests.cli.test_main import run
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -27,7 +27,7 @@ from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from tests.datasets.samples import NAMES, episode, episodes, same, source
 
 LLVM = "22.1.0"
@@ -48,7 +48,7 @@ def write(
     return folder
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", problems().values())
 @settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) -> None:

@@ -19,8 +19,7 @@ from mlgo_gym.datasets._episodes import (
 )
 from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import make_policy
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.records._replay import record
 from mlgo_gym.records._trace import Trace
@@ -69,7 +68,7 @@ def test_equal_settings_have_equal_text() -> None:
 
 
 def trace(compiler: Compiler, small: Corpus, *, keep_observations: bool = True) -> Trace:
-    policy = make_policy("random", 1)(small["json_write.c"])
+    policy = InliningForSize.policy("random", 1)
     return record(
         compiler,
         small["json_write.c"],
@@ -95,7 +94,7 @@ def test_advantages_are_labels(compiler: Compiler, small: Corpus) -> None:
     found = advantages(
         compiler,
         small["digest.c"],
-        make_policy("default")(small["digest.c"]),
+        default,
         is_wanted=lambda observation: 0 <= observation["cost_estimate"][0] < 30,
     )
     labels = {"saved_bytes": found.saved_bytes}
@@ -128,7 +127,7 @@ def test_a_trace_without_decisions(compiler: Compiler, small: Corpus) -> None:
 
 
 def test_a_report_of_the_inliner(small: Corpus) -> None:
-    policies = {"random": make_policy("random", 1)}
+    policies = {"random": InliningForSize.policy("random", 1)}
     (report,) = rollout(small, policies, InliningForSize(), names=["digest.c"], keep_decisions=True)
     (attempt,) = report.attempts
     (found,) = episodes_of_report(report, attempt, InliningForSize(), source())
@@ -143,7 +142,7 @@ def test_a_report_of_the_inliner(small: Corpus) -> None:
 
 def test_a_report_of_register_allocation(sample: Corpus) -> None:
     problem = RegallocEviction()
-    policies = {"keep": make_policy("keep", 0, RegallocEviction)}
+    policies = {"keep": RegallocEviction.policy("keep", 0)}
     reports = list(
         rollout(sample, policies, problem, names=["digest.c", "codec_text.c"], keep_decisions=True)
     )
@@ -159,7 +158,10 @@ def test_a_report_of_register_allocation(sample: Corpus) -> None:
 
 def test_a_report_of_a_failure(small: Corpus) -> None:
     (report,) = rollout(
-        small, {"default": make_policy("default")}, InliningForSize(), names=["no such module"]
+        small,
+        {"default": InliningForSize.policy("default")},
+        InliningForSize(),
+        names=["no such module"],
     )
     assert report.error
     assert report.attempts == ()

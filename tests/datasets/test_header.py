@@ -12,13 +12,13 @@ from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.tensor_spec import TensorSpec
 
 HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite_version="0.50.0")
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", problems().values())
 def test_there_and_back(problem: type[Problem]) -> None:
     for header in (DatasetHeader.of(problem(), "22.1.0"), DatasetHeader(problem, score=None)):
         assert DatasetHeader.from_json(header.to_json(), "x") == header

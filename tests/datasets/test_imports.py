@@ -12,8 +12,7 @@ from mlgo_gym.datasets._imports import LogFile, TraceFile, open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TraceError, TrainingLogError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import always, never
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
 from mlgo_gym.records._replay import record
 from tests.datasets.test_logs import REWARD, log_of
 

@@ -17,11 +17,10 @@ from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._logs import LogEpisodes, export_log
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TrainingLogError
-from mlgo_gym.policies._policies import POLICIES_OF
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.rollout._rollout import RolloutLog, rollout
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
@@ -72,10 +71,10 @@ def test_any_log_comes_back(log: bytes) -> None:
     assert there_and_back(log)[1] == log
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", problems().values())
 def test_logs_of_rollouts_come_back(problem: type[Problem], small: Corpus) -> None:
-    name = tuple(POLICIES_OF[problem.name])[-1]
-    policies = {name: POLICIES_OF[problem.name][name](0)}
+    name = tuple(problem.policies)[-1]
+    policies = {name: problem.policy(name)}
     file = io.BytesIO()
     log = RolloutLog(file, problem())
     for report in rollout(small, policies, problem(), keep_decisions=True):

@@ -14,7 +14,6 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, OptionsError, UsageError
-from mlgo_gym.policies._policies import make_policy
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -32,7 +31,7 @@ def recorded(
     jobs: int = 1,
 ) -> list[str]:
     """Record the first modules of a corpus; returns which."""
-    policy = make_policy("random", 1, type(problem))
+    policy = problem.policy("random", 1)
     with DatasetWriter(folder, header_of(problem)) as writer:
         left = remaining(writer, corpus, "random 1", package="small")
         found = record(
@@ -91,7 +90,9 @@ def test_a_bad_module_is_reported_and_left_out(small: Corpus, tmp_path: Path) ->
     (corpus.folder / "digest.c.bc").write_bytes(b"no bitcode")
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
         reports = list(
-            record(writer, corpus, PROBLEM, "default", make_policy("default"), package="p")
+            record(
+                writer, corpus, PROBLEM, "default", InliningForSize.policy("default"), package="p"
+            )
         )
     errors = {each.module: each.error for each in reports if each.error}
     assert list(errors) == ["digest.c"]
@@ -128,7 +129,7 @@ def test_another_llvm_is_refused(small: Corpus, tmp_path: Path) -> None:
     with DatasetWriter(tmp_path, DatasetHeader.of(PROBLEM, "21.1.8")) as writer:
         list(
             record(
-                writer, small, PROBLEM, "default", make_policy("default"),
+                writer, small, PROBLEM, "default", InliningForSize.policy("default"),
                 package="p", names=["digest.c"],
             )
         )  # fmt: skip
@@ -141,7 +142,9 @@ def test_misuse(small: Corpus, tmp_path: Path) -> None:
         header_of(PROBLEM, "O9")
     with DatasetWriter(tmp_path, header_of(PROBLEM)) as writer:
         other = InliningForSize(3)
-        found = record(writer, small, other, "default", make_policy("default"), package="p")
+        found = record(
+            writer, small, other, "default", InliningForSize.policy("default"), package="p"
+        )
         with pytest.raises(UsageError) as caught:
             next(found)
     assert "expected settings {'problem': 'InliningForSize'" in str(caught.value)

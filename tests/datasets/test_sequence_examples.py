@@ -19,7 +19,7 @@ from mlgo_gym.datasets._sequence_examples import export_tfrecord, sequence_examp
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from tests.datasets.samples import episode, same, source
 from tests.datasets.test_dataset import write
 
@@ -52,7 +52,7 @@ def parsed(record: Any, problem: type[Problem]) -> dict[str, np.ndarray[Any, Any
     return {name: tensor.numpy() for name, tensor in tensors.items()}
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", problems().values())
 def test_the_reader_of_ml_compiler_opt_gets_what_was_recorded(
     problem: type[Problem], tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -334,7 +335,7 @@ def test_a_runner_as_baseline(small: Corpus) -> None:
     def never(inputs: Sequence[TensorSpec], output: TensorSpec) -> ScriptedRunner:
         return ScriptedRunner(lambda _: 0, inputs, output)
 
-    env = InliningForSizeEnv(small, baseline=never)
+    env = InliningForSizeEnv(small, baseline=RunnerPolicy(never))
     env.reset(options={"module": "digest.c"})
     reward, info = finish(env, 0)
     assert reward == 0.0

@@ -20,8 +20,8 @@ from gymnasium.utils.env_checker import check_env
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.policies._allocation import first_legal
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
 
 ID = "mlgo_gym/RegallocEviction-v0"
@@ -313,7 +313,7 @@ def test_a_runner_as_baseline(two: Corpus) -> None:
     def first(inputs: Any, output: Any) -> ScriptedRunner:
         return ScriptedRunner(lambda values: int(values["mask"][0].argmax()), inputs, output)
 
-    env = RegallocEvictionEnv(two, baseline=first)
+    env = RegallocEvictionEnv(two, baseline=RunnerPolicy(first))
     env.reset(options={"module": "expr_vm.c"})
     reward, info = finish(env)
     assert reward == 0.0

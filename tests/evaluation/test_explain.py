@@ -26,10 +26,11 @@ from mlgo_gym.evaluation._explain import (
     share_inlined,
     text_when_permuted,
 )
-from mlgo_gym.policies._models import kept_runner, native_runner
-from mlgo_gym.policies._policies import PolicyFactory
+from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._policy import RunnerPolicy
 
 MODELS = Path(__file__).parents[1] / "models"
 SETTING = Setting(InliningForSize())
@@ -40,7 +41,7 @@ class Known:
     """A model, and what it was asked in the small corpus."""
 
     runner: MLModelRunner
-    policy: PolicyFactory
+    policy: PolicyLike
     recorded: Recorded
     packages: dict[str, Corpus]
 
@@ -54,7 +55,7 @@ def known(name: str, small: Corpus) -> Iterator[Known]:
     with contextlib.ExitStack() as stack:
         problem = SETTING.problem
         factory = native_runner(MODELS / name, problem, stack)
-        policy = kept_runner(factory, stack)
+        policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         packages = {"small": small}
         recorded = joined(list(record_observations(packages, policy, SETTING)))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))

@@ -11,7 +11,8 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
 from mlgo_gym.model._shipped import find_model, shipped_models
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 
 NAMES = ("inlining-for-size", "regalloc-eviction")
@@ -24,7 +25,7 @@ def test_they_are_all_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_their_cards_hold(name: str, sample: Corpus) -> None:
     folder = Path(find_model(name))
-    (problem,) = (kind() for kind in PROBLEMS if kind.name == _problem(folder))
+    (problem,) = (kind() for kind in problems().values() if kind.name == _problem(folder))
     card = read_card(folder, problem.sent())
     assert card is not None
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 1 << 20
@@ -32,7 +33,7 @@ def test_their_cards_hold(name: str, sample: Corpus) -> None:
         result = compiler.compile_module(
             sample["scene.cpp"],
             problem=problem,
-            runner=partial(ReleaseModeModelRunner, folder),
+            policy=RunnerPolicy(partial(ReleaseModeModelRunner, folder)),
         )
     assert result.decisions > 0
 

@@ -15,12 +15,12 @@ from mlgo_gym.problems._observations import columns, observation_array, observat
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.problems._registry import PROBLEMS
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", problems().values())
 def test_rows_are_packed_as_llvm_packs_them(problem: type[Problem]) -> None:
     dtype = observation_dtype(problem)
     header = Header(problem.sent())
@@ -32,7 +32,7 @@ def test_rows_are_packed_as_llvm_packs_them(problem: type[Problem]) -> None:
         assert dtype[name].base == spec.dtype
 
 
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", problems().values())
 @given(data=st.data())
 def test_arrays_hold_what_observations_hold(problem: type[Problem], data: st.DataObject) -> None:
     header = Header(problem.sent())

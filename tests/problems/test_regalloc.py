@@ -12,17 +12,19 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.policies._allocation import by_size, first_legal, keep, lowest_density
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action, Answer
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import (
     ASKING_POSITION,
     POSITIONS,
     RegallocEviction,
+    first_legal,
+    keep,
     legal_positions,
+    lowest_density,
 )
-from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
 from mlgo_gym.scoring._allocation import Allocator
 from mlgo_gym.stream._events import Header, Observation
 
@@ -62,7 +64,7 @@ def pressure(triple: str, count: int) -> Module:
 
 
 def watch(
-    compiler: Compiler, problem: Problem, module: Module, policy: Policy
+    compiler: Compiler, problem: Problem, module: Module, policy: Answer
 ) -> dict[str, list[np.ndarray[Any, Any]]]:
     """Every value of every feature that LLVM sends for a module."""
     seen: dict[str, list[np.ndarray[Any, Any]]] = defaultdict(list)
@@ -90,7 +92,7 @@ def check_ranges(problem: Problem, seen: dict[str, list[np.ndarray[Any, Any]]]) 
 
 @pytest.mark.parametrize("policy", [first_legal, keep, lowest_density])
 def test_every_value_is_within_its_documented_range(
-    compiler: Compiler, sample: Corpus, policy: Policy
+    compiler: Compiler, sample: Corpus, policy: Answer
 ) -> None:
     for name in ("expr_vm.c", "matrix.cpp", "codec_text.c"):
         seen = watch(compiler, RegallocEviction(), sample[name], policy)

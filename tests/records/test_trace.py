@@ -13,15 +13,13 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import TraceError, UsageError
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._allocation import by_size, lowest_density
-from mlgo_gym.policies._policies import PolicyFactory, always, make_policy, never
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
+from mlgo_gym.problems._policy import Answer, PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction, lowest_density
+from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
 from mlgo_gym.records._replay import options_of_trace, problem_of, record, replay, resume, trace_of
 from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.rollout._rollout import rollout
@@ -267,7 +265,7 @@ def test_register_allocation_is_repeated(
     compiler: Compiler,
     small: Corpus,
     problem: RegallocEviction | RegallocPriority,
-    policy: Policy,
+    policy: Answer,
 ) -> None:
     module = small["hash_map.c"]
     made = record(compiler, module, problem, policy, keep_observations=True)
@@ -278,8 +276,8 @@ def test_register_allocation_is_repeated(
 
 def test_what_a_trace_cannot_hold(compiler: Compiler, small: Corpus) -> None:
     eviction = RegallocEviction()
-    names, policies = ["digest.c"], {"never": make_policy("never")}
-    also: dict[Problem, PolicyFactory] = {eviction: make_policy("first", 0, RegallocEviction)}
+    names, policies = ["digest.c"], {"never": InliningForSize.policy("never")}
+    also: dict[Problem, PolicyLike] = {eviction: RegallocEviction.policy("first", 0)}
     both = next(rollout(small, policies, PROBLEM, names=names, keep_decisions=True, also=also))
     assert both.is_complete
     assert both.attempts[0].trace(PROBLEM) is None

@@ -12,8 +12,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.policies._policies import default, make_policy
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._batched import batch_rollout
 from mlgo_gym.rollout._rollout import rollout
@@ -42,7 +41,7 @@ def test_it_equals_one_at_a_time(sample: Corpus, jobs: int) -> None:
         )
     }
     expected = rollout(
-        sample, {"batch": lambda _: lambda o: 1 - default(o)}, LIFTED, names=names,
+        sample, {"batch": lambda o: 1 - default(o)}, LIFTED, names=names,
         keep_decisions=True,
     )  # fmt: skip
     assert found == {report.module: report for report in expected}
@@ -66,7 +65,7 @@ def test_the_largest_is_started_first(sample: Corpus) -> None:
     some = names[5:2:-1]
     reports = batch_rollout(sample, never, LIFTED, names=some)
     assert [report.module for report in reports] == sorted(some, key=names.index)
-    policies = {"never": make_policy("never")}
+    policies = {"never": InliningForSize.policy("never")}
     unordered = rollout(sample, policies, LIFTED, names=some, in_order=False)
     assert [report.module for report in unordered] == sorted(some, key=names.index)
     both = {each.module for each in rollout(sample, policies, LIFTED, jobs=2, in_order=False)}

@@ -11,7 +11,6 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.policies._policies import make_policy
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import RolloutLog, rollout
 from mlgo_gym.stream._events import Observation
@@ -23,7 +22,7 @@ LIFTED = InliningForSize(size_increase_threshold=math.inf)
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_reports_do_not_depend_on_the_number_of_jobs(sample: Corpus, jobs: int) -> None:
     names = ("graph.cpp", "digest.c", "lz_pack.c", "json_write.c", "bignum.c")
-    policies = {name: make_policy(name, seed=4) for name in ("default", "random")}
+    policies = {name: InliningForSize.policy(name, seed=4) for name in ("default", "random")}
     reports = list(rollout(sample, policies, LIFTED, names=names, jobs=jobs))
     assert [report.module for report in reports] == list(names)
     hashes = {
@@ -51,7 +50,9 @@ def test_the_log_holds_decisions_and_rewards(small: Corpus) -> None:
     log = RolloutLog(file, LIFTED)
     written = {}
     rewards = {}
-    for report in rollout(small, {"never": make_policy("never")}, LIFTED, keep_decisions=True):
+    for report in rollout(
+        small, {"never": InliningForSize.policy("never")}, LIFTED, keep_decisions=True
+    ):
         written[report.module] = log.write(report)
         rewards[report.module] = report.reward(report.attempts[0])
         assert report.without_decisions().attempts[0].decisions == ()
@@ -77,7 +78,9 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
         (tmp_path / name).write_bytes((small.folder / name).read_bytes())
     manifest = {"modules": ["broken", "digest.c"], "has_thinlto": False}
     (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
-    broken, good = rollout(Corpus.load(tmp_path), {"never": make_policy("never")}, LIFTED)
+    broken, good = rollout(
+        Corpus.load(tmp_path), {"never": InliningForSize.policy("never")}, LIFTED
+    )
     assert broken.error == "module 'broken': LLVM bitcode parsing error\nExpected a single module"
     assert (broken.attempts, broken.is_complete, good.is_complete) == ((), False, True)
     assert RolloutLog(io.BytesIO(), LIFTED).write(broken) == 0
@@ -88,12 +91,12 @@ def test_a_policy_that_raises_ends_the_rollout(small: Corpus) -> None:
         raise ZeroDivisionError(observation.index)
 
     with pytest.raises(ZeroDivisionError):
-        list(rollout(small, {"broken": lambda _: broken}, LIFTED, jobs=2))
+        list(rollout(small, {"broken": broken}, LIFTED, jobs=2))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_closing_early_ends_the_workers(sample: Corpus, jobs: int) -> None:
-    reports = rollout(sample, {"always": make_policy("always")}, LIFTED, jobs=jobs)
+    reports = rollout(sample, {"always": InliningForSize.policy("always")}, LIFTED, jobs=jobs)
     assert next(reports).module == sample.names[0]
     reports.close()
 

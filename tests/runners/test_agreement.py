@@ -8,11 +8,10 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import default, random
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.rollout._rollout import Decision, Recorded
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
-from mlgo_gym.stream._events import Observation
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
 
@@ -22,13 +21,11 @@ def recorded(compiler: Compiler, sample: Corpus) -> list[bytes]:
     payloads: list[bytes] = []
     for seed in range(4):
         for name in sample:
-            policy = random(seed, sample[name]) if seed else default
-
-            def answer(observation: Observation) -> float:
-                payloads.append(observation.payload)
-                return policy(observation)  # noqa: B023 - used before the next round
-
-            compiler.compile_module(sample[name], problem=InliningForSize(), policy=answer)
+            policy = InliningForSize.policy("random" if seed else "default", seed)
+            decisions: list[Decision] = []
+            watched = Recorded(policy, InliningForSize(), decisions)
+            compiler.compile_module(sample[name], problem=InliningForSize(), policy=watched)
+            payloads += [each.payload for each in decisions]
     return payloads
 
 

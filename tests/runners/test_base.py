@@ -11,11 +11,11 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import default, from_runner
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._no_inference import NoInferenceModelRunner
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.testing import RunnerContractError, check_runner
@@ -158,12 +158,12 @@ def test_a_runner_drives_the_embedded_llvm(compiler: Compiler, small: Corpus) ->
     by_function = compiler.compile_module(
         small["digest.c"], problem=InliningForSize(), policy=default
     )
-    by_runner = compiler.compile_module(small["digest.c"], problem=InliningForSize(), runner=echo)
+    by_runner = compiler.compile_module(
+        small["digest.c"], problem=InliningForSize(), policy=RunnerPolicy(echo)
+    )
     assert by_runner == by_function
     assert contexts == [""]
     with pytest.raises(UsageError, match="^compile_module: expected a problem with a policy"):
-        compiler.compile_module(
-            small["digest.c"], problem=InliningForSize(), policy=default, runner=echo
-        )
-    for report in rollout(small, {"echo": from_runner(echo)}, InliningForSize(), jobs=2):
+        compiler.compile_module(small["digest.c"], policy=default)
+    for report in rollout(small, {"echo": RunnerPolicy(echo)}, InliningForSize(), jobs=2):
         assert report.reward(report.attempts[0]) == 0.0

@@ -19,6 +19,7 @@ from mlgo_gym.errors import EnvironmentSetupError, ModelError, TrainingLogError,
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners import _under_training as under_training
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
@@ -87,7 +88,9 @@ def test_it_drives_the_embedded_llvm(compiler: Compiler, small: Corpus) -> None:
 
     problem = InliningForSize()
     by_function = compiler.compile_module(small["digest.c"], problem=problem, policy=by_tflite)
-    by_runner = compiler.compile_module(small["digest.c"], problem=problem, runner=make)
+    by_runner = compiler.compile_module(
+        small["digest.c"], problem=problem, policy=RunnerPolicy(make)
+    )
     assert by_runner == by_function
     assert set(answers) == {0, 1}
 
@@ -96,7 +99,9 @@ def test_it_writes_the_training_log(compiler: Compiler, small: Corpus) -> None:
     file = io.BytesIO()
     score = TensorSpec("delta_size", "int64_t", (1,))
     runner = functools.partial(ModelUnderTrainingRunner, MODEL, training_log=file, score=score)
-    result = compiler.compile_module(small["digest.c"], problem=InliningForSize(), runner=runner)
+    result = compiler.compile_module(
+        small["digest.c"], problem=InliningForSize(), policy=RunnerPolicy(runner)
+    )
     reader = TrainingLogReader(io.BytesIO(file.getvalue()))
     assert [spec.name for spec in reader.header.features[-3:]] == [
         "inlining_default",

@@ -14,14 +14,15 @@ from mlgo_gym.errors import ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._allocation import first_legal, keep, lowest_density, random_legal
-from mlgo_gym.policies._policies import always, default, from_runner
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._problem import Action
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
+from mlgo_gym.problems._policy import Action, PolicyLike
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal, keep, lowest_density
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.rollout._rollout import Decision, Recorded
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
-from mlgo_gym.scoring._allocation import Allocator, geometric_mean_ratio, relative_cost_reduction
+from mlgo_gym.scoring._allocation import Allocator, geometric_mean_ratio
 from mlgo_gym.stream._events import Observation
 from tests.conftest import lacking, require
 from tests.problems.test_regalloc import pressure
@@ -37,16 +38,10 @@ def allocator(compiler: Compiler) -> Allocator:
 
 def test_a_recording_replays_to_the_same_object(compiler: Compiler, sample: Corpus) -> None:
     for name in ("expr_vm.c", "matrix.cpp"):
-        module, actions = sample[name], list[Action]()
-        policy = random_legal(3, module)
-
-        def record(observation: Observation) -> Action:
-            actions.append(policy(observation))  # noqa: B023 - used before the next round
-            return actions[-1]  # noqa: B023
-
-        problem = RegallocEviction()
-        first = compiler.compile_module(module, problem=problem, policy=record)
-        replayed = iter(actions)
+        module, problem, decisions = sample[name], RegallocEviction(), list[Decision]()
+        policy = Recorded(problem.policy("random", 3), problem, decisions)
+        first = compiler.compile_module(module, problem=problem, policy=policy)
+        replayed = iter([int.from_bytes(each.advice, "little") for each in decisions])
         second = compiler.compile_module(
             module,
             problem=problem,
@@ -54,7 +49,7 @@ def test_a_recording_replays_to_the_same_object(compiler: Compiler, sample: Corp
         )
         plain = compiler.compile_module(module)
         assert first.object_sha256 == second.object_sha256 != plain.object_sha256
-        assert first.decisions == second.decisions == len(actions)
+        assert first.decisions == second.decisions == len(decisions)
 
 
 def test_functions_alone_are_allocated_as_in_their_module(
@@ -88,8 +83,8 @@ def test_the_score_is_llvms_own(allocator: Allocator, sample: Corpus, tmp_path: 
     for name in ("expr_vm.c", "matrix.cpp", "json_write.c", "codec_text.c"):
         module = sample[name]
         _, known = allocator.baseline(allocator.optimize(module, options_of(module)))
-        for policy in (first_legal, keep, lowest_density, random_legal(0, module)):
-            answers = {allocator.problem: policy}
+        for policy in (first_legal, keep, lowest_density, RegallocEviction.policy("random")):
+            answers: dict[Problem, PolicyLike] = {allocator.problem: policy}
             product = allocator.compiler.produce(known.module, known.options, ALLOCATE, answers)
             text.write_bytes(product.data)
             run = subprocess.run([program, text], check=True, capture_output=True, text=True)
@@ -119,13 +114,13 @@ def test_default_answers_of_the_inliner_and_a_policy_for_eviction(
     assert both.object_sha256 == alone.object_sha256
     assert both.decisions > alone.decisions == len(asked)
     assert both.settings["problem"] == ["InliningForSize", "RegallocEviction"]
-    runner = from_runner(
+    runner = RunnerPolicy(
         lambda inputs, output: ScriptedRunner(
             lambda values: int(values["mask"][0].argmax()), inputs, output
         )
     )
     by_runner = compiler.compile_module(
-        module, problem=inlining, policy=default, also={RegallocEviction(): runner(module)}
+        module, problem=inlining, policy=default, also={RegallocEviction(): runner}
     )
     assert by_runner.object_sha256 == both.object_sha256
     three = compiler.compile_module(
@@ -221,18 +216,10 @@ def test_high_pressure_is_bounded(allocator: Allocator) -> None:
     module = pressure("x86_64-linux-gnu", 60)
     optimized = allocator.optimize(module, CompileOptions("O2"))
     baseline, known = allocator.baseline(optimized)
-    for policy in (first_legal, keep, random_legal(0, module)):
+    for policy in (first_legal, keep, RegallocEviction.policy("random")):
         result = allocator.allocate(known, policy)
         assert result.score >= 0.5 * baseline.score
         assert result.decisions > 50
-
-
-@pytest.mark.parametrize(
-    ("score", "baseline", "expected"),
-    [(90, 100, 0.1), (110, 100, -0.1), (0, 100, 1.0), (0, 0, 0.0), (1, 0, -0.6931471805599453)],
-)
-def test_reductions(score: float, baseline: float, expected: float) -> None:
-    assert relative_cost_reduction(score, baseline) == pytest.approx(expected)
 
 
 def test_geometric_means_leave_zeros_out() -> None:

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.llvm._compilation import Policy
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import default, never
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
+from mlgo_gym.problems._policy import Answer
 from mlgo_gym.scoring._linked_text import Code, linked_text_bytes, linked_text_shares
 from tests.conftest import require
 
@@ -23,7 +22,7 @@ _KEPT = re.compile(r"^ *\w+ +\w+ +(\w+) +\d+ +\S+:\((\.text\S*)\)$", re.MULTILIN
 
 @pytest.mark.parametrize("policy", [default, never])
 def test_a_linker_keeps_the_same(
-    policy: Policy, sample: Corpus, compiler: Compiler, tmp_path: Path
+    policy: Answer, sample: Corpus, compiler: Compiler, tmp_path: Path
 ) -> None:
     linker = require("ld.lld-22", "lld-22")
     codes = []

@@ -8,8 +8,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModuleError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.search._advantages import advantages
 from mlgo_gym.search._beam import beam_search
 from mlgo_gym.stream._events import Observation

@@ -11,8 +11,7 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.search._advantages import advantages
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects

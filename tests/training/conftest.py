@@ -10,10 +10,10 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
-from mlgo_gym.problems._problem import Action, Problem
+from mlgo_gym.problems._policy import Action
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, legal_positions
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._data import Data

@@ -13,8 +13,7 @@ import pytest
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._advantage import Config, train
 from mlgo_gym.training._data import Data, describe
@@ -50,7 +49,7 @@ def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
         label_modules(
             packages,
             [("sample", name) for name in names],
-            policy=lambda _: default,
+            policy=default,
             policy_name="default",
             shares={},
             setting=LabelSetting(batches=2),
@@ -87,7 +86,7 @@ def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
             label_modules(
                 packages,
                 [("twins", "one")],
-                policy=lambda _: default,
+                policy=default,
                 policy_name="default",
                 shares=each,
                 setting=LabelSetting(batches=1),

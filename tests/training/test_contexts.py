@@ -11,10 +11,8 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.policies._allocation import keep, lowest_density
-from mlgo_gym.policies._policies import always
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._inlining_for_size import InliningForSize, always
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.training._contexts import Context, Sampler, Workshop, spill_cost
 

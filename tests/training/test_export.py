@@ -19,6 +19,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._export import load_network, save_model
@@ -66,7 +67,7 @@ def test_all_forms_answer_alike(
         result = compiler.compile_module(
             sample["scene.cpp"],
             problem=problem,
-            runner=functools.partial(ReleaseModeModelRunner, tmp_path / "model"),
+            policy=RunnerPolicy(functools.partial(ReleaseModeModelRunner, tmp_path / "model")),
         )
     assert result.decisions > 0
 

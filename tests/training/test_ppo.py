@@ -14,7 +14,6 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError, OptionsError, TrainingError
-from mlgo_gym.policies._policies import random
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array, observation_dtype
 from mlgo_gym.problems._problem import Problem
@@ -300,7 +299,7 @@ def test_what_is_drawn_has_its_probability_and_is_never_masked() -> None:
 def test_raw_rows_are_the_features(problem: Problem, sample: Corpus) -> None:
     if isinstance(problem, InliningForSize):
         reports = rollout(
-            sample, {"random": lambda module: random(0, module)}, problem, names=["digest.c"],
+            sample, {"random": problem.policy("random")}, problem, names=["digest.c"],
             keep_decisions=True,
         )  # fmt: skip
         payloads = [each.payload for report in reports for each in report.attempts[0].decisions]

@@ -12,7 +12,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._observations import columns
-from mlgo_gym.problems._problem import Action
+from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.stream._events import Observation

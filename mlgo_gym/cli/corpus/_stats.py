@@ -15,7 +15,7 @@ from mlgo_gym.cli.show._output import Output, add_json_option
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._language import language_of
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
-from mlgo_gym.policies._policies import make_policy
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import ModuleReport
 
 _NO_PROFILE: Final = "none"
@@ -57,7 +57,7 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 def _run(options: argparse.Namespace, output: Output) -> int:
     corpus = Corpus.load(options.corpus)
-    reports = list(run_policies(options, output, {"default": make_policy("default")}))
+    reports = list(run_policies(options, output, {"default": InliningForSize.policy()}))
     facts = _facts(corpus, options, output)
     modules = [_module(corpus, report, facts.get(report.module)) for report in reports]
     languages = sorted({each["language"] for each in modules})

@@ -16,15 +16,14 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation, Policy
+from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import ALLOCATE, OPTIMIZE
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._allocation import lowest_density
-from mlgo_gym.policies._policies import default
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+from mlgo_gym.problems._policy import Answer
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction, lowest_density
 from tests.llvm.process.killed_parent import children_of_killed
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
@@ -236,7 +235,7 @@ def stopped_early(compiler: Compiler, module: Module) -> None:
 
 
 def asked_for_two(compiler: Compiler, module: Module) -> None:
-    evict: dict[Problem, Policy] = {RegallocEviction(): lowest_density}
+    evict: dict[Problem, Answer] = {RegallocEviction(): lowest_density}
     compiler.compile_module(module, problem=LIFTED, policy=default, also=evict)
 
 
