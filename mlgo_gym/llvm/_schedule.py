@@ -1,96 +1,293 @@
-"""Work on many modules with several compilers at once."""
+"""Work on many things at once, by workers that keep a state from one thing to the next.
+
+`each` decides what is done when, and what becomes of errors. Where it is done is an `Executor`'s
+matter: in the caller's thread, in several threads, or wherever else somebody's own class takes it.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
-from typing import Final, TypeVar
+from typing import Final, Generic, Protocol, Self, TypeVar
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import CompilationError, InputError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 
-_T = TypeVar("_T")
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
 
 _AHEAD: Final = 4
-"""How many names for each worker are started before the first of them is taken."""
+"""How many items for each worker are started before the first result is taken."""
 
 
-def map_names(
-    run: Callable[[Compiler, str], _T],
-    names: Sequence[str],
-    *,
-    jobs: int,
-    timeout_s: float,
-    in_order: bool = True,
-) -> Generator[_T]:
-    """What a function makes of each name with a compiler of its own.
+class State(Protocol):
+    """What a worker keeps from one item to the next, such as a `Compiler`."""
 
-    Closing the iterator early ends the workers. With one job the function is called in the
-    caller's thread, with more in as many threads at once.
+    def interrupt(self) -> None:
+        """End, from another thread, what is under way; nothing follows but `close`."""
+
+    def close(self) -> None:
+        """Release everything; nothing is under way."""
+
+
+_State = TypeVar("_State", bound=State)
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[_Item, _Value]):
+    """What became of an item.
+
+    Attributes:
+        item: the item.
+        error: why there is no value; ``None`` where there is one.
+    """
+
+    item: _Item
+    error: CompilationError | InputError | None
+    _made: tuple[_Value, ...]
+
+    @property
+    def value(self) -> _Value:
+        """What the work returned.
+
+        Raises:
+            CompilationError: the work raised it.
+            InputError: the same.
+        """
+        if self.error is not None:
+            raise self.error
+        return self._made[0]
+
+
+class Executor(ABC, Generic[_State]):
+    """Workers, each with a state that is made when it is first needed; a context manager."""
+
+    @abstractmethod
+    def run(
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
+    ) -> Generator[_Value]:
+        """What a function makes of each item, one call of this after the other.
+
+        What the function raises ends everything, and so does closing the generator: what is under
+        way is interrupted, and waited for, before the generator ends.
+
+        Args:
+            work: called with a worker's state and an item.
+            items: in the order in which they are started.
+            in_order: the values keep that order; otherwise they come as they are made.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the states; safe to call twice."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Engine(Protocol):
+    """Makes executors, for work to be done elsewhere than in threads."""
+
+    def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
+        """An executor whose workers have states that this function makes."""
+
+
+Jobs = int | Engine
+"""How many workers there are, above 0, or what makes them."""
+
+
+def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
+    """Workers that stay open for several calls of `each`, one after the other.
+
+    One worker works in the caller's thread, several in as many threads.
 
     Args:
-        run: called once for each name.
-        names: of modules.
-        jobs: how many compilers there are.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        in_order: what comes out keeps the names' order; otherwise it comes as it is finished.
+        state: makes what each worker keeps.
+        jobs: how many there are.
 
     Raises:
         OptionsError: ``jobs`` is not above 0.
     """
+    if not isinstance(jobs, int):
+        return jobs(state)
     if jobs < 1:
         raise OptionsError(f"jobs: expected a number above 0, found {jobs}")
-    with ExitStack() as stack:
-        compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
-        if jobs == 1:
-            yield from (run(compilers[0], name) for name in names)
-        else:
-            yield from _in_parallel(run, compilers, names, in_order=in_order)
+    return _Threads(state, jobs) if jobs > 1 else _ThisThread(state)
 
 
-def _in_parallel(
-    run: Callable[[Compiler, str], _T],
-    compilers: Sequence[Compiler],
-    names: Sequence[str],
+def each(
+    items: Iterable[_Item],
+    work: Callable[[_State, _Item], _Value],
+    state: Callable[[], _State] | Executor[_State],
+    *,
+    jobs: Jobs = 1,
+    size: Callable[[_Item], float] | None = None,
+    in_order: bool = False,
+) -> Generator[Done[_Item, _Value]]:
+    """What a function makes of each item, or why it makes nothing.
+
+    An item that cannot be compiled, or not be used, is reported, and the others go on. What else
+    the function raises ends everything. Closing the generator early interrupts what is under way;
+    once it has ended, no process and no thread is left.
+
+    Args:
+        items: what there is to do.
+        work: called once with each item, and with the state of the worker that has it.
+        state: makes what a worker keeps, or workers that are open already and stay open.
+        jobs: how many workers there are, where they are not open already.
+        size: about how long an item takes, in any unit. The largest are started first, so that
+            nobody waits for the last one, unless the order is given.
+        in_order: items are started, and come out, in their order; otherwise as they are done.
+
+    Raises:
+        OptionsError: ``jobs`` is not above 0.
+
+    >>> from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.llvm import Compiler
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> def code(compiler: Compiler, name: str) -> int:
+    ...     return compiler.compile_module(corpus[name]).text_size_bytes
+    >>> [done] = each(["digest.c"], code, Compiler)
+    >>> done.item, done.value > 1000
+    ('digest.c', True)
+    """
+    if size is not None and not in_order:
+        items = sorted(items, key=size, reverse=True)
+    tried = partial(_tried, work)
+    if isinstance(state, Executor):
+        return state.run(tried, items, in_order=in_order)
+    return _run_and_close(workers(state, jobs), tried, items, in_order=in_order)
+
+
+def _run_and_close(
+    executor: Executor[_State],
+    work: Callable[[_State, _Item], _Value],
+    items: Iterable[_Item],
     *,
     in_order: bool,
-) -> Iterator[_T]:
-    """Work runs ahead of the consumer by a few names, and no more."""
-    idle: SimpleQueue[Compiler] = SimpleQueue()
-    for compiler in compilers:
-        idle.put(compiler)
+) -> Generator[_Value]:
+    with executor:
+        yield from executor.run(work, items, in_order=in_order)
 
-    def run_idle(name: str) -> _T:
-        compiler = idle.get()
-        try:
-            return run(compiler, name)
-        finally:
-            idle.put(compiler)
 
-    ahead: deque[Future[_T]] = deque()
-    with ThreadPoolExecutor(len(compilers), "mlgo-gym") as pool:
+def _tried(
+    work: Callable[[_State, _Item], _Value], state: _State, item: _Item
+) -> Done[_Item, _Value]:
+    try:
+        return Done(item, None, (work(state, item),))
+    except (CompilationError, InputError) as error:
+        return Done(item, error, ())
+
+
+class _ThisThread(Executor[_State]):
+    """One worker: whoever asks for the next value does the work."""
+
+    def __init__(self, state: Callable[[], _State]) -> None:
+        self._make = state
+        self._state: _State | None = None
+
+    def run(
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
+    ) -> Generator[_Value]:
+        """Work on one item after the other."""
+        del in_order  # there is but one
+        if self._state is None:
+            self._state = self._make()
+        state = self._state
+        yield from (work(state, item) for item in items)
+
+    def close(self) -> None:
+        """Close the state."""
+        if self._state is not None:
+            self._state.close()
+        self._state = None
+
+
+class _Threads(Executor[_State]):
+    """Several workers, each in a thread; they run ahead of the consumer, but not by far."""
+
+    def __init__(self, state: Callable[[], _State], jobs: int) -> None:
+        self._make = state
+        self._jobs = jobs
+        self._states: list[_State] = []
+        self._idle: SimpleQueue[_State] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(jobs, "mlgo-gym")
+
+    def run(
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
+    ) -> Generator[_Value]:
+        """Hand items to whoever is idle."""
+        while len(self._states) < self._jobs:
+            self._states.append(self._make())
+            self._idle.put(self._states[-1])
+        ahead: deque[Future[_Value]] = deque()
         try:
-            for name in names:
-                ahead.append(pool.submit(run_idle, name))
-                if len(ahead) >= _AHEAD * len(compilers):
+            for item in items:
+                ahead.append(self._pool.submit(self._run_idle, work, item))
+                if len(ahead) >= _AHEAD * self._jobs:
                     yield _next_of(ahead, in_order=in_order).result()
             while ahead:
                 yield _next_of(ahead, in_order=in_order).result()
         except BaseException:  # also where the consumer closes this generator
-            pool.shutdown(wait=False, cancel_futures=True)
-            for compiler in compilers:
-                compiler.interrupt()
+            self._interrupt(ahead)
             raise
 
+    def close(self) -> None:
+        """End the threads and close the states."""
+        self._pool.shutdown()
+        self._close_states()
 
-def _next_of(ahead: deque[Future[_T]], *, in_order: bool) -> Future[_T]:
+    def _run_idle(self, work: Callable[[_State, _Item], _Value], item: _Item) -> _Value:
+        state = self._idle.get()
+        try:
+            return work(state, item)
+        finally:
+            self._idle.put(state)
+
+    def _interrupt(self, ahead: Iterable[Future[_Value]]) -> None:
+        for future in ahead:
+            future.cancel()
+        for state in self._states:
+            state.interrupt()
+        wait(ahead)
+        self._close_states()  # whoever comes next finds new ones
+
+    def _close_states(self) -> None:
+        self._idle = SimpleQueue()
+        with ExitStack() as stack:
+            while self._states:
+                stack.callback(self._states.pop().close)
+
+
+def _next_of(ahead: deque[Future[_Value]], *, in_order: bool) -> Future[_Value]:
     """Take the first, or whichever is finished first."""
     if in_order:
         return ahead.popleft()
     finished = wait(ahead, return_when=FIRST_COMPLETED).done
-    future = next(each for each in ahead if each in finished)
+    future = next(future for future in ahead if future in finished)
     ahead.remove(future)
     return future
+
+
+def map_names(
+    run: Callable[[Compiler, str], _Value],
+    names: Iterable[str],
+    *,
+    jobs: int,
+    timeout_s: float,
+    in_order: bool = True,
+) -> Generator[_Value]:
+    """`each` with compilers, where no error is expected."""
+    found = each(names, run, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=in_order)
+    with closing(found):
+        for done in found:
+            yield done.value
