@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -21,7 +22,7 @@ from mlgo_gym.cli.show._output import Output, add_json_option
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm.command._options import OPT_LEVELS
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.policies._models import Model, problem_of_models
@@ -118,11 +119,11 @@ def _deployed(
         keep = options.log is not None
         return deploy(compiler, module, chosen, model, form=form, keep_decisions=keep)
 
-    names = tuple(targets)
-    results = map_names(work, names, jobs=options.jobs, timeout_s=options.timeout)
-    with contextlib.closing(results):
-        tracked = output.track(results, "compiling", len(names))
-        yield from zip(tracked, targets.values(), strict=True)
+    compiler = partial(Compiler, timeout_s=options.timeout)
+    found = each(targets, work, compiler, jobs=options.jobs, in_order=True)
+    with contextlib.closing(found):
+        for done in output.track(found, "compiling", len(targets)):
+            yield done.value, targets[done.item]
 
 
 def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[str, Path]]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm.text._fingerprint import Body
 from mlgo_gym.llvm.text._profile import Profile
 
@@ -65,8 +65,8 @@ def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
 
 def describe_modules(
     read: Callable[[str], Module], names: Sequence[str], *, jobs: int, timeout_s: float
-) -> Generator[ModuleFacts | str]:
-    """What is in each of several modules, in the order of their names; or why it is not known.
+) -> Generator[Done[str, ModuleFacts]]:
+    """What is in each of several modules, in the order of their names.
 
     Args:
         read: gives a module by its name.
@@ -78,13 +78,11 @@ def describe_modules(
         OptionsError: ``jobs`` is not above 0.
     """
 
-    def describe(compiler: Compiler, name: str) -> ModuleFacts | str:
-        try:
-            return describe_module(compiler, read(name))
-        except (CompilationError, InputError) as error:
-            return str(error)
+    def describe(compiler: Compiler, name: str) -> ModuleFacts:
+        return describe_module(compiler, read(name))
 
-    return map_names(describe, names, jobs=jobs, timeout_s=timeout_s)
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    return each(names, describe, compiler, jobs=jobs, in_order=True)
 
 
 def profile_path(command: Sequence[str]) -> str | None:

@@ -12,16 +12,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from corpus_tools.manifest import Manifest, encode_command, write_json
 from corpus_tools.staging import INFO_NAME, staged_folder
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import CompilationError, CorpusError, InputError
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm.command._options import CompileOptions
 
 _NO_PASSES: Final = "-disable-llvm-passes"
@@ -122,34 +124,25 @@ def split_functions(
     """
     CompileOptions(opt_level)
 
-    def split(compiler: Compiler, name: str) -> _Outcome:
-        try:
-            module = corpus[name]
-            options = options_of(module, opt_level)
-            functions = split_module(
-                compiler, module, options, minimum_instructions=minimum_instructions
-            )
-            return _Outcome(name, module.sha256, functions)
-        except (CompilationError, InputError) as error:
-            return _Outcome(name, "", (), str(error))
+    def split(compiler: Compiler, name: str) -> _Functions:
+        module = corpus[name]
+        options = options_of(module, opt_level)
+        least = minimum_instructions
+        return module.sha256, split_module(compiler, module, options, minimum_instructions=least)
 
-    with staged_folder(output) as staged:
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    found = each(corpus.names, split, compiler, jobs=jobs, in_order=True)
+    with staged_folder(output) as staged, closing(found):
         writer = _Writer(staged)
-        for outcome in map_names(split, corpus.names, jobs=jobs, timeout_s=timeout_s):
-            writer.write(outcome)
+        for done in found:
+            writer.write(done)
             progress()
         origin = {"source": corpus.folder.resolve().name, "opt_level": opt_level}
         return writer.finish(origin | {"minimum_instructions": minimum_instructions})
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What became of a module: its functions, or an error."""
-
-    module: str
-    sha256: str
-    functions: tuple[FunctionModule, ...]
-    error: str | None = None
+_Functions = tuple[str, tuple[FunctionModule, ...]]
+"""What became of a module: the hash of its bitcode, and its functions."""
 
 
 class _Writer:
@@ -162,19 +155,19 @@ class _Writer:
         self._failures: dict[str, str] = {}
         self._instructions = 0
 
-    def write(self, outcome: _Outcome) -> None:
-        if outcome.error is not None:
-            self._failures[outcome.module] = outcome.error
+    def write(self, done: Done[str, _Functions]) -> None:
+        if done.error:
+            self._failures[done.item] = str(done.error)
             return
-        self._hashes[outcome.module] = outcome.sha256
-        for each in outcome.functions:
-            name = f"{outcome.module}/{file_name(each.function)}"
+        self._hashes[done.item], functions = done.value
+        for function in functions:
+            name = f"{done.item}/{file_name(function.function)}"
             path = self._folder / f"{name}.bc"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(each.bitcode)
-            path.with_name(f"{path.stem}.cmd").write_bytes(encode_command(each.command))
-            self._functions[name] = each.function
-            self._instructions += each.instructions
+            path.write_bytes(function.bitcode)
+            path.with_name(f"{path.stem}.cmd").write_bytes(encode_command(function.command))
+            self._functions[name] = function.function
+            self._instructions += function.instructions
 
     def finish(self, info: dict[str, Any]) -> FunctionSplit:
         if not self._functions:

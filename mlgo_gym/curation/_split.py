@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
@@ -142,13 +143,13 @@ def split_corpora(
         return source.corpus[source.own_name]
 
     names = tuple(corpora.modules)
-    found = describe_modules(read, names, jobs=jobs, timeout_s=timeout_s)
-    for name, answer in zip(names, found, strict=True):
-        if isinstance(answer, str):
-            failures[name] = answer
-        else:
-            facts[name] = answer
-        progress()
+    with closing(describe_modules(read, names, jobs=jobs, timeout_s=timeout_s)) as found:
+        for done in found:
+            if done.error:
+                failures[done.item] = str(done.error)
+            else:
+                facts[done.item] = done.value
+            progress()
     return _decide({name: corpora.modules[name] for name in facts}, facts, failures, options)
 
 

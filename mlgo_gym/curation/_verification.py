@@ -8,8 +8,10 @@ and the embedded LLVM's with clang's.
 from __future__ import annotations
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from corpus_tools.bitcode import is_bitcode
@@ -20,7 +22,7 @@ from corpus_tools.replay import replay
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError, ModuleError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import each
 
 
 class Outcome(StrEnum):
@@ -76,7 +78,7 @@ class Verdict:
     @property
     def is_good(self) -> bool:
         """Whether nothing failed, and clang's code is the original's where that is there."""
-        failed = any(each.outcome is Outcome.FAILED for each in self.checks.values())
+        failed = any(check.outcome is Outcome.FAILED for check in self.checks.values())
         return not failed and self.original.outcome is not Outcome.DIFFERS
 
 
@@ -104,7 +106,10 @@ def verify_corpus(
         OptionsError: ``jobs`` is not above 0.
     """
     task = _Task(corpus, clang, objects, timeout_s)
-    yield from map_names(task.run, corpus.names, jobs=jobs, timeout_s=timeout_s)
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    with closing(each(corpus.names, task.run, compiler, jobs=jobs, in_order=True)) as found:
+        for done in found:
+            yield done.value
 
 
 class _Task:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from rich.table import Table
@@ -83,8 +84,9 @@ def _facts(corpus: Corpus, options: argparse.Namespace, output: Output) -> dict[
     found = describe_modules(
         corpus.__getitem__, corpus.names, jobs=options.jobs, timeout_s=options.timeout
     )
-    tracked = output.track(found, "reading", len(corpus))
-    return {each.name: each for each in tracked if isinstance(each, ModuleFacts)}
+    with closing(found):
+        tracked = output.track(found, "reading", len(corpus))
+        return {done.item: done.value for done in tracked if not done.error}
 
 
 def _module(corpus: Corpus, report: ModuleReport, facts: ModuleFacts | None) -> dict[str, Any]:
