@@ -83,6 +83,7 @@ class Compilation:
         self._result: CompilationResult | None = None
         self._product: Product | None = None
         self._finished = False
+        self._stderr = ""
         self._channels = Channels(worker)
         try:
             for problem in self.problems:
@@ -184,10 +185,13 @@ class Compilation:
     def take_stderr(self) -> str:
         """What LLVM has printed to its standard error since the last call.
 
-        All that it printed before the pending observation is there, if it was started with
-        ``keep_stderr``; otherwise it is empty.
+        All that it printed before the pending observation, or until it ended, is there, if it was
+        started with ``keep_stderr``; otherwise it is empty.
         """
-        return self._worker.take_stderr()
+        if not self._finished:
+            return self._worker.take_stderr()
+        taken, self._stderr = self._stderr, ""
+        return taken
 
     def next_observation(self) -> Observation | None:
         """Wait for the next question; ``None`` when the compilation has ended.
@@ -337,8 +341,7 @@ class Compilation:
         return timeout_error(self.module.name, self._timeout_s, self._worker, self.decisions)
 
     def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
-        self._channels.close()
-        self._finished = True
+        self._end()
         if self._is_branch:
             self._worker.kill()
         if "error" in answer:
@@ -355,7 +358,7 @@ class Compilation:
         if self.task.product == "object":
             self._result = CompilationResult.of(self.module.name, record, answer, payload)
         else:
-            self._product = Product.of(record, answer, payload, self._worker.kept_stderr())
+            self._product = Product.of(record, answer, payload, self._stderr)
 
     def _reply(self, problem: Problem, advice: bytes) -> None:
         self._pending = None
@@ -403,6 +406,12 @@ class Compilation:
         # LLVM may still be waiting for advice that will never come.
         if self._is_branch or not self._finished:
             self._worker.kill()
-        self._channels.close()
         self._pending = None
+        self._end()
+
+    def _end(self) -> None:
+        """The worker is gone, or another compilation's from now on."""
+        self._channels.close()
+        if not self._finished:
+            self._stderr = self._worker.kept_stderr()
         self._finished = True

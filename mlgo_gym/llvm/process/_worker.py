@@ -198,10 +198,10 @@ class Worker:
         return taken
 
     def kept_stderr(self) -> str:
-        """What has been kept, all that the child wrote before its last answer included."""
-        self._drain_stderr()
-        kept, self._kept = self._kept, None
-        return (kept or b"").decode("utf-8", "replace")
+        """The same, and nothing more is kept."""
+        taken = self.take_stderr()
+        self._kept = None
+        return taken
 
     def wait(self, timeout_s: float) -> set[int]:
         """Wait until something happens, and deal with all but what is watched.
@@ -314,12 +314,14 @@ class Worker:
 
     def _reap(self) -> tuple[int, tuple[str, ...]]:
         status = self._process.wait()
+        self._drain_stderr()
         if self._finalizer.detach():
-            self._drain_stderr()
             self.link.close()
         return status, self.stderr_tail()
 
     def _drain_stderr(self) -> None:
+        if not self._finalizer.alive:
+            return  # closed: whatever has that number now is not the child's
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self._stderr_fd, _CHUNK_BYTES):
                 self._stderr = (self._stderr + data)[-_STDERR_BYTES:]
