@@ -19,6 +19,7 @@ from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
+from mlgo_gym.rollout._rollout import log_context
 from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
 from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
@@ -30,7 +31,8 @@ class LogEpisodes:
     """The episodes of a training log, one for each context, in bounded memory.
 
     For the inliner the log's contexts are modules, as `mlgo_gym.rollout.RolloutLog` writes them;
-    for register allocation they are functions, and the module is not known.
+    for register allocation they are functions, and the module is not told apart from the
+    function's name.
 
     Args:
         file: the log; it stays the caller's to close.
@@ -147,8 +149,9 @@ class _Pending:
 def export_log(dataset: Dataset, file: BinaryIO) -> int:
     """Write a dataset as a training log: a context for each episode, as LLVM does.
 
-    A context is the function, or the module where there is none. Outcomes are those of the
-    dataset; an episode that has none gets none.
+    A context is named as in the logs of rollouts, with the package before it where the dataset has
+    several, so that none is taken for another. Outcomes are those of the dataset; an episode that
+    has none gets none.
 
     Args:
         dataset: what is written.
@@ -167,15 +170,17 @@ def export_log(dataset: Dataset, file: BinaryIO) -> int:
                 f"score: expected {dataset.header.score_name}, found {part.header.score_name}",
             )
     writer = TrainingLogWriter(file, dataset.header.log_header())
+    has_packages = len({entry.package for entry in dataset.modules}) > 1
     count = 0
     for episode in dataset.episodes():
-        _write_episode(writer, episode)
+        name = log_context(episode.source.module, episode.context)
+        writer.start_context(f"{episode.source.package}/{name}" if has_packages else name)
+        _write_decisions(writer, episode)
         count += len(episode)
     return count
 
 
-def _write_episode(writer: TrainingLogWriter, episode: Episode) -> None:
-    writer.start_context(episode.context or episode.source.module)
+def _write_decisions(writer: TrainingLogWriter, episode: Episode) -> None:
     actions = episode.actions.reshape(-1, 1)
     for index, payload in enumerate(episode.payloads()):
         writer.log_observation(payload + actions[index].tobytes())

@@ -279,14 +279,23 @@ def _attempted(unit: Unit, policy: PolicyLike) -> tuple[Result | None, str | Non
         return None, str(error)
 
 
+def log_context(module: str, function: str) -> str:
+    """The name of a context in a log of several modules, all of which are different.
+
+    >>> log_context("a.c", "main"), log_context("a.c", ""), log_context("", "main")
+    ('a.c:main', 'a.c', 'main')
+    """
+    return ":".join(filter(None, (module, function)))
+
+
 class RolloutLog:
     """A training log of rollouts: one context for whatever is scored by itself.
 
-    That is a function, under LLVM's name for it, where LLVM names contexts, and otherwise a
-    module. An observation holds the problem's features, then what LLVM sends besides, then the
-    action under the advice's name, which is the order of LLVM's own training logs. The score is
-    ``reward``, ``float (1,)``: 0, and after a context's last decision the share of the baseline's
-    score that was saved.
+    That is a function, as ``MODULE:FUNCTION``, where LLVM names contexts, and otherwise a module;
+    LLVM's own logs, each of one module, have the function's bare name. An observation holds the
+    problem's features, then what LLVM sends besides, then the action under the advice's name, which
+    is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
+    a context's last decision the share of the baseline's score that was saved.
     """
 
     def __init__(self, file: BinaryIO, problem: Problem) -> None:
@@ -302,7 +311,7 @@ class RolloutLog:
         if not rewards:
             return 0
         for context, group in groupby(attempt.decisions, lambda decision: decision.context):
-            self._write_context(context or report.module, tuple(group), rewards[context])
+            self._write_context(log_context(report.module, context), tuple(group), rewards[context])
         return len(attempt.decisions)
 
     def _write_context(self, name: str, decisions: Sequence[Decision], reward: float) -> None:

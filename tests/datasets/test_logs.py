@@ -117,6 +117,22 @@ def test_empty_contexts_are_left_out() -> None:
     assert dataset.header.settings is None
 
 
+def test_contexts_of_several_packages_name_theirs(tmp_path: Path) -> None:
+    folders = []
+    for package in ("zlib", "lua"):
+        path = tmp_path / f"{package}.log"
+        path.write_bytes(log_of(("a.c:f", 2), ("a.c:g", 1)))
+        recording = open_recording(path, package)
+        with DatasetWriter(tmp_path / package, recording.header) as writer:
+            recording.write(writer)
+        folders.append(tmp_path / package)
+    file = io.BytesIO()
+    export_log(Dataset.open(*folders), file)
+    assert read(file.getvalue()) == [
+        ("zlib/a.c:f", 2), ("zlib/a.c:g", 1), ("lua/a.c:f", 2), ("lua/a.c:g", 1),
+    ]  # fmt: skip
+
+
 def test_other_scores_are_no_rewards() -> None:
     log = log_of(("f", 3), score=TensorSpec("delta", "float", (1,)))
     (found,) = LogEpisodes(io.BytesIO(log), "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import shutil
 from pathlib import Path
@@ -11,12 +12,14 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._logs import export_log
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.rollout._rollout import RolloutLog, rollout
 from tests.datasets.samples import same
 
 PROBLEM = InliningForSize()
@@ -83,6 +86,14 @@ def test_register_allocation(small: Corpus, tmp_path: Path) -> None:
     for each in dataset.episodes():
         assert each.context
         assert (each.observations["mask"][range(len(each)), each.actions] == 1).all()
+    exported, rolled_out = io.BytesIO(), io.BytesIO()
+    export_log(dataset, exported)
+    log = RolloutLog(rolled_out, problem)
+    policies = {"random 1": problem.policy("random", 1)}
+    names = [entry.module for entry in dataset.modules]
+    for report in rollout(small, policies, problem, names=names, keep_decisions=True):
+        log.write(report)
+    assert exported.getvalue() == rolled_out.getvalue()
 
 
 def test_a_bad_module_is_reported_and_left_out(small: Corpus, tmp_path: Path) -> None:

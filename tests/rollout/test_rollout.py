@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._rollout import RolloutLog, rollout
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
@@ -69,6 +71,32 @@ def test_the_log_holds_decisions_and_rewards(small: Corpus) -> None:
         scores = [float(record.score[0]) for record in own if record.score is not None]
         assert scores[:-1] == [0.0] * (count - 1)
         assert scores[-1] == pytest.approx(rewards[name])
+
+
+def test_contexts_of_functions_name_their_module(small: Corpus, tmp_path: Path) -> None:
+    """Two modules may each have a function of one name; by context they are told apart."""
+    for name in ("one", "two"):
+        for suffix in ("bc", "cmd"):
+            data = (small.folder / f"json_write.c.{suffix}").read_bytes()
+            (tmp_path / f"{name}.{suffix}").write_bytes(data)
+    manifest = {"modules": ["one", "two"], "has_thinlto": False}
+    (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
+    problem = RegallocEviction()
+    policies = {"random": RegallocEviction.policy("random")}
+    file = io.BytesIO()
+    log = RolloutLog(file, problem)
+    functions = []
+    for report in rollout(Corpus.load(tmp_path), policies, problem, keep_decisions=True):
+        log.write(report)
+        functions += [
+            f"{report.module}:{context}"
+            for context, _ in groupby(each.context for each in report.attempts[0].decisions)
+        ]
+    records = list(TrainingLogReader(io.BytesIO(file.getvalue())))
+    found = [name for name, _ in groupby(each.observation.context for each in records)]
+    assert found == functions
+    assert len(set(found)) == len(found) == 2
+    assert [each.observation.index for each in records].count(0) == len(found)
 
 
 def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Path) -> None:
