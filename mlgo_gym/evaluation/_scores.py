@@ -11,7 +11,7 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.scoring._allocation import geometric_mean_ratio
 from mlgo_gym.scoring._linked_text import Code
-from mlgo_gym.scoring._measures import Result
+from mlgo_gym.scoring._measures import Result, TextSize
 
 BASELINE: Final = "LLVM"
 """What LLVM's own heuristic is called among the policies."""
@@ -82,15 +82,17 @@ def scores_of(report: ModuleReport, package: str, language: str) -> ModuleScores
     results: dict[str, Result] = {BASELINE: report.baseline} if report.baseline else {}
     results |= {each.policy: each.result for each in report.attempts if each.result}
     policies = {name: result for name, result in results.items() if name != BASELINE}
-    allocated = not all(isinstance(each, CompilationResult) for each in results.values())
+    measure = report.measure
     first = next(iter(policies.values()), None)
     return ModuleScores(
         package=package,
         module=report.module,
         language=language,
         decisions={name: result.decisions for name, result in policies.items()},
-        costs={name: each.score for name, each in results.items()} if allocated else {},
-        functions=_function_ratios(report, policies) if allocated else {},
+        costs={}
+        if measure is TextSize
+        else {name: measure.score(each) for name, each in results.items()},
+        functions=_function_ratios(report, policies) if measure.by_function else {},
         code={
             name: Code.of(result)
             for name, result in results.items()

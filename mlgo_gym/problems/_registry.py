@@ -98,7 +98,8 @@ def _loaded(point: metadata.EntryPoint) -> type[Problem]:
     if not has_fields:
         raise _error(point, f"{kind.__name__}: expected a dataclass, found none")
     if kind.advice.element_count != 1 or np.dtype(kind.advice.dtype).kind not in "fiu":
-        raise _error(point, f"{kind.__name__}: advice: expected one number, found {kind.advice}")
+        found = f"{kind.advice.type} {kind.advice.shape}"
+        raise _error(point, f"{kind.__name__}: advice: expected one number, found {found}")
     if kind.default_policy not in kind.policies:
         raise _error(
             point,

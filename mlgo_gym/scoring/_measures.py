@@ -134,14 +134,19 @@ class Measure(ABC):
         """
 
     @classmethod
-    @abstractmethod
+    def score(cls, result: Result) -> float:
+        """What compilations are compared by; less is better."""
+        return result.score
+
+    @classmethod
     def parts(cls, result: Result) -> dict[str, float]:
         """The scores that means are taken of: of each context, or of the whole as ``""``."""
+        return {"": cls.score(result)}
 
     @classmethod
     def rewards(cls, result: Result, baseline: Result) -> dict[str, float]:
         """The reward (`reward_of`) of each context, and of the whole as ``""``."""
-        return {"": reward_of(result.score, baseline.score)}
+        return {"": reward_of(cls.score(result), cls.score(baseline))}
 
 
 class TextSize(Measure):
@@ -166,11 +171,6 @@ class TextSize(Measure):
     ) -> ObjectUnit:
         """The module, compiled to its object."""
         return ObjectUnit(compiler, module, options, problem, also)
-
-    @classmethod
-    def parts(cls, result: Result) -> dict[str, float]:
-        """The size of the code."""
-        return {"": result.score}
 
 
 class ObjectUnit(Unit):

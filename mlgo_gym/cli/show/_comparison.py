@@ -140,7 +140,7 @@ def _row(report: ModuleReport, policies: Sequence[str]) -> list[str | Text]:
         return ["", "failed", *[""] * len(policies)]
     score = _score(report, None)
     changes: list[str | Text] = [
-        _styled(_change(attempt.result.score, score))
+        _styled(_change(report.measure.score(attempt.result), score))
         if (attempt := report.attempt(policy)) and attempt.result
         else "failed"
         for policy in policies
@@ -196,7 +196,7 @@ def _decisions(report: ModuleReport) -> int:
 
 def _score(report: ModuleReport, policy: str | None) -> float:
     result = _result(report, policy)
-    return result.score if result else 0
+    return report.measure.score(result) if result else 0
 
 
 def _total(reports: Sequence[ModuleReport], policy: str | None) -> float:
