@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, cast
+from functools import partial
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space, concatenate, create_empty_array
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector.utils import concatenate, create_empty_array
 
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
@@ -18,17 +19,19 @@ from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.llvm._waiting import Steps, run_together
 
 Array = np.ndarray[Any, Any]
+Result = TypeVar("Result")
 Step = tuple[ObservationDict, float, bool, bool, dict[str, Any]]
 
 
-class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
+class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
     """N environments of one kind, each with a worker of its own, in one loop and one thread.
 
     ``gymnasium.make_vec("mlgo_gym/InliningForSize-v0", num_envs=N, corpus=...)`` makes one. A step
-    answers all pending decisions and then takes what comes, in whatever order it comes; results
-    are those of Gymnasium's ``SyncVectorEnv`` over the same environments. What happens in one row
-    does not depend on the others, nor on timing: each has its own random generator, and a worker
-    that crashes or outruns its deadline truncates the episode of its own row.
+    answers all pending decisions and then takes what comes, in whatever order it comes; results,
+    ``call``, ``get_attr`` and ``set_attr`` are those of Gymnasium's ``SyncVectorEnv`` over the same
+    environments. What happens in one row does not depend on the others, nor on timing: each has its
+    own random generator, and a worker that crashes or outruns its deadline truncates the episode of
+    its own row. An action that LLVM does not take moves no row.
 
     Observations: a ``Dict`` of LLVM's features, each of its shape with N in front. Rewards
     ``float64 [N]``, terminations and truncations ``bool [N]``. Infos, masks among them: as of the
@@ -54,6 +57,8 @@ class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
     kind: ClassVar[type[CompilationEnv[Any, Any]]]
     """The single environment."""
 
+    envs: list[CompilationEnv[Any, Any]]  # type: ignore[assignment]
+
     def __init__(
         self,
         num_envs: int = 1,
@@ -72,16 +77,9 @@ class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
             ) from error
         first = self.kind(**settings)
         settings["corpus"] = first.corpus
-        self.envs: Final = [first, *(self.kind(**settings) for _ in range(num_envs - 1))]
-        self.num_envs = num_envs
-        self.metadata = first.metadata | {"autoreset_mode": mode}
-        self.render_mode = first.render_mode
-        self.single_observation_space = first.observation_space
-        self.single_action_space = first.action_space
-        self.observation_space = batch_space(first.observation_space, num_envs)
-        self.action_space = batch_space(first.action_space, num_envs)
-        self._mode = mode
-        self._observations: list[ObservationDict] = []
+        others = [partial(self.kind, **settings)] * (num_envs - 1)
+        super().__init__([lambda: first, *others], autoreset_mode=mode)
+        self._rows: list[ObservationDict] = []
         self._has_ended = np.ones(num_envs, bool)
 
     def reset(
@@ -99,17 +97,19 @@ class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
 
         Raises:
             OptionsError: the seeds or the mask do not fit the number of environments.
-            MlgoGymError: what the single environment's ``reset`` raises, once all rows are done.
+            MlgoGymError: what the single environment's ``reset`` raises: at once where an option
+                cannot be, otherwise once all rows are done, and all have to be reset then.
         """
         options = dict(options or {})
         seeds = self._seeds(seed)
         mask = self._mask(options.pop("reset_mask", None))
         rows = [index for index in range(self.num_envs) if mask[index]]
         work = [self.envs[row].resetting(seed=seeds[row], options=options) for row in rows]
+        started = self._together(work)
         infos: dict[str, Any] = {}
-        self._observations = self._observations or [{} for _ in self.envs]
-        for row, (observation, info) in zip(rows, run_together(work), strict=True):
-            self._observations[row] = observation
+        self._rows = self._rows or [{} for _ in self.envs]
+        for row, (observation, info) in zip(rows, started, strict=True):
+            self._rows[row] = observation
             self._has_ended[row] = False
             infos = self._add_info(infos, info, row)
         return self._batched(), infos
@@ -122,53 +122,60 @@ class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
 
         Raises:
             UsageError: there is not one action for each row, LLVM does not take an action, or a
-                row has to be reset first.
+                row has to be reset first; no row has moved.
+            CorpusError: a row's next episode cannot be started; all have to be reset.
         """
         if len(actions) != self.num_envs:
             raise UsageError(f"step: expected {self.num_envs} actions, found {len(actions)}")
-        if not self._observations:
+        if not self._rows:
             raise UsageError("step: expected a pending decision, found none; call reset first")
-        rows = run_together([self._row(row, action) for row, action in enumerate(actions)])
+        rows = self._together([self._row(row, action) for row, action in enumerate(actions)])
         infos: dict[str, Any] = {}
         for row, ((*_, info), final) in enumerate(rows):
             if final is not None:
                 infos = self._add_info(infos, final, row)
             infos = self._add_info(infos, info, row)
         steps = [step for step, _ in rows]
-        self._observations = [step[0] for step in steps]
+        self._rows = [step[0] for step in steps]
         rewards = np.array([step[1] for step in steps], np.float64)
         terminations = np.array([step[2] for step in steps], bool)
         truncations = np.array([step[3] for step in steps], bool)
         self._has_ended = terminations | truncations
         return self._batched(), rewards, terminations, truncations, infos
 
-    def render(self) -> tuple[Any, ...]:
-        """What each environment's ``render`` returns."""
-        return tuple(env.render() for env in self.envs)
-
-    def close_extras(self, **_: Any) -> None:
-        """End all workers."""
-        for env in self.envs:
-            env.close()
-
     def _row(self, row: int, action: Any) -> Steps[tuple[Step, dict[str, Any] | None]]:
-        """One row's step, and with ``SameStep`` the end of its last episode."""
+        """One row's step; an action that LLVM does not take is an error before any row moves."""
         env = self.envs[row]
-        if self._has_ended[row] and self._mode is AutoresetMode.NEXT_STEP:
-            observation, info = yield from env.resetting()
-            return (observation, 0.0, False, False, info), None
-        step = yield from env.stepping(action)
-        observation, reward, terminated, truncated, info = step
-        if self._mode is AutoresetMode.SAME_STEP and (terminated or truncated):
+        if self._has_ended[row] and self.autoreset_mode is AutoresetMode.NEXT_STEP:
+            return self._restarting(env)
+        return self._continuing(env, env.stepping(action))
+
+    def _restarting(self, env: CompilationEnv[Any, Any]) -> Steps[tuple[Step, None]]:
+        observation, info = yield from env.resetting()
+        return (observation, 0.0, False, False, info), None
+
+    def _continuing(
+        self, env: CompilationEnv[Any, Any], steps: Steps[Step]
+    ) -> Steps[tuple[Step, dict[str, Any] | None]]:
+        """A step, and with ``SameStep`` the end of the last episode."""
+        observation, reward, terminated, truncated, info = step = yield from steps
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and (terminated or truncated):
             final = {"final_obs": observation, "final_info": info}
             observation, info = yield from env.resetting()
             return (observation, reward, terminated, truncated, info), final
         return step, None
 
+    def _together(self, work: Sequence[Steps[Result]]) -> list[Result]:
+        """The rows' work at once; where it fails in one, all have to be reset."""
+        rows, self._rows = self._rows, []
+        results = run_together(work)
+        self._rows = rows
+        return results
+
     def _batched(self) -> ObservationDict:
         space = self.single_observation_space
         batch = cast("ObservationDict", create_empty_array(space, self.num_envs, fn=np.zeros))
-        return cast("ObservationDict", concatenate(space, self._observations, batch))
+        return cast("ObservationDict", concatenate(space, self._rows, batch))
 
     def _seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
         if seed is None:
@@ -187,7 +194,7 @@ class CompilationVectorEnv(VectorEnv[ObservationDict, Array, Array]):
             or mask.dtype != np.bool_
             or mask.shape != (self.num_envs,)
             or not mask.any()
-            or (not self._observations and not mask.all())
+            or (not self._rows and not mask.all())
         ):
             raise OptionsError(
                 f"reset_mask: expected bool ({self.num_envs},) with some true, all at first; "

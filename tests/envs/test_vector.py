@@ -16,7 +16,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
-from mlgo_gym.envs._vector import InliningForSizeVectorEnv
+from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.envs._vector import InliningForSizeVectorEnv, RegallocEvictionVectorEnv
 from mlgo_gym.errors import CorpusError, OptionsError, UsageError
 
 ID = "mlgo_gym/InliningForSize-v0"
@@ -98,7 +99,7 @@ def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
     modules = envs.reset(seed=8)[1]["module"].tolist()
     assert envs.reset(seed=[8, 9, 10])[1]["module"].tolist() == modules
     assert envs.reset(seed=[10, 9, 8])[1]["module"].tolist() == modules[::-1]
-    assert envs.render() == (None, None, None)
+    assert all(text is None for text in envs.render())
     envs.close()
 
 
@@ -160,6 +161,62 @@ def test_bad_steps(envs: InliningForSizeVectorEnv) -> None:
     with pytest.raises(CorpusError, match="has no|expected one of its"):
         envs.reset(options={"module": "no such module"})
     assert not envs.reset(seed=2)[1]["decision"].any()
+
+
+def test_an_action_that_is_none_moves_no_row(envs: InliningForSizeVectorEnv) -> None:
+    envs.reset(seed=1)
+    for bad in ([0, 2, 0], [0, 0, 7]):
+        with pytest.raises(UsageError):
+            envs.step(np.array(bad))
+    infos = envs.step(np.zeros(3, np.int64))[-1]
+    assert infos["decision"].tolist() == [1, 1, 1]
+
+
+def test_a_row_that_has_ended_holds_the_others(envs: InliningForSizeVectorEnv) -> None:
+    """With the mode Disabled, it has to be reset first."""
+    envs.reset(seed=1)
+    worker = envs.envs[1].compiler.worker_pid
+    assert worker is not None
+    os.kill(worker, signal.SIGKILL)
+    assert envs.step(np.zeros(3, np.int64))[3].tolist() == [False, True, False]
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none; call re"):
+        envs.step(np.zeros(3, np.int64))
+    envs.reset(options={"reset_mask": np.array([False, True, False])})
+    assert envs.step(np.zeros(3, np.int64))[-1]["decision"].tolist() == [2, 1, 2]
+
+
+def test_a_reset_that_fails_in_one_row(envs: InliningForSizeVectorEnv) -> None:
+    """The others have gone on: all rows have to be reset."""
+    envs.reset(seed=1)
+    envs.envs[1].compiler.interrupt()
+    with pytest.raises(UsageError, match="^compiler: closed$"):
+        envs.reset()
+    with pytest.raises(UsageError, match="^step: expected a pending decision, found none; call re"):
+        envs.step(np.zeros(3, np.int64))
+    with pytest.raises(OptionsError, match="^reset_mask: .* all at first; "):
+        envs.reset(options={"reset_mask": np.array([True, False, True])})
+
+
+def test_rows_are_asked_by_name(sample: Corpus) -> None:
+    """As Gymnasium's own vector environments have it."""
+    corpus = Corpus(sample.folder, ("expr_vm.c",))
+    ours = RegallocEvictionVectorEnv(2, corpus=corpus)
+    theirs = SyncVectorEnv([lambda: RegallocEvictionEnv(corpus)] * 2)
+    ours.reset(seed=1)
+    theirs.reset(seed=1)
+    assert data_equivalence(ours.call("action_masks"), theirs.call("action_masks"), exact=True)
+    assert ours.call("render") == ours.get_attr("render_mode") == (None, None)
+    ours.set_attr("render_mode", ["ansi", None])
+    assert [text is None for text in ours.call("render")] == [False, True]
+    ours.set_attr("render_mode", "ansi")
+    assert ours.get_attr("render_mode") == ("ansi", "ansi")
+    assert ours.np_random_seed == theirs.np_random_seed == (1, 2)
+    with pytest.raises(AttributeError, match="no_such"):
+        ours.get_attr("no_such")
+    with pytest.raises(ValueError, match="length equal to the number of environments"):
+        ours.set_attr("render_mode", ["ansi"])
+    ours.close()
+    theirs.close()
 
 
 def test_an_environment_can_be_forked(small: Corpus) -> None:
