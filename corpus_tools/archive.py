@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from corpus_tools.errors import ArchiveError, UnsafeArchiveError
+from corpus_tools.errors import SdistError
 from corpus_tools.manifest import name_problem
 
 # A small archive can ask for any amount of disk; the largest sdist of a recipe unpacks to 60 MB.
@@ -37,9 +37,9 @@ def unpack_sdist(archive: Path, folder: Path) -> Path:
         The package's top folder, inside a new folder of ``folder``.
 
     Raises:
-        UnsafeArchiveError: a member is absolute, leads out, is a device, links out of the folder,
-            or the members together exceed MAX_UNPACKED_BYTES.
-        ArchiveError: the archive cannot be read, or does not have exactly one top folder.
+        SdistError: the archive cannot be read or does not have exactly one top folder; a member
+            is absolute, leads out, is a device, links out of the folder, or the members together
+            exceed MAX_UNPACKED_BYTES.
     """
     target = Path(tempfile.mkdtemp(dir=folder, prefix="sdist."))
     try:
@@ -57,7 +57,7 @@ def _extract(archive: Path, target: Path) -> None:
         else:
             _extract_tar(archive, target)
     except _UNREADABLE as error:
-        raise ArchiveError(archive.name, f"expected a readable archive: {error}") from error
+        raise SdistError(f"{archive.name}: expected a readable archive: {error}") from error
 
 
 def _extract_tar(archive: Path, target: Path) -> None:
@@ -69,7 +69,7 @@ def _extract_tar(archive: Path, target: Path) -> None:
         try:
             return tarfile.data_filter(member, path)
         except tarfile.FilterError as error:
-            raise UnsafeArchiveError(archive.name, member.name, _tar_problem(error)) from error
+            raise _refused(archive.name, member.name, _tar_problem(error)) from error
 
     with tarfile.open(archive) as tar:
         tar.extractall(target, filter=checked)  # noqa: S202 - `checked` is the check
@@ -96,14 +96,13 @@ def _extract_zip(archive: Path, target: Path) -> None:
 def _check_zip_type(archive: str, member: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(member.external_attr >> 16)
     if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
-        raise UnsafeArchiveError(
-            archive, member.filename, "expected a file or folder, found a link or device"
-        )
+        problem = "expected a file or folder, found a link or device"
+        raise _refused(archive, member.filename, problem)
 
 
 def _check_name(archive: str, name: str) -> None:
     if problem := name_problem(name):
-        raise UnsafeArchiveError(archive, name, problem)
+        raise _refused(archive, name, problem)
 
 
 class _Budget:
@@ -117,7 +116,11 @@ class _Budget:
         self._left -= size_bytes
         if self._left < 0:
             problem = f"expected at most {MAX_UNPACKED_BYTES} bytes in all, found more"
-            raise UnsafeArchiveError(self._archive, member, problem)
+            raise _refused(self._archive, member, problem)
+
+
+def _refused(archive: str, member: str, problem: str) -> SdistError:
+    return SdistError(f"{archive}: member {member!r} refused: {problem}")
 
 
 def _top_folder(archive: Path, target: Path) -> Path:
@@ -125,7 +128,7 @@ def _top_folder(archive: Path, target: Path) -> Path:
     if len(entries) == 1 and entries[0].is_dir():
         return entries[0]
     found = ", ".join(_names(entries)) or "nothing"
-    raise ArchiveError(archive.name, f"expected one top folder, found {found}")
+    raise SdistError(f"{archive.name}: expected one top folder, found {found}")
 
 
 def _names(entries: list[Path]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from corpus_tools.errors import BitcodeError
+from corpus_tools.errors import ExtractionError
 
 MAGIC: Final = b"BC\xc0\xde"
 _WRAPPER_MAGIC: Final = b"\xde\xc0\x17\x0b"
@@ -48,7 +48,7 @@ def split_modules(data: bytes) -> list[bytes]:
         One bitstream for each module, such that together they are ``data`` without the zeros.
 
     Raises:
-        BitcodeError: it is something else, or ends too early.
+        ExtractionError: it is something else, or ends too early.
     """
     modules = []
     position = 0
@@ -57,7 +57,7 @@ def split_modules(data: bytes) -> list[bytes]:
         modules.append(data[position:end])
         position = _after_zeros(data, end)
     if not modules:
-        raise BitcodeError("expected bitcode, found nothing")
+        raise ExtractionError("expected bitcode, found nothing")
     return modules
 
 
@@ -71,7 +71,7 @@ def target_triple(module: bytes) -> str | None:
         The triple, or None where the module names none.
 
     Raises:
-        BitcodeError: the module is broken.
+        ExtractionError: the module is broken.
     """
     start = _WRAPPER_SIZE if module.startswith(_WRAPPER_MAGIC) else 0
     for block in _blocks(module, start):
@@ -100,7 +100,7 @@ class _Bits:
     def fixed(self, width: int) -> int:
         start, end = self.position, self.position + width
         if end > len(self._data) * 8:
-            raise BitcodeError(f"ends inside a value at byte {start // 8} of {len(self._data)}")
+            raise ExtractionError(f"ends inside a value at byte {start // 8} of {len(self._data)}")
         self.position = end
         word = int.from_bytes(self._data[start // 8 : (end + 7) // 8], "little")
         return (word >> (start % 8)) & ((1 << width) - 1)
@@ -114,7 +114,7 @@ class _Bits:
                 return value
             shift += width - 1
             if shift > _WIDEST_VALUE:
-                raise BitcodeError(f"value of more than 64 bits at byte {self.position // 8}")
+                raise ExtractionError(f"value of more than 64 bits at byte {self.position // 8}")
 
     def block_header(self) -> tuple[int, int, int]:
         """What follows the id that enters a block: its id, width of ids, and length in bytes."""
@@ -128,7 +128,7 @@ def _end_of_stream(data: bytes, start: int) -> int:
         header = data[start : start + _WRAPPER_SIZE]
         end = start + sum(int.from_bytes(header[at : at + 4], "little") for at in (8, 12))
         if len(header) < _WRAPPER_SIZE or end > len(data):
-            raise BitcodeError(f"wrapper at byte {start} leads to byte {end} of {len(data)}")
+            raise ExtractionError(f"wrapper at byte {start} leads to byte {end} of {len(data)}")
         # Padded to a whole number of 16 bytes (``BitcodeWriter.cpp``).
         return min(start + -(-(end - start) // 16) * 16, len(data))
     end = start
@@ -141,7 +141,9 @@ def _blocks(data: bytes, start: int) -> Iterator[_Block]:
     """The blocks of the one stream that starts there, up to the next stream or the end."""
     magic = data[start : start + 4]
     if magic != MAGIC:
-        raise BitcodeError(f"expected bitcode at byte {start}, found {magic.hex(' ') or 'the end'}")
+        raise ExtractionError(
+            f"expected bitcode at byte {start}, found {magic.hex(' ') or 'the end'}"
+        )
     position = start + len(MAGIC)
     has_module = False
     while position < len(data) and not (has_module and _is_border(data, position)):
@@ -150,7 +152,7 @@ def _blocks(data: bytes, start: int) -> Iterator[_Block]:
         yield block
         position = block.end
     if not has_module:
-        raise BitcodeError(f"expected a module in the bitcode at byte {start}, found none")
+        raise ExtractionError(f"expected a module in the bitcode at byte {start}, found none")
 
 
 def _is_border(data: bytes, position: int) -> bool:
@@ -161,11 +163,13 @@ def _is_border(data: bytes, position: int) -> bool:
 def _block(data: bytes, position: int) -> _Block:
     bits = _Bits(data, position * 8)
     if bits.fixed(2) != _ENTER_BLOCK:
-        raise BitcodeError(f"expected a block at byte {position}, found something else")
+        raise ExtractionError(f"expected a block at byte {position}, found something else")
     block_id, width, length = bits.block_header()
     start = bits.position // 8
     if start + length > len(data):
-        raise BitcodeError(f"block at byte {position} ends at byte {start + length} of {len(data)}")
+        raise ExtractionError(
+            f"block at byte {position} ends at byte {start + length} of {len(data)}"
+        )
     return _Block(block_id, width, start, start + length)
 
 

@@ -17,13 +17,7 @@ from pathlib import Path
 
 from corpus_tools.clang import Clang, find_clang
 from corpus_tools.compilation import Compilation, Progress, check_options, compile_sources
-from corpus_tools.errors import (
-    BuildFailedError,
-    CompileFailure,
-    EmptyGlobError,
-    ModuleCountError,
-    PythonHeadersError,
-)
+from corpus_tools.errors import BuildFailedError, CompileFailure, RecipeError, ToolchainError
 from corpus_tools.manifest import Manifest, write_json
 from corpus_tools.provenance import compiler_info, recipe_info
 from corpus_tools.recipes import Recipe
@@ -157,14 +151,15 @@ def expand_globs(recipe: Recipe, root: Path) -> tuple[str, ...]:
         root: the unpacked sdist.
 
     Raises:
-        EmptyGlobError: a glob matches no file, or nothing but excluded ones.
-        ModuleCountError: all together select another number of files than the recipe says.
+        RecipeError: a glob matches no file, or nothing but excluded ones, or all together select
+            another number of files than the recipe says.
     """
     sources: set[str] = set()
     for glob in recipe.globs:
         sources |= _matches(recipe, glob, root)
     if recipe.modules not in {None, len(sources)}:
-        raise ModuleCountError(recipe.name, expected=recipe.modules, found=len(sources))
+        problem = f"expected {recipe.modules} modules, found {len(sources)} sources"
+        raise RecipeError(f"recipe {recipe.name!r}: {problem}")
     return tuple(sorted(sources))
 
 
@@ -172,13 +167,16 @@ def python_header_flags(recipe: Recipe) -> tuple[str, ...]:
     """Return the include flags of the running Python, if the recipe needs them.
 
     Raises:
-        PythonHeadersError: it needs them and there is no Python.h.
+        ToolchainError: it needs them and there is no Python.h.
     """
     if not recipe.needs_python_headers:
         return ()
     folder = Path(sysconfig.get_path("include"))
     if not (folder / "Python.h").is_file():
-        raise PythonHeadersError(recipe.name, folder)
+        raise ToolchainError(
+            f"recipe {recipe.name!r}: expected Python.h in {folder}, found none; "
+            "on Debian or Ubuntu: apt-get install python3-dev"
+        )
     folders = dict.fromkeys([str(folder), sysconfig.get_path("platinclude")])
     # Assertions in Python's headers put __FILE__ into the bitcode.
     return tuple(
@@ -187,12 +185,13 @@ def python_header_flags(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _matches(recipe: Recipe, glob: str, root: Path) -> set[str]:
+    glob_of = f"recipe {recipe.name!r}: glob {glob!r}"
     files = {path.relative_to(root).as_posix() for path in root.glob(glob) if path.is_file()}
     if not files:
-        raise EmptyGlobError(recipe.name, glob, f"matches no file of {recipe.sdist}")
+        raise RecipeError(f"{glob_of} matches no file of {recipe.sdist}")
     kept = {file for file in files if not any(fnmatchcase(file, no) for no in recipe.exclude)}
     if not kept:
-        raise EmptyGlobError(recipe.name, glob, f"matches only excluded files of {recipe.sdist}")
+        raise RecipeError(f"{glob_of} matches only excluded files of {recipe.sdist}")
     return kept
 
 

@@ -120,7 +120,8 @@ def _check_names(recipes: Sequence[Recipe]) -> None:
     names = [recipe.name for recipe in recipes]
     for name in names:
         if names.count(name) > 1:
-            raise BuildOptionError("recipes", "each name once", f"{name!r} more than once")
+            problem = f"expected each name once, found {name!r} more than once"
+            raise BuildOptionError(f"recipes: {problem}")
 
 
 @contextmanager

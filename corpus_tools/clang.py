@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
-from corpus_tools.errors import ClangNotFoundError, ClangTooOldError, CompileError, ToolchainError
+from corpus_tools.errors import CompileError, ToolchainError
 
 MINIMUM_VERSION = 19
 CANDIDATES = ("clang", "clang-22", "clang-21", "clang-20", "clang-19")
@@ -48,7 +48,7 @@ class Clang:
         banner: the first line of ``--version``, which also names the vendor.
 
     Raises:
-        ClangTooOldError: the version is below MINIMUM_VERSION.
+        ToolchainError: the version is below MINIMUM_VERSION.
     """
 
     path: Path
@@ -58,7 +58,7 @@ class Clang:
     def __post_init__(self) -> None:
         if self.version[0] < MINIMUM_VERSION:
             found = ".".join(map(str, self.version))
-            raise ClangTooOldError(self.path, MINIMUM_VERSION, found)
+            raise ToolchainError(f"{self.path}: expected clang >= {MINIMUM_VERSION}, found {found}")
 
 
 def find_clang(path: Path | str | None = None) -> Clang:
@@ -68,14 +68,13 @@ def find_clang(path: Path | str | None = None) -> Clang:
         path: the program to take; by default the first of CANDIDATES on PATH that will do.
 
     Raises:
-        ClangNotFoundError: there is none, or what ``path`` names is not a clang.
-        ClangTooOldError: what ``path`` names is too old.
+        ToolchainError: there is none, or what ``path`` names is not a clang or too old.
     """
     if path is None:
         return _first_candidate()
     if found := shutil.which(str(path)):
         return _ask(found)
-    raise ClangNotFoundError([str(path)], MINIMUM_VERSION)
+    raise _no_clang([str(path)])
 
 
 def compile_to_bitcode(
@@ -265,18 +264,25 @@ def _first_candidate() -> Clang:
                 return _ask(found)
             except ToolchainError as error:
                 notes.append(str(error))
-    raise ClangNotFoundError(CANDIDATES, MINIMUM_VERSION, notes)
+    raise _no_clang(CANDIDATES, *notes)
 
 
 def _ask(program: str) -> Clang:
     try:
         process = _start([program, "--version"], None, DEADLINE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
-        note = f"{program} does not run: {error}"
-        raise ClangNotFoundError([program], MINIMUM_VERSION, [note]) from error
+        raise _no_clang([program], f"{program} does not run: {error}") from error
     banner = process.stdout.partition("\n")[0]
     if match := _VERSION.search(banner):
         major, minor, patch = map(int, match.groups())
         # Absolute, because clang runs in the folder of the sources.
         return Clang(Path(program).absolute(), (major, minor, patch), banner)
-    raise ClangNotFoundError([program], MINIMUM_VERSION, [f"--version says {banner!r}"])
+    raise _no_clang([program], f"--version says {banner!r}")
+
+
+def _no_clang(looked_for: Sequence[str], *notes: str) -> ToolchainError:
+    found = f"; found {', '.join(notes)}" if notes else ""
+    return ToolchainError(
+        f"no clang >= {MINIMUM_VERSION} found (looked for {', '.join(looked_for)}{found}); "
+        "on Debian or Ubuntu: apt-get install clang-22"
+    )

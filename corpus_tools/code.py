@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 import lief
 
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import ExtractionError
 from corpus_tools.object_file import ObjectFile
 
 _PRIVATE_PREFIX = ".L"
@@ -38,12 +38,12 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
         name: what it is called in errors.
 
     Raises:
-        ObjectFileError: it is no object that can be read; the message names it.
+        ExtractionError: it is no object that can be read; the message names it.
     """
     try:
         ObjectFile.parse(data)
-    except ObjectFileError as error:
-        raise ObjectFileError(f"object {name}: {error}") from error
+    except ExtractionError as error:
+        raise ExtractionError(f"object {name}: {error}") from error
     match lief.parse(data):
         case lief.ELF.Binary() as elf:
             return _elf(elf, lief.ELF.Section.FLAGS.EXECINSTR)
@@ -55,7 +55,7 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
             code = lief.PE.Section.CHARACTERISTICS.CNT_CODE
             return _others(each for each in coff.sections if each.has_characteristic(code))
         case _:
-            raise ObjectFileError(f"object {name}: expected ELF, Mach-O or COFF, found neither")
+            raise ExtractionError(f"object {name}: expected ELF, Mach-O or COFF, found neither")
 
 
 def difference(expected: Sequence[CodeSection], found: Sequence[CodeSection]) -> str | None:

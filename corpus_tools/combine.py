@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from corpus_tools.command_line import add_as_llvm, add_option, run_command
-from corpus_tools.errors import BuildListError, CorporaDifferError, OutputError
+from corpus_tools.errors import BuildListError, LayoutError, OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_description, write_json
 
 __all__ = ["combine_corpus", "main"]
@@ -32,8 +32,7 @@ def combine_corpus(root_dir: Path, *, as_llvm: bool = False) -> tuple[str, ...]:
 
     Raises:
         BuildListError: there is no corpus below the folder.
-        CorporaDifferError: the corpora differ in more than their modules.
-        CorpusError: one of them is broken.
+        LayoutError: the corpora differ in more than their modules, or one of them is broken.
         OutputError: the manifest cannot be written.
     """
     modules: list[str] = []
@@ -51,7 +50,8 @@ def combine_corpus(root_dir: Path, *, as_llvm: bool = False) -> tuple[str, ...]:
             first, shared = folder, rest
         for key in (*shared, *rest):
             if key not in shared or key not in rest or shared[key] != rest[key]:
-                raise CorporaDifferError(first, folder, key)
+                problem = f"expected the same {key!r} as in {first}, found another"
+                raise LayoutError(folder, problem)
     try:
         write_json(root_dir / MANIFEST_NAME, shared | {"modules": modules})
     except OSError as error:

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corpus_tools.clang import OPT_LEVELS, Clang, compile_to_bitcode, corpus_command
-from corpus_tools.errors import (
-    BuildOptionError,
-    CompileError,
-    CompileFailure,
-    SourceNameError,
-)
+from corpus_tools.errors import BuildOptionError, CompileError, CompileFailure, RecipeError
 from corpus_tools.manifest import encode_command, name_problem
 from corpus_tools.recipes import flags_for
 
@@ -76,24 +71,24 @@ def check_options(opt_level: str, jobs: int) -> None:
         BuildOptionError: one is not.
     """
     if opt_level not in OPT_LEVELS:
-        raise BuildOptionError("opt_level", f"one of {', '.join(OPT_LEVELS)}", repr(opt_level))
+        expected = f"one of {', '.join(OPT_LEVELS)}"
+        raise BuildOptionError(f"opt_level: expected {expected}, found {opt_level!r}")
     if jobs < 1:
-        raise BuildOptionError("jobs", "at least 1", str(jobs))
+        raise BuildOptionError(f"jobs: expected at least 1, found {jobs}")
 
 
 def check_source_name(source: str) -> None:
     """See that a source's name can be a module's name and an argument of clang.
 
     Raises:
-        SourceNameError: it cannot.
+        RecipeError: it cannot.
     """
     if problem := name_problem(source):
-        raise SourceNameError(source, problem)
+        raise RecipeError(f"source {source!r}: {problem}")
     # Clang reads further arguments from @FILE wherever it stands.
     if source.startswith(("-", "@")):
-        raise SourceNameError(
-            source, f"expected a file name, found one with {source[0]!r} in front"
-        )
+        problem = f"expected a file name, found one with {source[0]!r} in front"
+        raise RecipeError(f"source {source!r}: {problem}")
 
 
 def compile_sources(
@@ -115,7 +110,7 @@ def compile_sources(
         One failure for each source that did not compile, sorted by name.
 
     Raises:
-        SourceNameError: a source's name cannot be used; nothing was compiled.
+        RecipeError: a source's name cannot be used; nothing was compiled.
     """
     for source in sources:
         check_source_name(source)

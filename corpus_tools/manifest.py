@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Self
 
-from corpus_tools.errors import CommandError, ManifestError, MissingBitcodeError
+from corpus_tools.errors import LayoutError
 from corpus_tools.reading import read_regular
 
 MANIFEST_NAME = "corpus_description.json"
@@ -58,7 +58,7 @@ class Manifest:
         global_command_override: the one command of all modules, or None if each has its own.
 
     Raises:
-        ManifestError: a module's name is not one, or comes twice.
+        LayoutError: a module's name is not one, or comes twice.
     """
 
     modules: tuple[str, ...]
@@ -76,22 +76,22 @@ class Manifest:
             folder: the corpus.
 
         Raises:
-            ManifestError: there is no manifest, or it is not a valid one.
-            MissingBitcodeError: a module's ``.bc`` file is not there.
+            LayoutError: there is no manifest, it is not a valid one, or a module's ``.bc`` file is
+                not there.
         """
         path = folder / MANIFEST_NAME
         modules, rest = read_description(path)
         has_thinlto = rest.get("has_thinlto")
         if not isinstance(has_thinlto, bool):
             found = _shown(has_thinlto)
-            raise ManifestError(path, f"key 'has_thinlto': expected true or false, found {found}")
+            raise LayoutError(path, f"key 'has_thinlto': expected true or false, found {found}")
         override = None
         if "global_command_override" in rest:
             override = _string_list(rest, "global_command_override", path)
         try:
             manifest = cls(modules, has_thinlto, override)
-        except ManifestError as error:
-            raise ManifestError(path, error.problem) from None
+        except LayoutError as error:
+            raise LayoutError(path, error.problem) from None
         _check_bitcode(modules, folder)
         return manifest
 
@@ -132,7 +132,7 @@ def read_description(path: Path) -> tuple[tuple[str, ...], dict[str, object]]:
         The modules, and the other keys.
 
     Raises:
-        ManifestError: it cannot be read, or is no JSON object with a list of names.
+        LayoutError: it cannot be read, or is no JSON object with a list of names.
     """
     description = _read_object(path)
     modules = _string_list(description, "modules", path)
@@ -150,12 +150,12 @@ def read_command(path: Path) -> tuple[str, ...]:
         The arguments, the first of which is ``-cc1``.
 
     Raises:
-        CommandError: the file cannot be read, or does not start with ``-cc1``.
+        LayoutError: the file cannot be read, or does not start with ``-cc1``.
     """
     try:
         data = read_regular(path)
     except OSError as error:
-        raise CommandError(path, f"cannot be read: {error.strerror}") from error
+        raise LayoutError(path, f"cannot be read: {error.strerror}") from error
     arguments = data.removesuffix(b"\0").decode("utf-8", "surrogateescape").split("\0")
     _check_command(arguments, path)
     return tuple(arguments)
@@ -171,12 +171,12 @@ def encode_command(args: Sequence[str]) -> bytes:
         args: the arguments, the first of which is ``-cc1``; surrogates stand for raw bytes.
 
     Raises:
-        CommandError: the first argument is not ``-cc1``, or an argument holds a NUL.
+        LayoutError: the first argument is not ``-cc1``, or an argument holds a NUL.
     """
-    _check_command(args, None)
+    _check_command(args, "command")
     for argument in args:
         if "\0" in argument:
-            raise CommandError(None, f"expected arguments without NUL, found {argument!r}")
+            raise LayoutError("command", f"expected arguments without NUL, found {argument!r}")
     # The reader drops one NUL at the end: an empty last argument needs its own.
     end = "" if args[-1] else "\0"
     return ("\0".join(args) + end).encode("utf-8", "surrogateescape")
@@ -212,21 +212,21 @@ def _read_object(path: Path) -> dict[str, object]:
     try:
         value = json.loads(read_regular(path))
     except OSError as error:
-        raise ManifestError(path, f"cannot be read: {error.strerror}") from error
+        raise LayoutError(path, f"cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise ManifestError(path, f"expected JSON, found something else: {error}") from error
+        raise LayoutError(path, f"expected JSON, found something else: {error}") from error
     if not isinstance(value, dict):
-        raise ManifestError(path, f"expected a JSON object, found {_shown(value)}")
+        raise LayoutError(path, f"expected a JSON object, found {_shown(value)}")
     return value
 
 
 def _string_list(description: dict[str, object], key: str, path: Path) -> tuple[str, ...]:
     value = description.get(key)
     if not isinstance(value, list):
-        raise ManifestError(path, f"key {key!r}: expected a list, found {_shown(value)}")
+        raise LayoutError(path, f"key {key!r}: expected a list, found {_shown(value)}")
     for item in value:
         if not isinstance(item, str):
-            raise ManifestError(path, f"key {key!r}: expected strings, found {_shown(item)}")
+            raise LayoutError(path, f"key {key!r}: expected strings, found {_shown(item)}")
     return tuple(value)
 
 
@@ -234,22 +234,24 @@ def _check_modules(modules: Sequence[str]) -> None:
     seen: set[str] = set()
     for module in modules:
         if problem := name_problem(module):
-            raise ManifestError(None, f"module {module!r}: {problem}")
+            raise LayoutError("manifest", f"module {module!r}: {problem}")
         if module in seen:
-            raise ManifestError(None, f"module {module!r}: expected once, found twice")
+            raise LayoutError("manifest", f"module {module!r}: expected once, found twice")
         seen.add(module)
 
 
 def _check_bitcode(modules: Sequence[str], folder: Path) -> None:
     missing = [module for module in modules if not (folder / f"{module}.bc").is_file()]
     if missing:
-        raise MissingBitcodeError(missing[0], folder / f"{missing[0]}.bc", len(missing))
+        more = f" (and {len(missing) - 1} more modules)" if len(missing) > 1 else ""
+        path = folder / f"{missing[0]}.bc"
+        raise LayoutError(f"module {missing[0]!r}", f"expected bitcode at {path}, found none{more}")
 
 
-def _check_command(arguments: Sequence[str], path: Path | None) -> None:
+def _check_command(arguments: Sequence[str], where: Path | str) -> None:
     first = arguments[0] if arguments else ""
     if first != "-cc1":
-        raise CommandError(path, f"expected '-cc1' as the first argument, found {first!r}")
+        raise LayoutError(where, f"expected '-cc1' as the first argument, found {first!r}")
 
 
 def _shown(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import lief
 
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import ExtractionError
 from corpus_tools.reading import read_regular
 
 __all__ = ["LARGEST_BYTES", "ObjectFile", "read_bounded"]
@@ -34,12 +34,12 @@ def read_bounded(path: Path) -> bytes:
         path: the file.
 
     Raises:
-        ObjectFileError: it cannot be read, is no regular file, or exceeds `LARGEST_BYTES`.
+        ExtractionError: it cannot be read, is no regular file, or exceeds `LARGEST_BYTES`.
     """
     try:
         return read_regular(path, LARGEST_BYTES)
     except OSError as error:
-        raise ObjectFileError(f"cannot be read: {error.strerror}") from error
+        raise ExtractionError(f"cannot be read: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,20 +62,20 @@ class ObjectFile:
         """Parse an object file.
 
         Raises:
-            ObjectFileError: it is none, is a linked program, or LIEF cannot read it.
+            ExtractionError: it is none, is a linked program, or LIEF cannot read it.
         """
         if not data:
-            raise ObjectFileError("expected an object file, found an empty file")
+            raise ExtractionError("expected an object file, found an empty file")
         for name, is_format, read in _FORMATS:
             if is_format(data):
                 return cls(name, data, _sections(read, data))
-        raise ObjectFileError(f"expected an object file, found one that starts with {data[:4]!r}")
+        raise ExtractionError(f"expected an object file, found one that starts with {data[:4]!r}")
 
     def contents(self, name: str) -> bytes | None:
         """The bytes of all sections of this name, one behind the other; None if there is none.
 
         Raises:
-            ObjectFileError: a section lies outside the file.
+            ExtractionError: a section lies outside the file.
         """
         parts = [each for each in self.sections if each[0] == name]
         return b"".join(self._part(*part) for part in parts) if parts else None
@@ -84,7 +84,7 @@ class ObjectFile:
         """The bytes of the first section of this name, as ``llvm-objcopy --dump-section`` has it.
 
         Raises:
-            ObjectFileError: the section lies outside the file.
+            ExtractionError: the section lies outside the file.
         """
         return next((self._part(*each) for each in self.sections if each[0] == name), None)
 
@@ -95,7 +95,7 @@ class ObjectFile:
 
     def _part(self, name: str, offset: int, size: int) -> bytes:
         if offset + size > len(self.data):
-            raise ObjectFileError(
+            raise ExtractionError(
                 f"truncated: section {name!r} ends at byte {offset + size} of {len(self.data)}"
             )
         return self.data[offset : offset + size]
@@ -106,29 +106,29 @@ def _sections(read: _Reader, data: bytes) -> tuple[tuple[str, int, int], ...]:
         return read(data)
     except ValueError as error:  # a name that is no UTF-8
         problem = f"expected an object file, found one that LIEF cannot read: {error}"
-        raise ObjectFileError(problem) from error
+        raise ExtractionError(problem) from error
 
 
 def _elf_sections(data: bytes) -> tuple[tuple[str, int, int], ...]:
     # LIEF's enumerations warn about values that they do not have, so the type is read here.
     kind = int.from_bytes(data[16:18], "big" if data[5:6] == b"\x02" else "little")
     if kind != _ELF_RELOCATABLE:
-        raise ObjectFileError(f"expected an object file, found another kind (ELF type {kind})")
+        raise ExtractionError(f"expected an object file, found another kind (ELF type {kind})")
     binary = _parsed(lief.ELF.parse(data, _elf_settings()))
     expected = binary.header.numberof_sections  # 0 also where there are too many to count there
     if len(binary.sections) == 0 or expected not in {0, len(binary.sections)}:
         found = len(binary.sections)
-        raise ObjectFileError(f"truncated: expected {expected} sections, found {found}")
+        raise ExtractionError(f"truncated: expected {expected} sections, found {found}")
     return tuple((str(s.name), s.offset, s.size) for s in binary.sections)
 
 
 def _macho_sections(data: bytes) -> tuple[tuple[str, int, int], ...]:
     fat = _parsed(lief.MachO.parse(data))
     if len(fat) != 1:
-        raise ObjectFileError(f"expected one architecture, found {len(fat)} in one Mach-O file")
+        raise ExtractionError(f"expected one architecture, found {len(fat)} in one Mach-O file")
     kind = int.from_bytes(data[12:16], "little" if data[:1] in {b"\xce", b"\xcf"} else "big")
     if kind != _MACHO_OBJECT:
-        raise ObjectFileError(f"expected an object file, found another kind (Mach-O type {kind})")
+        raise ExtractionError(f"expected an object file, found another kind (Mach-O type {kind})")
     return tuple((f"{s.segment_name},{s.name}", s.offset, s.size) for s in fat.at(0).sections)
 
 
@@ -140,7 +140,7 @@ def _coff_sections(data: bytes) -> tuple[tuple[str, int, int], ...]:
 
 def _parsed(binary: Any) -> Any:
     if binary is None or isinstance(binary, lief.lief_errors):
-        raise ObjectFileError("expected an object file, found one that LIEF cannot read")
+        raise ExtractionError("expected an object file, found one that LIEF cannot read")
     return binary
 
 

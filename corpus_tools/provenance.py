@@ -7,7 +7,7 @@ import platform
 from pathlib import Path
 
 from corpus_tools.clang import Clang
-from corpus_tools.errors import CorpusError
+from corpus_tools.errors import LayoutError
 from corpus_tools.manifest import Manifest
 from corpus_tools.reading import read_regular
 from corpus_tools.recipes import Recipe
@@ -55,6 +55,6 @@ def is_up_to_date(output: Path, recipe: Recipe, clang: Clang, opt_level: str) ->
     try:
         Manifest.read(output)
         info = json.loads(read_regular(output / INFO_NAME))
-    except (CorpusError, OSError, ValueError):
+    except (LayoutError, OSError, ValueError):
         return False
     return bool(info == recipe_info(recipe) | compiler_info(clang, opt_level))

@@ -23,7 +23,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, cast
 
-from corpus_tools.errors import RecipeFormatError, UnknownRecipeError
+from corpus_tools.errors import RecipeError
 from corpus_tools.manifest import name_problem
 
 _SUFFIX = ".toml"
@@ -137,7 +137,7 @@ class Recipe:
         modules: how many sources the globs select, or None where that was not recorded.
 
     Raises:
-        RecipeFormatError: a value is malformed.
+        RecipeError: a value is malformed.
     """
 
     name: str
@@ -181,8 +181,8 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
         name_or_path: the name of a shipped recipe, or the path of a ``.toml`` file.
 
     Raises:
-        UnknownRecipeError: no shipped recipe has this name, or no file this path.
-        RecipeFormatError: the file is not a valid recipe.
+        RecipeError: no shipped recipe has this name and no file this path, or the file is not a
+            valid recipe.
     """
     known = available_recipes()
     if name_or_path in known:
@@ -190,7 +190,8 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
         return _parse(shipped.read_bytes(), str(shipped))
     path = Path(name_or_path)
     if path.suffix != _SUFFIX or not path.is_file():
-        raise UnknownRecipeError(str(name_or_path), known)
+        text = f"no recipe {str(name_or_path)!r}; known recipes: {', '.join(known)}"
+        raise RecipeError(text)
     return _parse(path.read_bytes(), str(path))
 
 
@@ -224,7 +225,7 @@ def _parse(data: bytes, where: str) -> Recipe:
     try:
         table = tomllib.loads(data.decode())
     except ValueError as error:
-        raise RecipeFormatError(where, None, expected="TOML", found=str(error)) from error
+        raise RecipeError(f"{where}: expected TOML, found {error}") from error
     _check_keys(table, where)
     _check_values(table, where)
     return Recipe(**{key: _frozen(value) for key, value in table.items()})
@@ -234,16 +235,20 @@ def _check_keys(table: Mapping[str, object], where: str) -> None:
     for key in table:
         if key not in FIELDS:
             known = f"one of {', '.join(FIELDS)}"
-            raise RecipeFormatError(where, key, expected=known, found="an unknown key")
+            raise _malformed(where, key, known, "an unknown key")
     for key, field in FIELDS.items():
         if field.required and key not in table:
-            raise RecipeFormatError(where, key, expected=field.expected, found="no such key")
+            raise _malformed(where, key, field.expected, "no such key")
 
 
 def _check_values(table: Mapping[str, object], where: str) -> None:
     for key, value in table.items():
         if not FIELDS[key].accepts(value):
-            raise RecipeFormatError(where, key, expected=FIELDS[key].expected, found=repr(value))
+            raise _malformed(where, key, FIELDS[key].expected, repr(value))
+
+
+def _malformed(where: str, key: str, expected: str, found: str) -> RecipeError:
+    return RecipeError(f"{where}: key {key!r}: expected {expected}, found {found}")
 
 
 def _frozen(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from corpus_tools.cc1 import embedded_command, portable_command
 from corpus_tools.clang import DEADLINE_S, Clang, compile_ir
-from corpus_tools.errors import CommandError
+from corpus_tools.errors import LayoutError
 
 _LOADING = ("-load", "-add-plugin", "-plugin", "-fplugin", "-fpass-plugin", "@")
 _COVERAGE_DATA = "-coverage-data-file="
@@ -47,7 +47,7 @@ def replay(
         The object's bytes.
 
     Raises:
-        CommandError: the command would load code into clang.
+        LayoutError: the command would load code into clang.
         CompileError: clang failed or ran past the deadline.
     """
     arguments = replay_command(command, index)
@@ -61,14 +61,14 @@ def replay_command(command: Sequence[str], index: Path | None = None) -> tuple[s
     """What is run of a recorded command: all but input, output and what belongs to the sources.
 
     Raises:
-        CommandError: the command would load code into clang.
+        LayoutError: the command would load code into clang.
 
     >>> replay_command(["-cc1", "-Oz", "-I", "src", "-o", "a.o", "-target-cpu", "core2"])
     ('-cc1', '-Oz', '-target-cpu', 'core2')
     """
     for argument in command:
         if argument.startswith(_LOADING):
-            raise CommandError(None, f"expected no plugins, found {argument!r}")
+            raise LayoutError("command", f"expected no plugins, found {argument!r}")
     # Clang writes coverage notes where the bitcode says; the data file is but a name in the code.
     coverage = [argument for argument in command if argument.startswith(_COVERAGE_DATA)]
     kept = [*portable_command(embedded_command(command, "")), *coverage]

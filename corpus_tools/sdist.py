@@ -22,7 +22,7 @@ from unearth.errors import UnpackError
 from unearth.fetchers import Fetcher, PyPIClient
 from unearth.preparer import HTTPErrors
 
-from corpus_tools.errors import DownloadError, HashMismatchError, SdistNotFoundError
+from corpus_tools.errors import SdistError
 from corpus_tools.pip_config import PipConfig
 from corpus_tools.recipes import Recipe
 
@@ -45,9 +45,8 @@ def fetch_sdist(recipe: Recipe, cache_dir: Path, *, config: PipConfig | None = N
         The file, in ``cache_dir``.
 
     Raises:
-        DownloadError: the network failed.
-        SdistNotFoundError: nobody has the file.
-        HashMismatchError: what came is not what the recipe asks for.
+        SdistError: the network failed, nobody has the file, or what came is not what the recipe
+            asks for.
     """
     cached = cache_dir / recipe.sdist
     if cached.is_file() and sha256_of(cached) == recipe.sha256:
@@ -68,11 +67,11 @@ def check_sha256(path: Path, expected: str) -> None:
         expected: hexadecimal SHA-256.
 
     Raises:
-        HashMismatchError: it is another.
+        SdistError: it is another.
     """
     found = sha256_of(path)
     if found != expected:
-        raise HashMismatchError(path.name, expected=expected, found=found)
+        raise SdistError(f"{path.name}: expected sha256 {expected}, found {found}")
 
 
 def sha256_of(path: Path) -> str:
@@ -89,7 +88,7 @@ def _download(recipe: Recipe, folder: Path, config: PipConfig) -> Path:
             # No hashes: the recipe's is the one that counts, and is checked by the caller.
             file = finder.download(link, folder, hashes={})
         except _DOWNLOAD_FAILURES as error:
-            raise DownloadError(recipe.package, f"{link.redacted}: {error}") from error
+            raise _network_failure(recipe, f"{link.redacted}: {error}") from error
         # A link to a local file is answered with that file, which is not ours to move.
         return file if file.parent == folder else Path(shutil.copy(file, folder))
 
@@ -118,9 +117,16 @@ def _find(recipe: Recipe, config: PipConfig, session: Fetcher) -> Link:
             notes.append(f"{Link(source[1]).redacted}: {error}")
             failures += [error] if isinstance(error, HTTPErrors) else []
     if failures:
-        raise DownloadError(recipe.package, "; ".join(notes)) from failures[0]
-    searched = [Link(address).redacted for _, address in _sources(config)]
-    raise SdistNotFoundError(recipe.package, recipe.sdist, searched, notes)
+        raise _network_failure(recipe, "; ".join(notes)) from failures[0]
+    searched = ", ".join(Link(address).redacted for _, address in _sources(config))
+    found = "; ".join(notes) or "other files only"
+    raise SdistError(
+        f"package {recipe.package!r}: expected {recipe.sdist} in {searched}; found {found}"
+    )
+
+
+def _network_failure(recipe: Recipe, reason: str) -> SdistError:
+    return SdistError(f"network failure while fetching package {recipe.package!r}: {reason}")
 
 
 def _sources(config: PipConfig) -> list[Source]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from corpus_tools.archive import unpack_sdist
-from corpus_tools.errors import SourceTreeError
+from corpus_tools.errors import RecipeError
 from corpus_tools.recipes import Recipe
 
 
@@ -27,7 +27,7 @@ def unpack_sources(recipe: Recipe, sdist: Path, folder: Path) -> Path:
 
     Raises:
         SdistError: see `unpack_sdist`.
-        SourceTreeError: an archive is not there, or what is added has the name of what is there.
+        RecipeError: an archive is not there, or what is added has the name of what is there.
     """
     root = unpack_sdist(sdist, folder)
     for archive in recipe.archives:
@@ -40,9 +40,8 @@ def unpack_sources(recipe: Recipe, sdist: Path, folder: Path) -> Path:
 def _unpack_beside(recipe: Recipe, name: str, root: Path) -> None:
     archive = root / name
     if not archive.is_file():
-        raise SourceTreeError(
-            recipe.name, name, f"expected an archive in {recipe.sdist}, found none"
-        )
+        problem = f"expected an archive in {recipe.sdist}, found none"
+        raise RecipeError(f"recipe {recipe.name!r}: {name!r}: {problem}")
     top = unpack_sdist(archive, archive.parent)
     target = archive.parent / top.name
     if target.exists():
@@ -61,5 +60,6 @@ def _write(recipe: Recipe, name: str, content: str, root: Path) -> None:
         raise _taken(recipe, name) from error
 
 
-def _taken(recipe: Recipe, name: str) -> SourceTreeError:
-    return SourceTreeError(recipe.name, name, f"expected a new name, found it in {recipe.sdist}")
+def _taken(recipe: Recipe, name: str) -> RecipeError:
+    problem = f"expected a new name, found it in {recipe.sdist}"
+    return RecipeError(f"recipe {recipe.name!r}: {name!r}: {problem}")

@@ -101,7 +101,7 @@ def _listed(entry: Any, number: int, path: Path, obj_base_dir: Path | None) -> L
         command = _Command(directory, source, arguments, entry.get("output"))
         return command.listed(label, obj_base_dir)
     except BuildListError as error:
-        reason = error.problem if error.path == path else str(error)
+        reason = error.problem if error.subject == path else str(error)
         return Outcome(label, Status.FAILED, reason=reason)
     except (OSError, ValueError) as error:  # a name that the system has no file for
         return Outcome(label, Status.FAILED, reason=f"cannot be read: {reason_of(error)}")

@@ -11,7 +11,7 @@ from typing import Final
 
 from corpus_tools.bitcode import is_bitcode, split_modules
 from corpus_tools.clang import Clang
-from corpus_tools.errors import CorpusToolsError, ExtractionError, ObjectFileError
+from corpus_tools.errors import CorpusToolsError, ExtractionError
 from corpus_tools.extraction.folder import IMPORTED_SUFFIX
 from corpus_tools.extraction.inputs import ObjectInput, Outcome, Status
 from corpus_tools.extraction.lto_command import command_of_driver
@@ -226,8 +226,8 @@ def _local_thinlto_module(each: ObjectInput, extraction: Extraction) -> Extracte
 def _read_file(path: Path) -> bytes:
     try:
         return read_bounded(path)
-    except ObjectFileError as error:
-        raise ObjectFileError(f"{path}: {error}") from error
+    except ExtractionError as error:
+        raise ExtractionError(f"{path}: {error}") from error
 
 
 def _bitcode_module(each: ObjectInput, data: bytes, extraction: Extraction) -> ExtractedModule:

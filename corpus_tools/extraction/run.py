@@ -79,7 +79,7 @@ def extract_corpus(
     """
     extraction = extraction or Extraction()
     if num_workers is not None and num_workers < 1:
-        raise BuildOptionError("num_workers", "at least 1", str(num_workers))
+        raise BuildOptionError(f"num_workers: expected at least 1, found {num_workers}")
     with open_store(output, replaces=extraction.as_llvm) as store:
         has_members = any(isinstance(each, ObjectInput) and each.member for each in listed)
         intake = _Intake(store, compares=has_members, repeats=extraction.as_llvm)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import arpy
 
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import ExtractionError
 from corpus_tools.extraction.inputs import Listed, ObjectInput, Outcome, Status, listed_object
 from corpus_tools.manifest import name_problem
 from corpus_tools.object_file import LARGEST_BYTES
@@ -50,7 +50,7 @@ def list_archive(given: str, directory: Path) -> list[Listed]:
         return []  # what libtool writes beside an object
     try:
         is_thin, members = _read(archive.path)
-    except (ObjectFileError, arpy.ArchiveFormatError, OSError, ValueError) as error:
+    except (ExtractionError, arpy.ArchiveFormatError, OSError, ValueError) as error:
         reason = f"archive cannot be read: {reason_of(error)}"
         return [Outcome(given, Status.FAILED, reason=reason)]
     if is_thin:
@@ -97,7 +97,7 @@ def _members(archive: arpy.Archive, file_size: int, *, is_thin: bool) -> Iterato
     position = -1
     while (header := archive.read_next_header()) is not None:
         if header.size < 0 or header.offset <= position:
-            raise ObjectFileError(f"member at byte {header.offset} has size {header.size}")
+            raise ExtractionError(f"member at byte {header.offset} has size {header.size}")
         position = header.offset
         if header.type not in named:
             continue
@@ -105,10 +105,10 @@ def _members(archive: arpy.Archive, file_size: int, *, is_thin: bool) -> Iterato
             archive.next_header_offset = header.file_offset
         elif header.size > LARGEST_BYTES:
             problem = f"expected at most {LARGEST_BYTES} bytes, found {header.size}"
-            raise ObjectFileError(f"member at byte {position}: {problem}")
+            raise ExtractionError(f"member at byte {position}: {problem}")
         elif header.file_offset + header.size > file_size:
             end = header.file_offset + header.size
-            raise ObjectFileError(f"member at byte {position} ends at byte {end} of {file_size}")
+            raise ExtractionError(f"member at byte {position} ends at byte {end} of {file_size}")
         name = header.name.rstrip(b"\0").decode("utf-8", "surrogateescape")
         if not name.startswith(_SYMBOL_TABLE):
             yield _Member(name, header.file_offset, header.size)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from corpus_tools.errors import CorpusError, ExtractionError, OutputError
+from corpus_tools.errors import ExtractionError, LayoutError, OutputError
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem, write_json
 
@@ -160,7 +160,7 @@ class CorpusStore:
             return
         try:
             old = Manifest.read(self._folder)
-        except CorpusError:
+        except LayoutError:
             return
         kept = tuple(module for module in old.modules if module not in modules)
         if kept != old.modules:

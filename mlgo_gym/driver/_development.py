@@ -31,7 +31,7 @@ from typing import IO, Final
 import numpy as np
 
 from corpus_tools.code import code_sections
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import ExtractionError
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S, PipeHost
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str]) -> int:
             status = session.run()
             if status == 0 and log:
                 session.write(Path(log))
-    except (MlgoGymError, ObjectFileError, OSError) as error:
+    except (MlgoGymError, ExtractionError, OSError) as error:
         sys.stderr.write(f"mlgo-cc: error: {error}\n")
         return 1
     return status if status >= 0 else 128 - status

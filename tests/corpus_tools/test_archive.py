@@ -13,7 +13,7 @@ import pytest
 
 from corpus_tools import archive
 from corpus_tools.archive import unpack_sdist
-from corpus_tools.errors import ArchiveError, UnsafeArchiveError
+from corpus_tools.errors import SdistError
 
 WriteTar = Callable[[Path, Mapping[str, str]], Path]
 
@@ -61,7 +61,7 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile
 def test_a_hostile_tar_is_refused(tmp_path: Path, member: tarfile.TarInfo, problem: str) -> None:
     hostile = _tar(tmp_path / "p-1.tar.gz", member)
     target = _target(tmp_path)
-    with pytest.raises(UnsafeArchiveError) as caught:
+    with pytest.raises(SdistError) as caught:
         unpack_sdist(hostile, target)
     assert str(caught.value) == f"p-1.tar.gz: member {member.name!r} refused: {problem}"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "p-1.tar.gz", "target"]
@@ -95,7 +95,7 @@ def test_a_hostile_zip_is_refused(tmp_path: Path, member: zipfile.ZipInfo, probl
         zip_file.writestr("p-1/good.c", "int;")
         zip_file.writestr(member, "x")
     target = _target(tmp_path)
-    with pytest.raises(UnsafeArchiveError) as caught:
+    with pytest.raises(SdistError) as caught:
         unpack_sdist(hostile, target)
     assert str(caught.value) == f"p-1.zip: member {member.filename!r} refused: {problem}"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "p-1.zip", "target"]
@@ -122,7 +122,7 @@ def test_a_bomb_is_refused(
     monkeypatch.setattr(archive, "MAX_UNPACKED_BYTES", 100)
     make(tmp_path / name)
     target = _target(tmp_path)
-    with pytest.raises(UnsafeArchiveError) as caught:
+    with pytest.raises(SdistError) as caught:
         unpack_sdist(tmp_path / name, target)
     problem = "expected at most 100 bytes in all, found more"
     assert str(caught.value) == f"{name}: member 'p-1/b' refused: {problem}"
@@ -136,7 +136,7 @@ def test_a_truncated_archive_is_refused(tmp_path: Path, name: str, keep_bytes: i
     (_big_zip if name.endswith("zip") else _big_tar)(path)
     path.write_bytes(path.read_bytes()[:keep_bytes])
     target = _target(tmp_path)
-    with pytest.raises(ArchiveError, match=f"^{name}: expected a readable archive: "):
+    with pytest.raises(SdistError, match=f"^{name}: expected a readable archive: "):
         unpack_sdist(path, target)
     assert list(target.iterdir()) == []
 
@@ -155,7 +155,7 @@ def test_an_sdist_has_one_top_folder(
 ) -> None:
     path = write_tar(tmp_path / "p-1.tar.gz", files)
     target = _target(tmp_path)
-    with pytest.raises(ArchiveError) as caught:
+    with pytest.raises(SdistError) as caught:
         unpack_sdist(path, target)
     assert str(caught.value) == f"p-1.tar.gz: expected one top folder, found {found}"
     assert list(target.iterdir()) == []

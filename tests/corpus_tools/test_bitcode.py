@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools.bitcode import MAGIC, is_bitcode, split_modules, target_triple
-from corpus_tools.errors import BitcodeError
+from corpus_tools.errors import ExtractionError
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.conftest import require
 from tests.corpus_tools.extraction.conftest import run
@@ -77,12 +77,12 @@ FIRST_END = 4 + 8 + 4 * struct.unpack_from("<I", ONE, 8)[0]
     ],
 )
 def test_broken_bitcode(data: bytes, message: str) -> None:
-    with pytest.raises(BitcodeError) as caught:
+    with pytest.raises(ExtractionError) as caught:
         split_modules(data)
     assert message in str(caught.value)
 
 
 def test_every_truncation_is_an_error() -> None:
     for end in range(4, LENGTH - 1, 7):
-        with pytest.raises(BitcodeError):
+        with pytest.raises(ExtractionError):
             split_modules(ONE[:end])

@@ -25,11 +25,9 @@ from corpus_tools.build import expand_globs, python_header_flags
 from corpus_tools.errors import (
     BuildFailedError,
     BuildOptionError,
-    EmptyGlobError,
-    ModuleCountError,
     OutputError,
-    PythonHeadersError,
-    SourceNameError,
+    RecipeError,
+    ToolchainError,
 )
 from corpus_tools.recipes import flags_for
 
@@ -271,7 +269,7 @@ def test_a_glob_that_selects_nothing_is_an_error(
 ) -> None:
     (tmp_path / "a.c").write_text(_GOOD)
     (tmp_path / "folder.c").mkdir()
-    with pytest.raises(EmptyGlobError) as caught:
+    with pytest.raises(RecipeError) as caught:
         expand_globs(tiny_recipe(**changes), tmp_path)
     assert str(caught.value) == f"recipe 'tiny': {message}"
 
@@ -282,10 +280,9 @@ def test_a_count_that_is_not_the_recipe_s_is_an_error(
     for name in ("a.c", "b.c"):
         (tmp_path / name).write_text(_GOOD)
     assert expand_globs(tiny_recipe(modules=2), tmp_path) == ("a.c", "b.c")
-    with pytest.raises(ModuleCountError) as caught:
+    with pytest.raises(RecipeError) as caught:
         expand_globs(tiny_recipe(modules=3), tmp_path)
     assert str(caught.value) == "recipe 'tiny': expected 3 modules, found 2 sources"
-    assert (caught.value.expected, caught.value.found) == (3, 2)
 
 
 def test_a_generated_file_is_part_of_the_sources(
@@ -303,7 +300,7 @@ def test_a_python_without_headers_is_named(
     tmp_path: Path, tiny_recipe: MakeRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _name: str(tmp_path))
-    with pytest.raises(PythonHeadersError) as caught:
+    with pytest.raises(ToolchainError) as caught:
         python_header_flags(tiny_recipe(needs_python_headers=True))
     assert str(caught.value) == (
         f"recipe 'tiny': expected Python.h in {tmp_path}, found none; "
@@ -335,25 +332,25 @@ def test_local_sources_need_no_sdist(clang22: Clang, tmp_path: Path) -> None:
         (
             ["../a.c"],
             {},
-            SourceNameError,
+            RecipeError,
             "source '../a.c': expected a name inside the corpus, found a '..' part",
         ),
         (
             ["/etc/a.c"],
             {},
-            SourceNameError,
+            RecipeError,
             "source '/etc/a.c': expected a relative name, found an absolute one",
         ),
         (
             ["-fplugin=a.c"],
             {},
-            SourceNameError,
+            RecipeError,
             "source '-fplugin=a.c': expected a file name, found one with '-' in front",
         ),
         (
             ["@a.c"],
             {},
-            SourceNameError,
+            RecipeError,
             "source '@a.c': expected a file name, found one with '@' in front",
         ),
         (

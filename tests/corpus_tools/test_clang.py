@@ -12,7 +12,7 @@ import pytest
 
 from corpus_tools import Clang, find_clang
 from corpus_tools.clang import compile_to_bitcode, corpus_command
-from corpus_tools.errors import ClangNotFoundError, ClangTooOldError, CompileError
+from corpus_tools.errors import CompileError, ToolchainError
 
 Disassemble = Callable[[bytes], str]
 
@@ -54,7 +54,7 @@ def test_no_clang_at_all_says_what_was_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClangNotFoundError) as caught:
+    with pytest.raises(ToolchainError) as caught:
         find_clang()
     assert str(caught.value) == f"no clang >= 19 found (looked for {_LOOKED_FOR}); {_HINT}"
 
@@ -64,7 +64,7 @@ def test_candidates_that_are_too_old_are_named(
 ) -> None:
     clang = _printing(tmp_path / "clang", "clang version 14.0.6")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ClangNotFoundError) as caught:
+    with pytest.raises(ToolchainError) as caught:
         find_clang()
     note = f"{clang}: expected clang >= 19, found 14.0.6"
     assert str(caught.value) == (
@@ -74,22 +74,21 @@ def test_candidates_that_are_too_old_are_named(
 
 def test_a_named_clang_that_is_too_old_is_refused(tmp_path: Path) -> None:
     path = _printing(tmp_path / "clang", "clang version 18.1.8")
-    with pytest.raises(ClangTooOldError) as caught:
+    with pytest.raises(ToolchainError) as caught:
         find_clang(path)
     assert str(caught.value) == f"{path}: expected clang >= 19, found 18.1.8"
-    assert caught.value.found == "18.1.8"
 
 
 def test_a_named_clang_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "clang"
-    with pytest.raises(ClangNotFoundError) as caught:
+    with pytest.raises(ToolchainError) as caught:
         find_clang(path)
     assert str(caught.value) == f"no clang >= 19 found (looked for {path}); {_HINT}"
 
 
 def test_a_program_that_is_no_clang_is_refused(tmp_path: Path) -> None:
     path = _printing(tmp_path / "clang", "gcc 12")
-    with pytest.raises(ClangNotFoundError) as caught:
+    with pytest.raises(ToolchainError) as caught:
         find_clang(path)
     found = "found --version says 'gcc 12'"
     assert str(caught.value) == f"no clang >= 19 found (looked for {path}; {found}); {_HINT}"
@@ -99,7 +98,7 @@ def test_a_file_that_does_not_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "clang"
     path.write_bytes(b"\x7fELF")
     path.chmod(0o755)
-    with pytest.raises(ClangNotFoundError, match=r"does not run: .*Exec format error"):
+    with pytest.raises(ToolchainError, match=r"does not run: .*Exec format error"):
         find_clang(path)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from corpus_tools import Clang
 from corpus_tools.code import CodeSection, code_sections, difference
-from corpus_tools.errors import ObjectFileError
+from corpus_tools.errors import ExtractionError
 
 SOURCE = """
 int external(int);
@@ -93,7 +93,7 @@ def test_differences_in_words(
     ],
 )
 def test_what_is_no_object(data: bytes, problem: str) -> None:
-    with pytest.raises(ObjectFileError) as caught:
+    with pytest.raises(ExtractionError) as caught:
         code_sections(data, "m")
     assert str(caught.value) == f"object m: expected an object file, {problem}"
 
@@ -104,7 +104,7 @@ def test_an_object_that_was_cut_short(clang22: Clang, tmp_path: Path) -> None:
     for end in range(0, len(data), 37):
         try:
             code_sections(data[:end], "m")
-        except ObjectFileError as error:
+        except ExtractionError as error:
             assert str(error).startswith("object m: ")
 
 

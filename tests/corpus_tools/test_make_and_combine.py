@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import combine, make
-from corpus_tools.errors import CorporaDifferError, ManifestError
+from corpus_tools.errors import LayoutError
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.corpus_tools.extraction.conftest import run, tree
 
@@ -90,7 +90,7 @@ def test_combine(tmp_path: Path) -> None:
 )
 def test_corpora_that_differ(override: dict[str, object], tmp_path: Path) -> None:
     corpora(tmp_path, **override)
-    with pytest.raises(CorporaDifferError) as caught:
+    with pytest.raises(LayoutError) as caught:
         combine.combine_corpus(tmp_path)
     key = next(iter(override))
     message = f"{tmp_path / 'two'}: expected the same {key!r} as in {tmp_path / 'one'}"
@@ -101,7 +101,7 @@ def test_corpora_that_differ(override: dict[str, object], tmp_path: Path) -> Non
 def test_corpora_that_are_broken(tmp_path: Path) -> None:
     corpora(tmp_path)
     (tmp_path / "two" / "corpus_description.json").write_text("{")
-    with pytest.raises(ManifestError):
+    with pytest.raises(LayoutError):
         combine.combine_corpus(tmp_path)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus_tools import Manifest, encode_command, read_command
-from corpus_tools.errors import CommandError, ManifestError, MissingBitcodeError
+from corpus_tools.errors import LayoutError
 from corpus_tools.manifest import MANIFEST_NAME
 
 
@@ -101,15 +101,15 @@ def test_keys_that_later_tools_may_add_are_no_error(tmp_path: Path) -> None:
 def test_a_bad_manifest_is_refused(tmp_path: Path, content: str, problem: str) -> None:
     path = tmp_path / MANIFEST_NAME
     path.write_text(content)
-    with pytest.raises(ManifestError, match=re.escape(f"{path}: {problem}")) as caught:
+    with pytest.raises(LayoutError, match=re.escape(f"{path}: {problem}")) as caught:
         Manifest.read(tmp_path)
-    assert caught.value.path == path
+    assert caught.value.subject == path
     if not problem.endswith(": "):
         assert str(caught.value) == f"{path}: {problem}"
 
 
 def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ManifestError) as caught:
+    with pytest.raises(LayoutError) as caught:
         Manifest.read(tmp_path)
     path = tmp_path / MANIFEST_NAME
     assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
@@ -118,11 +118,10 @@ def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("present", "more"), [(["a"], " (and 1 more modules)"), (["a", "c"], "")])
 def test_missing_bitcode_is_named(tmp_path: Path, present: list[str], more: str) -> None:
     _corpus(tmp_path, {"modules": ["a", "b", "c"], "has_thinlto": False}, present)
-    with pytest.raises(MissingBitcodeError) as caught:
+    with pytest.raises(LayoutError) as caught:
         Manifest.read(tmp_path)
     path = tmp_path / "b.bc"
     assert str(caught.value) == f"module 'b': expected bitcode at {path}, found none{more}"
-    assert caught.value.module == "b"
 
 
 @pytest.mark.parametrize("end", [b"", b"\0"])
@@ -150,13 +149,13 @@ def test_any_command_survives_the_round_trip(
 def test_a_command_file_without_cc1_is_refused(tmp_path: Path, content: bytes, found: str) -> None:
     path = tmp_path / "a.cmd"
     path.write_bytes(content)
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(LayoutError) as caught:
         read_command(path)
     assert str(caught.value) == f"{path}: expected '-cc1' as the first argument, found {found}"
 
 
 def test_a_command_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match=r"a\.cmd: cannot be read: No such file or directory"):
+    with pytest.raises(LayoutError, match=r"a\.cmd: cannot be read: No such file or directory"):
         read_command(tmp_path / "a.cmd")
 
 
@@ -169,6 +168,6 @@ def test_a_command_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_command_is_not_encoded(arguments: list[str], message: str) -> None:
-    with pytest.raises(CommandError) as caught:
+    with pytest.raises(LayoutError) as caught:
         encode_command(arguments)
     assert str(caught.value) == message

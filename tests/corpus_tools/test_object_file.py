@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools.bitcode import split_modules
-from corpus_tools.errors import ExtractionError, ObjectFileError
+from corpus_tools.errors import ExtractionError
 from corpus_tools.object_file import LARGEST_BYTES, ObjectFile, read_bounded
 from tests.conftest import require
 from tests.corpus_tools.extraction.conftest import run
@@ -74,28 +74,28 @@ def test_compiler(objects: dict[str, bytes], tmp_path: Path) -> None:
     ],
 )
 def test_no_objects(data: bytes, message: str) -> None:
-    with pytest.raises(ObjectFileError) as caught:
+    with pytest.raises(ExtractionError) as caught:
         ObjectFile.parse(data)
     assert str(caught.value) == message
 
 
 def test_a_linked_program_is_no_object() -> None:
     program = Path(require("clang-22", "clang-22")).resolve().read_bytes()
-    with pytest.raises(ObjectFileError, match=r"found another kind \(ELF type [23]\)"):
+    with pytest.raises(ExtractionError, match=r"found another kind \(ELF type [23]\)"):
         ObjectFile.parse(program)
 
 
 @pytest.mark.parametrize("end", [0.3, 0.6, 0.9, 0.99])
 def test_truncated_objects(end: float, objects: dict[str, bytes]) -> None:
     data = objects["ELF"]
-    with pytest.raises(ObjectFileError, match=r"^truncated: "):
+    with pytest.raises(ExtractionError, match=r"^truncated: "):
         ObjectFile.parse(data[: int(len(data) * end)])
 
 
 def test_a_section_outside_the_file(objects: dict[str, bytes]) -> None:
     file = ObjectFile.parse(objects["ELF"])
     cut = ObjectFile("ELF", file.data, ((".llvmbc", 100, len(file.data)),))
-    with pytest.raises(ObjectFileError) as caught:
+    with pytest.raises(ExtractionError) as caught:
         cut.contents(".llvmbc")
     size = len(file.data)
     message = f"truncated: section '.llvmbc' ends at byte {size + 100} of {size}"
@@ -116,7 +116,7 @@ def test_any_damage_is_an_error_or_harmless(format_name: str, objects: dict[str,
             outcomes.add(bool([file.contents(name) for name in names]))
         except ExtractionError as error:
             outcomes.add(type(error).__name__)
-    assert outcomes == {True, "ObjectFileError"}
+    assert outcomes == {True, "ExtractionError"}
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
@@ -131,6 +131,6 @@ def test_unreadable_files(tmp_path: Path) -> None:
         tmp_path / "none.o": "cannot be read: No such file or directory",
     }
     for path, message in rows.items():
-        with pytest.raises(ObjectFileError) as caught:
+        with pytest.raises(ExtractionError) as caught:
             read_bounded(path)
         assert str(caught.value) == message

@@ -12,7 +12,7 @@ import pytest
 from packaging.licenses import canonicalize_license_expression
 
 from corpus_tools import Recipe, available_recipes, load_recipe
-from corpus_tools.errors import RecipeFormatError, UnknownRecipeError
+from corpus_tools.errors import RecipeError
 from corpus_tools.recipes import FIELDS
 
 _GOOD: dict[str, object] = {
@@ -134,10 +134,9 @@ def test_a_malformed_value_is_refused(
     tmp_path: Path, key: str, value: object, expected: str, found: str
 ) -> None:
     path = _write(tmp_path, _GOOD | {key: value})
-    with pytest.raises(RecipeFormatError) as caught:
+    with pytest.raises(RecipeError) as caught:
         load_recipe(path)
     assert str(caught.value) == f"{path}: key {key!r}: expected {expected}, found {found}"
-    assert (caught.value.where, caught.value.key) == (str(path), key)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_a_generated_file_has_a_name_in_the_sdist_and_text(
 ) -> None:
     path = _write(tmp_path, _GOOD)
     path.write_text(f"{path.read_text()}[generated_files]\n{line}\n")
-    with pytest.raises(RecipeFormatError) as caught:
+    with pytest.raises(RecipeError) as caught:
         load_recipe(path)
     start = f"{path}: key 'generated_files': expected "
     assert str(caught.value) == f"{start}{_GENERATED}, found {found}"
@@ -187,7 +186,7 @@ def test_a_digest_is_of_every_field(tiny_recipe: Callable[..., Recipe]) -> None:
 
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     path = _write(tmp_path, _GOOD | {"glob": "*.c"})
-    with pytest.raises(RecipeFormatError) as caught:
+    with pytest.raises(RecipeError) as caught:
         load_recipe(path)
     known = ", ".join(FIELDS)
     assert str(caught.value) == f"{path}: key 'glob': expected one of {known}, found an unknown key"
@@ -196,7 +195,7 @@ def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", sorted(_GOOD))
 def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
     path = _write(tmp_path, {other: value for other, value in _GOOD.items() if other != key})
-    with pytest.raises(RecipeFormatError) as caught:
+    with pytest.raises(RecipeError) as caught:
         load_recipe(path)
     expected = FIELDS[key].expected
     assert str(caught.value) == f"{path}: key {key!r}: expected {expected}, found no such key"
@@ -206,13 +205,12 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
 def test_what_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
-    with pytest.raises(RecipeFormatError, match=r"bad\.toml: expected TOML, found ") as caught:
+    with pytest.raises(RecipeError, match=r"bad\.toml: expected TOML, found "):
         load_recipe(path)
-    assert caught.value.expected == "TOML"
 
 
 def test_a_recipe_made_in_code_is_checked_too(tiny_recipe: Callable[..., Recipe]) -> None:
-    with pytest.raises(RecipeFormatError) as caught:
+    with pytest.raises(RecipeError) as caught:
         tiny_recipe(split="dev")
     assert (
         str(caught.value) == "recipe 'tiny': key 'split': expected 'train' or 'test', found 'dev'"
@@ -221,7 +219,7 @@ def test_a_recipe_made_in_code_is_checked_too(tiny_recipe: Callable[..., Recipe]
 
 @pytest.mark.parametrize("name", ["lua", "no/such.toml", "lupa.toml"])
 def test_an_unknown_name_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(UnknownRecipeError) as caught:
+    with pytest.raises(RecipeError) as caught:
         load_recipe(name)
     known = ", ".join(available_recipes())
     assert str(caught.value) == f"no recipe {name!r}; known recipes: {known}"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Recipe, load_recipe
-from corpus_tools.errors import DownloadError, HashMismatchError, SdistNotFoundError
+from corpus_tools.errors import SdistError
 from corpus_tools.pip_config import PipConfig
 from corpus_tools.sdist import fetch_sdist, sha256_of
 
@@ -83,7 +83,7 @@ def test_a_folder_that_pip_looks_into_keeps_its_file(
 
 def test_another_hash_is_refused_and_nothing_kept(tmp_path: Path, make_sdist: MakeRecipe) -> None:
     recipe = make_sdist({"a.c": "int a;"}, sha256="0" * 64)
-    with pytest.raises(HashMismatchError) as caught:
+    with pytest.raises(SdistError) as caught:
         fetch_sdist(recipe, tmp_path / "cache")
     found = sha256_of(tmp_path / "links" / recipe.sdist)
     assert str(caught.value) == f"tiny-1.0.tar.gz: expected sha256 {'0' * 64}, found {found}"
@@ -101,18 +101,17 @@ def test_an_index_over_http_serves_and_a_dead_one_before_it_does_not_matter(
 
 
 def test_a_dead_network_is_called_that(tmp_path: Path, tiny_recipe: MakeRecipe) -> None:
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(SdistError) as caught:
         fetch_sdist(tiny_recipe(), tmp_path, config=PipConfig(index_urls=(_DEAD,)))
     start = f"network failure while fetching package 'tiny': {_DEAD}: "
     assert str(caught.value).startswith(start)
     assert str(caught.value).endswith("Connection refused")
-    assert caught.value.package == "tiny"
 
 
 def test_a_download_that_fails_is_called_that(tmp_path: Path, tiny_recipe: MakeRecipe) -> None:
     with _index({"/simple/tiny/": (200, _LINK)}) as address:
         config = PipConfig(index_urls=(f"{address}/simple/",))
-        with pytest.raises(DownloadError, match=r"'tiny': .*/files/tiny-1\.0\.tar\.gz: .*404"):
+        with pytest.raises(SdistError, match=r"'tiny': .*/files/tiny-1\.0\.tar\.gz: .*404"):
             fetch_sdist(tiny_recipe(), tmp_path, config=config)
     assert list(tmp_path.iterdir()) == []
 
@@ -122,7 +121,7 @@ def test_an_index_without_the_package_says_so_and_logs_nothing(
 ) -> None:
     with _index({}) as address:
         config = PipConfig(index_urls=(f"{address}/simple/",))
-        with pytest.raises(SdistNotFoundError) as caught:
+        with pytest.raises(SdistError) as caught:
             fetch_sdist(tiny_recipe(), tmp_path, config=config)
     note = f"Failed to collect links from {address}/simple/tiny/: Client Error(404): Not Found"
     assert str(caught.value) == (
@@ -134,7 +133,7 @@ def test_an_index_without_the_package_says_so_and_logs_nothing(
 def test_an_index_with_another_file_says_so(tmp_path: Path, tiny_recipe: MakeRecipe) -> None:
     with _index({"/simple/tiny/": (200, _LINK)}) as address:
         config = PipConfig(index_urls=(f"{address}/simple/",))
-        with pytest.raises(SdistNotFoundError) as caught:
+        with pytest.raises(SdistError) as caught:
             fetch_sdist(tiny_recipe(sdist="tiny-1.0.zip"), tmp_path, config=config)
     assert str(caught.value) == (
         f"package 'tiny': expected tiny-1.0.zip in {address}/simple/; found other files only"
@@ -143,15 +142,16 @@ def test_an_index_with_another_file_says_so(tmp_path: Path, tiny_recipe: MakeRec
 
 def test_passwords_of_an_index_are_not_repeated(tmp_path: Path, tiny_recipe: MakeRecipe) -> None:
     config = PipConfig(index_urls=("http://me:secret@127.0.0.1:9/simple/",))
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(SdistError) as caught:
         fetch_sdist(tiny_recipe(), tmp_path, config=config)
     assert "secret" not in str(caught.value)
 
 
 def test_a_folder_that_is_not_there_is_noted(tmp_path: Path, tiny_recipe: MakeRecipe) -> None:
     config = PipConfig(index_urls=(), find_links=(str(tmp_path / "gone"),))
-    with pytest.raises(SdistNotFoundError) as caught:
+    with pytest.raises(SdistError) as caught:
         fetch_sdist(tiny_recipe(), tmp_path, config=config)
-    assert caught.value.notes == (
-        f"{tmp_path}/gone: Invalid find link or non-existing path: {tmp_path}/gone",
+    gone = f"{tmp_path}/gone"
+    assert str(caught.value).endswith(
+        f"; found {gone}: Invalid find link or non-existing path: {gone}"
     )

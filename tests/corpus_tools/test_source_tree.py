@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import Recipe
-from corpus_tools.errors import ArchiveError, SourceTreeError, UnsafeArchiveError
+from corpus_tools.errors import RecipeError, SdistError
 from corpus_tools.source_tree import unpack_sources
 
 MakeRecipe = Callable[..., Recipe]
@@ -91,18 +91,17 @@ def test_what_does_not_fit_the_sdist_is_refused(
     problem: str,
 ) -> None:
     sdist = _sdist(tmp_path, {"src/a.c": b"int a;", "lib.zip": _zip({"src/b.c": ""})})
-    with pytest.raises(SourceTreeError) as caught:
+    with pytest.raises(RecipeError) as caught:
         unpack_sources(tiny_recipe(**changes), sdist, tmp_path)
     assert str(caught.value) == f"recipe 'tiny': {name!r}: {problem}"
-    assert (caught.value.recipe, caught.value.name) == ("tiny", name)
 
 
 def test_an_archive_in_an_sdist_is_as_suspect_as_the_sdist(
     tmp_path: Path, tiny_recipe: MakeRecipe
 ) -> None:
     sdist = _sdist(tmp_path, {"bad.zip": _zip({"../../evil": ""}), "text.zip": b"no archive"})
-    with pytest.raises(UnsafeArchiveError):
+    with pytest.raises(SdistError):
         unpack_sources(tiny_recipe(archives=("bad.zip",)), sdist, tmp_path)
-    with pytest.raises(ArchiveError):
+    with pytest.raises(SdistError):
         unpack_sources(tiny_recipe(archives=("text.zip",)), sdist, tmp_path)
     assert not list(tmp_path.rglob("evil"))

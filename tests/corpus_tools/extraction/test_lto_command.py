@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus_tools.errors import ClangNotFoundError, ExtractionError
+from corpus_tools.errors import ExtractionError, ToolchainError
 from corpus_tools.extraction.lto_command import infer_override
 
 TRIPLE = "x86_64-pc-linux-gnu"
@@ -58,7 +58,7 @@ def test_parameters_of_the_driver(clang: str, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_not_here() -> None:
-    with pytest.raises(ClangNotFoundError, match=r"looked for clang-99"):
+    with pytest.raises(ToolchainError, match=r"looked for clang-99"):
         infer_override(["/no/clang-99", "a.o"], TRIPLE, Path())
 
 
