@@ -39,8 +39,19 @@ _ALONE = ("-H", "-MG", "-MP", "-MV", "-module-file-deps", "-sys-header-deps")
 
 # The driver quotes every argument of -### and escapes these three; shlex would leave `\$` as it is.
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_COMMAND = re.compile(r'^ "(?:[^"\\]|\\.)*"(?: "(?:[^"\\]|\\.)*")*$', re.DOTALL | re.MULTILINE)
 _LINKER = re.compile(r"(^|[/.-])(lld|ld)(-\d+)?(\.exe)?$")
 _ESCAPED = re.compile(r'\\(["\\$])')
+
+
+def driver_commands(text: str) -> Iterator[tuple[str, ...]]:
+    r"""The commands in what ``clang -###`` prints, the program first.
+
+    >>> list(driver_commands('version 22\n "/bin/clang" "-cc1" "a b"\n "/bin/ld" "\\$x"'))
+    [('/bin/clang', '-cc1', 'a b'), ('/bin/ld', '$x')]
+    """
+    for line in _COMMAND.findall(text):
+        yield tuple(_ESCAPED.sub(r"\1", match) for match in _QUOTED.findall(line))
 
 
 def parse_driver_output(text: str) -> list[tuple[str, ...]]:
@@ -49,7 +60,7 @@ def parse_driver_output(text: str) -> list[tuple[str, ...]]:
     >>> parse_driver_output('version 22\n "/bin/clang" "-cc1" "-D" "A=\\$1"\n "/bin/ld" "-o"')
     [('-cc1', '-D', 'A=$1')]
     """
-    return [command[1:] for command in _commands(text) if command[1:2] == ("-cc1",)]
+    return [command[1:] for command in driver_commands(text) if command[1:2] == ("-cc1",)]
 
 
 def linker_arguments(text: str) -> tuple[str, ...]:
@@ -61,7 +72,7 @@ def linker_arguments(text: str) -> tuple[str, ...]:
     Returns:
         The arguments, or none where nothing is linked.
     """
-    links = [command[1:] for command in _commands(text) if _LINKER.search(command[0])]
+    links = [command[1:] for command in driver_commands(text) if _LINKER.search(command[0])]
     return links[-1] if links else ()
 
 
@@ -105,10 +116,3 @@ def _without(
             next(arguments, None)
         elif argument not in alone and not argument.startswith(joined):
             yield argument
-
-
-def _commands(text: str) -> Iterator[tuple[str, ...]]:
-    """The commands in what ``clang -###`` prints, the program first."""
-    for line in text.split("\n"):
-        if line.startswith(' "'):
-            yield tuple(_ESCAPED.sub(r"\1", match) for match in _QUOTED.findall(line))

@@ -10,20 +10,20 @@ the model's extra outputs, ``inlining_default`` and ``inlining_decision``; the s
 ``delta_size``, int64 [1]. There LLVM logs what a second network estimates that each decision
 changed in bytes of native code. Here the change is measured, on the object: it stands at the last
 decision, all others have 0, so that both logs mean the same when they are summed up. Negative is
-smaller. Where no object comes out (``-S``, ``-emit-llvm``) there is no score, as in LLVM without
-that network.
+smaller. Where no object comes out (``-S``, ``-emit-llvm``, ``-flto``, a link) there is no score, as
+in LLVM without that network.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -32,7 +32,9 @@ import numpy as np
 
 from corpus_tools.code import code_sections
 from corpus_tools.errors import ExtractionError
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.driver._jobs import Jobs, is_stream
+from mlgo_gym.errors import MlgoGymError, UsageError
+from mlgo_gym.files import write_atomically
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S, PipeHost
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
@@ -41,8 +43,6 @@ from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
 
 SCORE: Final = TensorSpec("delta_size", "int64_t", (1,))
-
-_DEPENDENCIES: Final = ("-MD", "-MMD", "-MF", "-MT", "-MQ", "-MJ", "-MP", "-MG", "-MV", "-Wp,-M")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,21 @@ class _Session:
         model: what answers.
         clang: the compiler.
         arguments: its arguments.
-        source: standard input, if the arguments name it; it is read once for each compilation.
+        jobs: what it does by them.
+        source: standard input, if clang reads it; it is read once for each compilation.
     """
 
     def __init__(
-        self, model: Path, clang: str, arguments: Sequence[str], source: IO[bytes] | None
+        self,
+        model: Path,
+        clang: str,
+        arguments: Sequence[str],
+        jobs: Jobs,
+        source: IO[bytes] | None,
     ) -> None:
         self._model = model
         self._command = [clang, *arguments]
+        self._jobs = jobs
         self._source = source
         self._records: list[_Decision] = []
         self._runner: _RecordingRunner | None = None
@@ -112,7 +119,7 @@ class _Session:
             options = problem.advisor_options(host.base)
             flags = [word for option in options for word in ("-mllvm", option)]
             command = [self._command[0], *flags, *self._command[1:]]
-            with subprocess.Popen(command, stdin=self._input()) as process:
+            with subprocess.Popen(command, stdin=self._input(), close_fds=False) as process:
                 try:
                     host.serve(lambda: process.poll() is None)
                 except BaseException:
@@ -124,19 +131,18 @@ class _Session:
         """Write the log, if LLVM built an advisor; in a folder, under the name of the output."""
         if self._runner is None:
             return
-        output = _output(self._command[1:])
+        output = self._jobs.output
         if path.is_dir() and output is not None:
             path /= f"{output.name}-{hashlib.sha256(bytes(output.absolute())).hexdigest()[:16]}.log"
         change = self._change_bytes()
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        with partial.open("wb") as file:
-            log = TrainingLogWriter(file, self._runner.header(is_scored=change is not None))
-            log.start_context("")
-            for number, each in enumerate(self._records, 1):
-                log.log_observation(each.features + each.extra + each.default + each.decision)
-                if change is not None:
-                    log.log_outcome(np.int64(change if number == len(self._records) else 0))
-        partial.replace(path)
+        file = io.BytesIO()
+        log = TrainingLogWriter(file, self._runner.header(is_scored=change is not None))
+        log.start_context("")
+        for number, each in enumerate(self._records, 1):
+            log.log_observation(each.features + each.extra + each.default + each.decision)
+            if change is not None:
+                log.log_outcome(np.int64(change if number == len(self._records) else 0))
+        write_atomically(path, file.getvalue())
 
     def _make_runner(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> _RecordingRunner:
         self._runner = _RecordingRunner(self._model, inputs, output, self._records)
@@ -144,19 +150,26 @@ class _Session:
 
     def _change_bytes(self) -> int | None:
         """How much more code there is than plain clang makes; ``None`` without an object."""
-        arguments = self._command[1:]
-        output = _output(arguments)
-        if output is None or not output.is_file():
+        objects = self._jobs.objects
+        if not objects or not all(each.is_file() for each in objects):
+            return None
+        if stream := self._jobs.stream:
+            _warn(f"the log has no scores: expected files, found {stream!r}, which is read once")
             return None
         with tempfile.TemporaryDirectory() as folder:
-            target = Path(folder) / "plain.o"
-            plain = [self._command[0], *_without_dependencies(arguments), "-w", "-o", str(target)]
-            done = subprocess.run(
-                plain, stdin=self._input(), stderr=subprocess.DEVNULL, check=False
-            )
-            if done.returncode:
+            jobs = self._jobs.elsewhere(Path(folder))
+            for command in jobs.commands:
+                done = subprocess.run(
+                    command, stdin=self._input(), stderr=subprocess.DEVNULL, check=False
+                )
+                if done.returncode:
+                    _warn("the log has no scores: plain clang fails")
+                    return None
+            try:
+                return sum(map(_text_bytes, objects)) - sum(map(_text_bytes, jobs.objects))
+            except ExtractionError as error:
+                _warn(f"the log has no scores: {error}")
                 return None
-            return _text_bytes(output) - _text_bytes(target)
 
     def _input(self) -> IO[bytes] | None:
         if self._source is not None:
@@ -168,53 +181,40 @@ def main(arguments: Sequence[str]) -> int:
     """Run the module's command line; see above."""
     model, log, clang, *rest = arguments
     try:
-        with _standard_input(rest) as source:
-            session = _Session(Path(model), clang, rest, source)
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as copy:
+            rest = [_response_file(word, Path(folder)) for word in rest]
+            jobs = Jobs.of(clang, rest)
+            if len(jobs.optimised) > 1:
+                found = ", ".join(map(repr, jobs.optimised))
+                raise UsageError(f"development mode: expected one source, found {found}")
+            if jobs.reads_standard_input:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            source = copy if jobs.reads_standard_input else None
+            session = _Session(Path(model), clang, rest, jobs, source)
             status = session.run()
             if status == 0 and log:
                 session.write(Path(log))
-    except (MlgoGymError, ExtractionError, OSError) as error:
+    except (MlgoGymError, OSError) as error:
         sys.stderr.write(f"mlgo-cc: error: {error}\n")
         return 1
     return status if status >= 0 else 128 - status
 
 
-@contextmanager
-def _standard_input(arguments: Sequence[str]) -> Iterator[IO[bytes] | None]:
-    """A copy of standard input, if the arguments name it."""
-    if "-" not in arguments:
-        yield None
-        return
-    with tempfile.TemporaryFile() as copy:
-        shutil.copyfileobj(sys.stdin.buffer, copy)
-        yield copy
-
-
-def _output(arguments: Sequence[str]) -> Path | None:
-    """The object that a command line with ``-c`` makes."""
-    if "-c" not in arguments:
-        return None
-    named = [arguments[at + 1] for at, word in enumerate(arguments[:-1]) if word == "-o"]
-    joined = [word[2:] for word in arguments if word.startswith("-o") and len(word) > 2]
-    sources = [word for word in arguments if not word.startswith("-") and Path(word).is_file()]
-    if named or joined:
-        return Path([*named, *joined][-1])
-    return Path(Path(sources[-1]).with_suffix(".o").name) if sources else None
-
-
-def _without_dependencies(arguments: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    words = iter(arguments)
-    for word in words:
-        if word in {"-MF", "-MT", "-MQ", "-MJ"}:
-            next(words, None)
-        elif not word.startswith(_DEPENDENCIES):
-            kept.append(word)
-    return kept
+def _response_file(word: str, folder: Path) -> str:
+    """The word, or for a response file that can be read only once, one with a copy."""
+    if not word.startswith("@") or not is_stream(word[1:]):
+        return word
+    copy = folder / str(len(list(folder.iterdir())))
+    copy.write_bytes(Path(word[1:]).read_bytes())
+    return f"@{copy}"
 
 
 def _text_bytes(path: Path) -> int:
     return sum(len(each.content) for each in code_sections(path.read_bytes(), str(path)))
+
+
+def _warn(words: str) -> None:
+    sys.stderr.write(f"mlgo-cc: warning: {words}\n")
 
 
 if __name__ == "__main__":

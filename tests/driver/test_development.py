@@ -64,6 +64,126 @@ def test_the_log(driver: Driver, work: Path) -> None:
     ]  # fmt: skip
 
 
+def plain_bytes(driver: Driver, work: Path, *arguments: str) -> int:
+    assert driver.plain(*arguments, "-c", "f.c", "-o", "plain.o", cwd=work).returncode == 0
+    return text_bytes(work / "plain.o")
+
+
+def last_score(path: Path) -> int:
+    scores = [record.score for record in records(path) if record.score is not None]
+    assert [int(score[0]) for score in scores[:-1]] == [0] * (len(scores) - 1)
+    return int(scores[-1][0])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-O2", "-c", "f.c", "--output=mine.o"],
+        ["-O2", "-c", "f.c", "--output", "mine.o"],
+        ["-O2", "-c", "f.c", "-omine.o"],
+        ["-O2", "-c", "-include", "first.h", "f.c", "-o", "mine.o"],
+        ["-O2", "-c", "-MD", "-MF", "mine.d", "-MT", "f.o", "f.c", "-o", "mine.o"],
+        ["-O2", "--compile", "f.c", "-o", "mine.o"],
+        ["-O2", "-o", "mine.o", "-c", "--", "f.c"],
+        ["@words"],
+        ["-O2", "-c", "-save-temps=obj", "f.c", "-o", "mine.o"],
+        ["-O2", "-c", "-fno-integrated-as", "f.c", "-o", "mine.o"],
+        ["-O2", "-c", "-x", "c", "no-suffix", "-o", "mine.o"],
+        ["-O2", "-flto", "-ffat-lto-objects", "-c", "f.c", "-o", "mine.o"],
+    ],
+    ids=" ".join,
+)
+def test_the_score_is_that_of_what_clang_wrote(
+    driver: Driver, work: Path, arguments: list[str]
+) -> None:
+    """Whatever lies about, from another day or under the names of other words."""
+    assert driver.plain("-O0", "-c", "f.c", "-o", "other.o", cwd=work).returncode == 0
+    stale = (work / "other.o").read_bytes()
+    for name in ("f.o", "first.o", "mine.o", "words.o", "no-suffix.o"):
+        (work / name).write_bytes(stale)
+    (work / "first.h").write_text("typedef int number;\n")
+    (work / "no-suffix").write_text(SOURCE)
+    (work / "words").write_text("-O2 -c 'f.c' \"-o\" mine.o")
+    expected = plain_bytes(driver, work, "-O2")
+    done = train(driver, work, *arguments)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr in {b"", b"INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"}
+    assert (work / "f.o").read_bytes() == stale
+    change = last_score(work / "log")
+    assert change == text_bytes(work / "mine.o") - expected
+    assert change != 0
+
+
+def test_without_an_output_s_name(driver: Driver, work: Path) -> None:
+    (work / "a b\n$.c").write_text(SOURCE)
+    expected = plain_bytes(driver, work, "-O2")
+    assert train(driver, work, "-O2", "--compile", "--", "a b\n$.c").returncode == 0
+    assert last_score(work / "log") == text_bytes(work / "a b\n$.o") - expected
+
+
+def test_what_else_clang_writes_is_of_the_compilation_with_the_model(
+    driver: Driver, work: Path
+) -> None:
+    options = (
+        *("-MD", "-MF", "f.d", "-MT", "mine", "-MJ", "f.json", "-ftime-trace=f.trace"),
+        *("--serialize-diagnostics", "f.dia", "-fstack-usage", "-g", "-gsplit-dwarf"),
+        *("-foptimization-record-file=f.yaml", "-fsave-optimization-record"),
+    )
+    assert train(driver, work, "-O2", *options, "-c", "f.c", "-o", "f.o").returncode == 0
+    files = {each.name: each for each in work.iterdir() if each.name not in {"log", "f.c"}}
+    assert sorted(files) == sorted(
+        ["f.d", "f.dia", "f.dwo", "f.json", "f.o", "f.su", "f.trace", "f.yaml"]
+    )
+    assert files["f.d"].read_text() == "mine: f.c\n"
+    assert files["f.json"].read_text().count('"file"') == 1
+    assert "Pass:            inline-ml\n" in files["f.yaml"].read_text()
+    assert "Pass:            inline\n" not in files["f.yaml"].read_text()
+
+
+@pytest.mark.parametrize("option", ["-flto", "-flto=thin"])
+def test_bitcode_has_no_score(driver: Driver, work: Path, option: str) -> None:
+    done = train(driver, work, "-O2", option, "-c", "f.c")
+    assert done.returncode == 0
+    assert (work / "f.o").is_file()
+    assert all(record.score is None for record in records(work / "log"))
+
+
+def test_one_source_for_each_command_line(driver: Driver, work: Path) -> None:
+    """What LLVM asks for two is one log that nobody can take apart."""
+    (work / "g.c").write_text(SOURCE.replace("int f", "int other"))
+    done = train(driver, work, "-O2", "-c", "f.c", "g.c")
+    words = "mlgo-cc: error: development mode: expected one source, found 'f.c', 'g.c'\n"
+    assert (done.returncode, done.stderr.decode()) == (1, words)
+    assert not (work / "f.o").exists()
+
+
+def test_a_log_without_an_object_in_a_folder(driver: Driver, work: Path) -> None:
+    """It is named after what is written."""
+    (work / "log").mkdir()
+    assert train(driver, work, "-O2", "-S", "f.c").returncode == 0
+    assert [each.name.partition("-")[0] for each in (work / "log").iterdir()] == ["f.s"]
+
+
+def test_words_from_a_pipe(driver: Driver, work: Path) -> None:
+    """They are read once, and asked for twice."""
+    expected = plain_bytes(driver, work, "-O2")
+    done = train(driver, work, "@/dev/stdin", stdin=b"-O2 -c f.c -o mine.o")
+    assert done.returncode == 0
+    assert last_score(work / "log") == text_bytes(work / "mine.o") - expected
+
+
+def test_what_can_be_read_once_has_no_score(driver: Driver, work: Path) -> None:
+    command = ("-O2", "-x", "c", "-c", "/dev/stdin", "-o", "mine.o")
+    done = train(driver, work, *command, stdin=SOURCE.encode())
+    words = (
+        "mlgo-cc: warning: the log has no scores: expected files, found '/dev/stdin', "
+        "which is read once"
+    )
+    assert (done.returncode, done.stderr.decode().splitlines()[-1]) == (0, words)
+    assert (work / "mine.o").is_file()
+    assert all(record.score is None for record in records(work / "log"))
+
+
 def test_the_model_is_the_one_that_answers(driver: Driver, work: Path) -> None:
     """The same code as with the frozen model."""
     assert train(driver, work, "-O2", "-c", "f.c", "-o", "mine.o").returncode == 0
