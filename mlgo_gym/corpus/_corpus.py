@@ -35,6 +35,9 @@ class Module:
         command: the clang ``-cc1`` command line it was compiled with, if that is known.
         is_text: the bytes are LLVM assembly (``.ll``) and not bitcode.
         sha256: the hash of the bytes, in hexadecimal digits.
+
+    >>> Module.from_ir("define void @f() { ret void }").is_text
+    True
     """
 
     name: str

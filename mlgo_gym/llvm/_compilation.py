@@ -52,6 +52,14 @@ class Compilation:
         problems: what LLVM asks for.
         task: what is done with the module, and what comes out.
         is_replayed: it is a branch that was made by compiling again, not by forking a process.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler, compiler.start(module, InliningForSize()) as compilation:
+    ...     while (observation := compilation.next_observation()) is not None:
+    ...         compilation.answer(int(observation["cost_estimate"][0] < 5))
+    ...     compilation.result.decisions == compilation.decisions
+    True
     """
 
     def __init__(

@@ -42,6 +42,11 @@ class Compiler:
 
     Raises:
         OptionsError: a limit is not a number above 0.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
+    >>> with Compiler() as compiler:
+    ...     compiler.compile_module(Corpus.load(SAMPLE_CORPUS)["digest.c"]).text_size_bytes > 0
+    True
     """
 
     def __init__(
@@ -296,6 +301,10 @@ def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
     Raises:
         ModuleError: the command line cannot be honoured.
         OptionsError: there is no such level.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> options_of(Corpus.load(SAMPLE_CORPUS)["digest.c"]).opt_level
+    'Oz'
     """
     if module.command is None:
         return CompileOptions().with_level(opt_level)

@@ -27,6 +27,12 @@ class CompilationResult:
         object_bytes: the object, where it was asked for.
         comdat_groups: the COMDAT group of each section, in the same order; empty for a section
             that is in none, and in object formats other than ELF.
+
+    >>> from mlgo_gym import Compiler, Module
+    >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
+    >>> with Compiler() as compiler:
+    ...     compiler.compile_module(module).decisions
+    0
     """
 
     module: str
@@ -111,6 +117,14 @@ class Product:
         data: the bytes of the product; of functions, one after the other.
         sizes: of functions, how many of the bytes each has.
         stderr: what LLVM printed to its standard error, where it was asked to print something.
+
+    >>> from mlgo_gym import Compiler, Module
+    >>> from mlgo_gym.llvm import Task
+    >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
+    >>> with Compiler() as compiler:
+    ...     product = compiler.produce(module, None, Task(product="assembly"))
+    >>> b"f:" in product.data
+    True
     """
 
     module_sha256: str

@@ -26,6 +26,9 @@ class Task:
 
     Raises:
         InternalError: there is no such product.
+
+    >>> Task(product="assembly").optimize
+    True
     """
 
     optimize: bool = True

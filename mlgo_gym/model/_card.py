@@ -30,6 +30,9 @@ class ModelCard:
         problem: the problem's name.
         llvm_version: the LLVM whose features it was trained on.
         features: their names.
+
+    >>> ModelCard("InliningForSize", "22.1.0", ("callee_users",)).problem
+    'InliningForSize'
     """
 
     problem: str
@@ -65,6 +68,10 @@ def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | Non
 
     Raises:
         ModelError: the card has another form, or names features that are not offered.
+
+    >>> from mlgo_gym.model import find_model, read_card
+    >>> read_card(Path(find_model("inlining-for-size"))).problem
+    'InliningForSize'
     """
     path = model / CARD_FILE
     if not path.is_file():

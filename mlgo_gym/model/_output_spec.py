@@ -26,7 +26,12 @@ _MAX_BYTES: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One output: the name it is logged under, and the tensor in the model."""
+    """One output: the name it is logged under, and the tensor in the model.
+
+    >>> tensor = TensorSpec("StatefulPartitionedCall", "int64_t", (1,))
+    >>> OutputSpec("inlining_decision", tensor).logging_name
+    'inlining_decision'
+    """
 
     logging_name: str
     tensor_spec: TensorSpec

@@ -15,7 +15,11 @@ _CARD: Final = "card.json"
 
 
 def shipped_models() -> dict[str, Path]:
-    """The models by name."""
+    """The models by name.
+
+    >>> sorted(shipped_models())
+    ['inlining-for-size', 'regalloc-eviction']
+    """
     found: dict[str, Path] = {}
     for place in PLACES:
         for card in sorted(place.glob(f"*/{_CARD}")):
@@ -31,6 +35,9 @@ def find_model(text: str) -> str:
 
     Returns:
         The folder; the text as it was where it is no such name.
+
+    >>> Path(find_model("inlining-for-size")).name, find_model("localhost:5000")
+    ('inlining-for-size', 'localhost:5000')
     """
     folder = None if Path(text).exists() else shipped_models().get(text)
     return text if folder is None else str(folder)

@@ -48,7 +48,15 @@ _TEXTS: Final = ("name", "cpu", "features", "triple", "llvm_version", "model_sha
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """What `freeze` has written; ``shared_library`` is ``None`` where there is no linker."""
+    """What `freeze` has written; ``shared_library`` is ``None`` where there is no linker.
+
+    >>> import tempfile
+    >>> from mlgo_gym.model import find_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = freeze(find_model("inlining-for-size"), folder, name="inliner")
+    ...     files.header.name
+    'inliner.h'
+    """
 
     description: Path
     object: Path
@@ -79,6 +87,13 @@ def freeze(
     Raises:
         ModelError: the model cannot be used, or LLVM does not know the CPU.
         EnvironmentSetupError: the output cannot be written, or the linker fails.
+
+    >>> import tempfile
+    >>> from mlgo_gym.model import find_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = freeze(find_model("inlining-for-size"), folder, name="inliner")
+    ...     files.object.name, files.object.stat().st_size > 1000
+    ('inliner.o', True)
     """
     path = Path(model)
     file, specs = model_files(path)
@@ -107,6 +122,14 @@ def load_frozen(model: Path | str) -> tuple[NativeModel, Any]:
 
     Raises:
         ModelError: files are missing or damaged, or made for another machine.
+
+    >>> import tempfile
+    >>> from mlgo_gym.model import find_model
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = freeze(find_model("inlining-for-size"), folder, name="inliner")
+    ...     model, _ = load_frozen(folder)
+    >>> model.name
+    'inliner'
     """
     source = str(model)
     path = find_description(Path(model)) if Path(model).is_dir() else Path(model)

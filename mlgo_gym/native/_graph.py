@@ -135,6 +135,12 @@ class Graph:
     Raises:
         ModelError: a number points nowhere, a tensor is written twice, read before it is written,
             or a name occurs twice among the inputs.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.native import read_tflite
+    >>> graph = read_tflite(find_model("inlining-for-size") + "/model.tflite")
+    >>> len(graph.inputs), len(graph.outputs)
+    (38, 1)
     """
 
     source: str

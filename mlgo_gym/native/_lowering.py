@@ -54,6 +54,12 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
     Raises:
         ModelError: an operator is used in a way that is not supported, shapes do not fit each
             other, or intermediate results need too much of the stack.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.native import read_tflite
+    >>> graph = read_tflite(find_model("inlining-for-size") + "/model.tflite")
+    >>> "define" in lower_graph(graph, name="inliner")
+    True
     """
     check_name(name)
     scope = Scope(graph)

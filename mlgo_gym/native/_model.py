@@ -55,6 +55,11 @@ class NativeModel:
         operators: the graph's operators by number, for the result of ``NAME_evaluate``.
         object: the machine code.
         model_sha256: the hash of the TFLite file.
+
+    >>> from mlgo_gym.model import find_model
+    >>> graph = find_model("inlining-for-size") + "/model.tflite"
+    >>> compile_model(graph).name
+    'model'
     """
 
     name: str
@@ -158,6 +163,11 @@ def compile_model(
     Raises:
         ModelError: the model cannot be used, or the compiler does not finish.
         EnvironmentSetupError: the child process cannot be started.
+
+    >>> from mlgo_gym.model import find_model
+    >>> graph = find_model("inlining-for-size") + "/model.tflite"
+    >>> len(compile_model(graph).inputs)
+    38
     """
     data = model if isinstance(model, bytes) else read_bytes(Path(model))
     source = "<bytes>" if isinstance(model, bytes) else str(model)

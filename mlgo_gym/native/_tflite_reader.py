@@ -39,6 +39,11 @@ def read_tflite(model: Path | str | bytes, *, source: str = "<bytes>") -> Graph:
     Raises:
         ModelError: the file cannot be read, is malformed, or uses what this package does not
             support: other operators or types, shapes that are not fixed, several subgraphs.
+
+    >>> from mlgo_gym.model import find_model
+    >>> graph = find_model("inlining-for-size") + "/model.tflite"
+    >>> len(read_tflite(graph).inputs)
+    38
     """
     if not isinstance(model, bytes):
         model, source = read_bytes(Path(model)), str(model)

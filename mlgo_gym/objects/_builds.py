@@ -87,6 +87,9 @@ class BuildComparison:
         objects: by the files' relative names, in their order.
         linked: programs and shared libraries.
         functions: those whose size differs, the largest difference first, as ``FILE: FUNCTION``.
+
+    >>> BuildComparison(objects=(), linked=(), functions=()).to_json()["objects"]
+    []
     """
 
     objects: tuple[Change, ...]
@@ -137,6 +140,11 @@ def compare_builds(before: Path, after: Path) -> BuildComparison:
 
     Raises:
         InputError: a build cannot be read, or has no ELF files.
+
+    >>> import sys
+    >>> python = Path(sys.executable)
+    >>> [change.difference for change in compare_builds(python, python).linked]
+    [0]
     """
     builds = read_build(before), read_build(after)
     names = sorted({name for files in builds for name in files})

@@ -37,6 +37,14 @@ class Model:
 
     Raises:
         ModelError: it is not there, or its card says that it was made for another problem.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> from mlgo_gym.runners import runner_factory
+    >>> folder = find_model("inlining-for-size")
+    >>> model = Model("mine", Path(folder), InliningForSize(), runner_factory(folder, "release"))
+    >>> model.problem.name
+    'InliningForSize'
     """
 
     name: str
@@ -91,6 +99,13 @@ def model_policies(
     Raises:
         ModelError: a model cannot be used, or was made for another problem.
         OptionsError: there is no such mode, or a model is given twice.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> models = [find_model("inlining-for-size")]
+    >>> with model_policies(models, "release", InliningForSize()) as found:
+    ...     list(found)
+    ['inlining-for-size']
     """
     if mode == "interactive":
         yield {model: RunnerPolicy(runner_factory(model, mode)) for model in models}

@@ -53,6 +53,10 @@ def observation_array(payloads: Iterable[bytes], problem: Problem | type[Problem
 
     Raises:
         SpecError: a payload has another length than this problem's observations.
+
+    >>> from mlgo_gym.problems import RegallocPriority, observation_array
+    >>> observation_array([bytes(20)] * 3, RegallocPriority)["li_size"].shape
+    (3,)
     """
     dtype = observation_dtype(problem)
     rows = list(payloads)

@@ -34,6 +34,10 @@ class Feature:
         low: no value is below it.
         high: no value is above it, but infinity and NaN may be sent where `may_be_infinite`.
         may_be_infinite: LLVM sends infinity or NaN for some.
+
+    >>> spec = TensorSpec("callee_users", "int64_t", (1,))
+    >>> Feature(spec, "uses of the callee", "count", low=0, high=100).unit
+    'count'
     """
 
     spec: TensorSpec

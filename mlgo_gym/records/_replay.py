@@ -50,6 +50,12 @@ def record(
     Raises:
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     record(compiler, module, InliningForSize(), lambda observation: 0).module
+    'digest.c'
     """
     observations: list[Observation] = []
     with (
@@ -72,6 +78,14 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
 
     Raises:
         UsageError: it does not have one problem, or has no result.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler, compiler.start(module, InliningForSize()) as compilation:
+    ...     while compilation.next_observation() is not None:
+    ...         compilation.answer(0)
+    ...     trace_of(compilation).decisions == compilation.decisions
+    True
     """
     if len(compilation.problems) != 1:
         raise UsageError(
@@ -110,6 +124,13 @@ def replay(
             number of them, or another object; the message says what was expected and found.
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, InliningForSize(), lambda observation: 0)
+    ...     replay(compiler, trace, module).object_sha256 == trace.object_sha256
+    True
     """
     with resume(compiler, trace, module, trace.decisions, options) as compilation:
         if compilation.next_observation() is not None:
@@ -143,6 +164,14 @@ def resume(
         UsageError: the trace has fewer decisions.
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, InliningForSize(), lambda observation: 0)
+    ...     with resume(compiler, trace, module, 2) as compilation:
+    ...         compilation.decisions
+    2
     """
     if not 0 <= decisions <= trace.decisions:
         raise UsageError(

@@ -69,6 +69,14 @@ class Trace:
 
     Raises:
         TraceError: the parts do not fit each other.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.records import record
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, InliningForSize(), lambda observation: 0)
+    >>> trace.decisions == len(trace.advice) // 8
+    True
     """
 
     module: str

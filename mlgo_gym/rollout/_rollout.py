@@ -37,7 +37,11 @@ from mlgo_gym.tensor_spec import TensorSpec
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The raw tensors of an observation, and of the advice that answered it, and its context."""
+    """The raw tensors of an observation, and of the advice that answered it, and its context.
+
+    >>> Decision(payload=bytes(8), advice=bytes(8), context="main").context
+    'main'
+    """
 
     payload: bytes
     advice: bytes

@@ -41,6 +41,19 @@ class MLModelRunner(ABC):
 
     Raises:
         SpecError: two inputs have one name, or there is none.
+
+    >>> class Half(MLModelRunner):
+    ...     def __init__(self, inputs, output):
+    ...         super().__init__(inputs, output)
+    ...         self.set_up_buffer_for_tensor(0, self.inputs[0], None)
+    ...
+    ...     def _evaluate(self):
+    ...         return self.output.encode(int(self.get_tensor(0)[0]) // 2)
+    >>> size = TensorSpec("size", "int64_t", (1,))
+    >>> with Half([size], size) as runner:
+    ...     runner.get_tensor(0)[0] = 6
+    ...     int(runner.evaluate()[0])
+    3
     """
 
     def __init__(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> None:

@@ -45,6 +45,19 @@ class InteractiveModelRunner(MLModelRunner):
     Raises:
         RunnerError: the FIFOs are not there, or the host does not open them, does not answer in
             time, or closes its end.
+
+    >>> import threading
+    >>> from mlgo_gym.runners import InteractiveModelRunner, PipeHost, ScriptedRunner
+    >>> size = TensorSpec("size", "int64_t", (1,))
+    >>> with PipeHost(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
+    ...     serving = threading.Thread(target=host.serve, args=(lambda: True,))
+    ...     serving.start()
+    ...     with InteractiveModelRunner(host.base, [size], size) as runner:
+    ...         runner.switch_context("main")
+    ...         answer = int(runner.evaluate()[0])
+    ...     serving.join()
+    >>> answer
+    1
     """
 
     def __init__(
@@ -147,6 +160,11 @@ class PipeHost:
     Attributes:
         base: the path that the compiler is told.
         decisions: how many observations have been answered.
+
+    >>> from mlgo_gym.runners import NoInferenceModelRunner
+    >>> with PipeHost(NoInferenceModelRunner) as host:
+    ...     host.decisions
+    0
     """
 
     def __init__(

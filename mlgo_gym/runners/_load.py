@@ -26,6 +26,13 @@ def runner_factory(model: str, mode: str) -> RunnerFactory:
 
     Raises:
         OptionsError: there is no such mode, or what is given is no address of a host.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> make = runner_factory(find_model("inlining-for-size"), "release")
+    >>> with make(InliningForSize.sent(), InliningForSize.advice) as runner:
+    ...     int(runner.evaluate()[0]) in (0, 1)
+    True
     """
     if mode not in MODES:
         raise OptionsError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")

@@ -14,6 +14,12 @@ class NoInferenceModelRunner(MLModelRunner):
     """Holds the inputs and never answers (``llvm/lib/Analysis/NoInferenceModelRunner.cpp``).
 
     It is for collecting observations while another heuristic decides.
+
+    >>> size = TensorSpec("size", "int64_t", (1,))
+    >>> with NoInferenceModelRunner([size], size) as runner:
+    ...     runner.fill((6).to_bytes(8, "little"))
+    ...     int(runner.get_tensor(0)[0])
+    6
     """
 
     def __init__(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> None:

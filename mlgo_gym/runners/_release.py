@@ -56,6 +56,14 @@ class ReleaseModeModelRunner(MLModelRunner):
             a decision of another type or shape.
         SpecError: two of the inputs have one name, or there is none.
         EnvironmentSetupError: the child process cannot be started.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> from mlgo_gym.runners import ReleaseModeModelRunner
+    >>> inputs, output = InliningForSize.sent(), InliningForSize.advice
+    >>> with ReleaseModeModelRunner(find_model("inlining-for-size"), inputs, output) as runner:
+    ...     int(runner.evaluate()[0]) in (0, 1)
+    True
     """
 
     def __init__(

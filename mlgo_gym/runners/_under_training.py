@@ -61,6 +61,14 @@ class ModelUnderTrainingRunner(MLModelRunner):
         EnvironmentSetupError: no TFLite interpreter is installed.
         ModelError: the model cannot be loaded, needs an input that is not offered, or has another
             type or size of tensor than the specs say.
+
+    >>> from mlgo_gym.model import find_model
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> from mlgo_gym.runners import ModelUnderTrainingRunner
+    >>> inputs, output = InliningForSize.sent(), InliningForSize.advice
+    >>> with ModelUnderTrainingRunner(find_model("inlining-for-size"), inputs, output) as runner:
+    ...     int(runner.evaluate()[0]) in (0, 1)
+    True
     """
 
     def __init__(

@@ -71,7 +71,17 @@ class Result(Protocol):
 
 
 class Unit(ABC):
-    """One module, compiled again and again for a problem under one measure."""
+    """One module, compiled again and again for a problem under one measure.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.llvm import options_of
+    >>> from mlgo_gym.scoring import TextSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     unit = TextSize.unit(compiler, module, options_of(module), InliningForSize())
+    ...     TextSize.rewards(unit.attempt(lambda observation: 0), unit.baseline())[""] <= 0
+    True
+    """
 
     @abstractmethod
     def baseline(self) -> Result:

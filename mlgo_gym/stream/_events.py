@@ -107,7 +107,11 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The name that the following observations belong to: a function, a module or nothing."""
+    """The name that the following observations belong to: a function, a module or nothing.
+
+    >>> Context("main").name
+    'main'
+    """
 
     name: str
 
@@ -120,6 +124,11 @@ class Observation(Mapping[str, np.ndarray[Any, Any]]):
         context: the context's name.
         index: the observation's number within its context, from 0.
         payload: the raw tensors as they were sent, in header order and native byte order.
+
+    >>> header = Header((TensorSpec("callee_users", "int64_t", (1,)),))
+    >>> asked = Observation(header, context="main", index=0, payload=(7).to_bytes(8, "little"))
+    >>> int(asked["callee_users"][0])
+    7
     """
 
     __slots__ = ("context", "header", "index", "payload")
@@ -161,6 +170,9 @@ class Outcome:
         context: the context's name.
         index: the observation's number within its context.
         payload: the raw tensor of the score.
+
+    >>> Outcome(context="main", index=0, payload=bytes(4)).index
+    0
     """
 
     context: str
