@@ -79,7 +79,7 @@ if options.name in {"all", "forks"}:
     forks.run(built("lupa", "O3", whole_program=True), forks=30)
 if options.name in {"all", "scaling"}:
     corpus = built("libsass")
-    scaling.run(corpus, corpus.largest_first()[::3])
+    scaling.run(corpus, tuple(sorted(corpus, key=corpus.size_bytes)[::3]))
 if options.name in {"all", "advantages"}:
     advantages.run(built("libsass"), "libsass/src/listize.cpp")
 if options.name in {"all", "oracle"}:

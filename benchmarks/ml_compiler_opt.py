@@ -23,12 +23,13 @@ import os
 import shutil
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 from benchmarks.recipes import built
 from mlgo_gym import Compiler, InliningForSize
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._inlining_for_size import default
 from mlgo_gym.rollout._batched import batch_rollout
 
@@ -50,7 +51,7 @@ with Compiler() as compiler:
 command = [
     options.python,
     str(Path(__file__).with_name("their_environment.py")),
-    *(str(each) for each in (options.source, corpus.folder)),
+    *(str(folder) for folder in (options.source, corpus.folder)),
     *(str(shutil.which(tool)) for tool in ("clang-22", "llvm-size-22")),
     *names,
 ]
@@ -86,10 +87,10 @@ for _ in range(options.rounds):
         rates.append(len(reports) / (time.perf_counter() - start))
     for jobs, rates in each_its_own.items():
         start = time.perf_counter()
-        running = map_names(
-            episode, corpus.largest_first(names), jobs=jobs, timeout_s=300, in_order=False
+        running = each(
+            names, episode, partial(Compiler, timeout_s=300), jobs=jobs, size=corpus.size_bytes
         )
-        rates.append(sum(1 for _ in running) / (time.perf_counter() - start))
+        rates.append(sum(1 for done in running if done.value) / (time.perf_counter() - start))
 for (jobs, known), rates in ours.items():
     print(
         f"{len(names)} modules: ml-compiler-opt {median(theirs):.2f} episodes a second, "

@@ -92,7 +92,8 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
             return under_policy, min(least, context.baseline)
 
         chosen = most_of_the_spill_code(contexts)
-        under_policy, best = zip(*workshop.each(searched, range(len(contexts))), strict=True)
+        found = [done.value for done in workshop.each(range(len(contexts)), searched)]
+    under_policy, best = zip(*found, strict=True)
     modules = {context.module for context in contexts}
     print(f"{len(modules)} modules, {len(contexts)} functions that ask, {len(chosen)} searched")
     changes = {
@@ -101,10 +102,10 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
         f"the best of {tries + 1} allocations": changes_of(contexts, best),
     }
     for name, parts in changes.items():
-        found: dict[str, float] = defaultdict(float)
+        sums: dict[str, float] = defaultdict(float)
         for context, part in zip(contexts, parts, strict=True):
-            found[context.module] += part
-        logs = [math.log(max(1 + each, 1e-3)) for each in found.values()]
+            sums[context.module] += part
+        logs = [math.log(max(1 + each, 1e-3)) for each in sums.values()]
         print(f"{name}: {math.expm1(sum(logs) / len(logs)):+.2%}", flush=True)
 
 

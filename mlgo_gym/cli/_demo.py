@@ -152,7 +152,7 @@ def _compile(
     options: argparse.Namespace, output: Output, corpus: Corpus, frozen: Path, name: str
 ) -> None:
     """Compile the largest of the modules with the frozen model."""
-    module = corpus[corpus.largest_first()[0]]
+    module = corpus[max(corpus, key=corpus.size_bytes)]
     target = options.output / f"{Path(module.name).name}.o"
     model = Model(
         name,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -114,18 +114,10 @@ class Corpus:
             )
         return _read(name, self.folder / f"{name}.bc", is_text=False, command=self.global_command)
 
-    def largest_first(self, names: Iterable[str] | None = None) -> tuple[str, ...]:
-        """Names by the size of their bitcode; where the order is free, nobody waits for the last.
-
-        Args:
-            names: which; ``None`` takes all.
-        """
-
-        def size(name: str) -> int:
-            path = self.folder / f"{name}.bc"
-            return path.stat().st_size if path.exists() else 0
-
-        return tuple(sorted(self.names if names is None else names, key=size, reverse=True))
+    def size_bytes(self, name: str) -> int:
+        """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
+        path = self.folder / f"{name}.bc"
+        return path.stat().st_size if path.exists() else 0
 
     @classmethod
     def load(cls, folder: str | Path, *, allow_thinlto: bool = False) -> Corpus:

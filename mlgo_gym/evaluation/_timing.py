@@ -8,7 +8,9 @@ object comes back.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any, Final
@@ -17,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.evaluation._bootstrap import draw, interval
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE
 from mlgo_gym.evaluation._summary import Change
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.scoring._measures import TextSize
 
@@ -78,14 +80,18 @@ def measure_times(
     Yields:
         The times of each module, in order.
     """
-    with Compiler(timeout_s=setting.timeout_s) as compiler:
-        for package, corpus in packages.items():
-            for name in corpus.names:
-                try:
-                    seconds = _times(compiler, corpus[name], policies, setting, repeats)
-                    yield ModuleTimes(package, name, seconds)
-                except (CompilationError, InputError) as error:
-                    yield ModuleTimes(package, name, {}, str(error))
+
+    def timed(compiler: Compiler, key: tuple[str, str]) -> dict[str, float]:
+        package, name = key
+        return _times(compiler, packages[package][name], policies, setting, repeats)
+
+    keys = [(package, name) for package, corpus in packages.items() for name in corpus]
+    with closing(each(keys, timed, partial(Compiler, timeout_s=setting.timeout_s))) as found:
+        for done in found:
+            if done.error:
+                yield ModuleTimes(*done.item, {}, str(done.error))
+            else:
+                yield ModuleTimes(*done.item, done.value)
 
 
 def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeChange:

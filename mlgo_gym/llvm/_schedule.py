@@ -10,14 +10,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from mlgo_gym.errors import CompilationError, InputError, OptionsError
-from mlgo_gym.llvm._compiler import Compiler
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
@@ -152,7 +151,6 @@ def each(
         OptionsError: ``jobs`` is not above 0.
 
     >>> from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-    >>> from mlgo_gym.llvm import Compiler
     >>> corpus = Corpus.load(SAMPLE_CORPUS)
     >>> def code(compiler: Compiler, name: str) -> int:
     ...     return compiler.compile_module(corpus[name]).text_size_bytes
@@ -276,18 +274,3 @@ def _next_of(ahead: deque[Future[_Value]], *, in_order: bool) -> Future[_Value]:
     future = next(future for future in ahead if future in finished)
     ahead.remove(future)
     return future
-
-
-def map_names(
-    run: Callable[[Compiler, str], _Value],
-    names: Iterable[str],
-    *,
-    jobs: int,
-    timeout_s: float,
-    in_order: bool = True,
-) -> Generator[_Value]:
-    """`each` with compilers, where no error is expected."""
-    found = each(names, run, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=in_order)
-    with closing(found):
-        for done in found:
-            yield done.value

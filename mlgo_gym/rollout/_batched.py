@@ -78,7 +78,8 @@ def batch_rollout(
             f"problem: expected one that is measured by the size of the code, found {problem.name}"
         )
     CompileOptions(opt_level)
-    queue = deque(corpus.largest_first(names and dict.fromkeys(names)))
+    chosen = dict.fromkeys(corpus.names if names is None else names)
+    queue = deque(sorted(chosen, key=corpus.size_bytes, reverse=True))
     with ExitStack() as stack:
         compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
         rows = [_Row(compiler) for compiler in compilers]

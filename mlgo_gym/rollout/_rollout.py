@@ -12,8 +12,9 @@ and functions. `rollout._batched` is for networks that are faster with many at o
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import BinaryIO
@@ -24,7 +25,7 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
@@ -215,13 +216,9 @@ def rollout(
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
 
     def run(compiler: Compiler, name: str) -> ModuleReport:
-        try:
-            module = corpus[name]
-        except InputError as error:
-            return ModuleReport(name, measure, None, (), str(error))
         return compared(
             compiler,
-            module,
+            corpus[name],
             policies,
             problem,
             opt_level=opt_level,
@@ -230,9 +227,12 @@ def rollout(
             keep_decisions=keep_decisions,
         )
 
-    if not in_order:
-        names = corpus.largest_first(names)
-    yield from map_names(run, names, jobs=jobs, timeout_s=timeout_s, in_order=in_order)
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    size = corpus.size_bytes
+    with closing(each(names, run, compiler, jobs=jobs, size=size, in_order=in_order)) as found:
+        for done in found:
+            failed = ModuleReport(done.item, measure, None, (), str(done.error))
+            yield failed if done.error else done.value
 
 
 def compared(

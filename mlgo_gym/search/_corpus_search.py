@@ -15,17 +15,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 from time import monotonic
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._worker import installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -94,26 +94,15 @@ def search_corpus(
         OptionsError: ``jobs`` or the budget is not above 0, there is no such level, or the folder
             cannot be written.
     """
-    for option, value in (("jobs", jobs), ("budget", budget_s)):
-        if not value > 0:
-            raise OptionsError(f"{option}: expected a number above 0, found {value}")
+    if not budget_s > 0:
+        raise OptionsError(f"budget: expected a number above 0, found {budget_s}")
     CompileOptions(opt_level)
     task = _Task(corpus, output, problem, budget_s, policy, opt_level, clock, seed)
-    idle: SimpleQueue[Compiler] = SimpleQueue()
-    with ExitStack() as stack:
-        compilers = [stack.enter_context(Compiler(timeout_s=timeout_s)) for _ in range(jobs)]
-        for compiler in compilers:
-            idle.put(compiler)
-        with ThreadPoolExecutor(jobs, "mlgo-gym-search") as pool:
-            searches = [pool.submit(task.run, idle, name) for name in corpus.largest_first(names)]
-            try:
-                for search in as_completed(searches):
-                    yield search.result()
-            except BaseException:  # also where the consumer closes this generator
-                pool.shutdown(wait=False, cancel_futures=True)
-                for compiler in compilers:
-                    compiler.interrupt()
-                raise
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    chosen = corpus.names if names is None else names
+    with closing(each(chosen, task.run, compiler, jobs=jobs, size=corpus.size_bytes)) as found:
+        for done in found:
+            yield ModuleSearch(done.item, error=str(done.error)) if done.error else done.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +116,9 @@ class _Task:
     clock: Callable[[], float]
     seed: int
 
-    def run(self, idle: SimpleQueue[Compiler], name: str) -> ModuleSearch:
-        """Search one module, or go on with it, with the next compiler that is idle."""
-        compiler = idle.get()
-        try:
-            return self._searched(compiler, self.corpus[name])
-        except (CompilationError, InputError) as error:
-            return ModuleSearch(name, error=str(error))
-        finally:
-            idle.put(compiler)
-
-    def _searched(self, compiler: Compiler, module: Module) -> ModuleSearch:
+    def run(self, compiler: Compiler, name: str) -> ModuleSearch:
+        """Search one module, or go on with it."""
+        module = self.corpus[name]
         options = options_of(module, self.opt_level)
         settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
         record = _Record(self.output, module, settings)

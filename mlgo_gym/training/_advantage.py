@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -148,13 +148,14 @@ class _Trainer:
             return dict(json.loads(path.read_bytes()))
         self._run.doing("survey")
         found: dict[ModuleName, tuple[str, ...]] = {}
-        for name, functions in survey(
-            self._data.packages, jobs=self._data.jobs, timeout_s=self._data.timeout_s
-        ):
-            if isinstance(functions, str):
-                self._data.warn(functions)
-            else:
-                found[name] = functions
+        with closing(
+            survey(self._data.packages, jobs=self._data.jobs, timeout_s=self._data.timeout_s)
+        ) as surveyed:
+            for done in surveyed:
+                if done.error:
+                    self._data.warn(str(done.error))
+                else:
+                    found[done.item] = done.value
         if not found:
             raise TrainingError("advantage: expected modules to train on, found none that compiles")
         shares = shares_of(found)
@@ -178,8 +179,8 @@ class _Trainer:
         header = DatasetHeader.of(self._problem, llvm_version())
         with ExitStack() as stack:
             writer = stack.enter_context(DatasetWriter(self._labels, header, max_part_age_s=60.0))
-            done = {(key.package, key.module) for key in writer.keys if key.policy == name}
-            names = [each for each in self._order() if each not in done]
+            there = {(key.package, key.module) for key in writer.keys if key.policy == name}
+            names = [each for each in self._order() if each not in there]
             policy = stack.enter_context(self._policy())
             found = label_modules(
                 self._data.packages,
@@ -189,18 +190,18 @@ class _Trainer:
                 shares=shares,
                 setting=setting,
             )
-            for each in found:
-                if isinstance(each, str):
-                    self._data.warn(each)
+            stack.enter_context(closing(found))
+            for done in found:
+                if done.error:
+                    self._data.warn(str(done.error))
                 else:
-                    source, episode = each
+                    source, episode = done.value
                     writer.add(source, [episode] if episode else [])
                     if episode:
                         labelled += int(np.isfinite(episode.label("saved_bytes")).sum())
                     step = len(writer.keys)
                     self._run.scalars(step, {f"labels/{name}": float(labelled)})
                 if until_s is not None and self._run.spent_s >= until_s:
-                    found.close()
                     break
 
     def _labelling_ends_s(self) -> float | None:

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
-from types import TracebackType
+from functools import partial
 from typing import Final, Self, TypeVar
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._schedule import Done, each, workers
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm.text._allocation_score import WEIGHTS, Frequencies
 from mlgo_gym.problems._policy import PolicyLike
@@ -110,11 +108,7 @@ class Workshop:
     ) -> None:
         self.problem: Final = problem
         self._warn = warn
-        self._stack = ExitStack()
-        self._compilers: SimpleQueue[Compiler] = SimpleQueue()
-        for _ in range(jobs):
-            self._compilers.put(self._stack.enter_context(Compiler(timeout_s=timeout_s)))
-        self._pool = ThreadPoolExecutor(jobs, "mlgo-gym") if jobs > 1 else None
+        self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
     def contexts(self, packages: Mapping[str, Corpus], skip: int = 0) -> Iterator[list[Context]]:
         """The contexts of each module of packages, in their order.
@@ -130,16 +124,16 @@ class Workshop:
 
         def prepared(compiler: Compiler, key: tuple[str, str]) -> list[Context]:
             package, name = key
-            try:
-                module = packages[package][name]
-                if not measure_of(self.problem).by_function:
-                    return _module_context(compiler, f"{package}/{name}", module)
-                return _functions(Allocator(compiler, self.problem), f"{package}/{name}", module)
-            except (CompilationError, InputError) as error:
-                self._warn(f"{package}: {error}")
-                return []
+            module = packages[package][name]
+            if not measure_of(self.problem).by_function:
+                return _module_context(compiler, f"{package}/{name}", module)
+            return _functions(Allocator(compiler, self.problem), f"{package}/{name}", module)
 
-        yield from self.each(prepared, names[skip:])
+        with closing(self.each(names[skip:], prepared)) as found:
+            for done in found:
+                if done.error:
+                    self._warn(f"{done.item[0]}: {done.error}")
+                yield [] if done.error else done.value
 
     def score(self, compiler: Compiler, context: Context, policy: PolicyLike) -> float:
         """What comes out under a policy: bytes, or LLVM's score.
@@ -154,53 +148,31 @@ class Workshop:
         result = compiler.compile_module(code, problem=self.problem, policy=policy)
         return result.text_size_bytes
 
-    def each(self, work: Callable[[Compiler, _K], _T], items: Sequence[_K]) -> Iterator[_T]:
+    def each(
+        self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]
+    ) -> Generator[Done[_K, _T]]:
         """What a function makes of each item with one of the compilers, in the items' order."""
-        if self._pool is None:
-            compiler = self._compilers.get()
-            self._compilers.put(compiler)
-            yield from (work(compiler, item) for item in items)
-            return
-
-        def run(item: _K) -> _T:
-            compiler = self._compilers.get()
-            try:
-                return work(compiler, item)
-            finally:
-                self._compilers.put(compiler)
-
-        yield from self._pool.map(run, items)
+        return each(items, work, self._workers, in_order=True)
 
     def successes(
-        self, work: Callable[[Compiler, _K], _T], items: Sequence[_K]
+        self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]
     ) -> Iterator[tuple[_K, _T]]:
-        """As `each`, with the items; those that fail are warned of and left out."""
-
-        def tried(compiler: Compiler, item: _K) -> list[tuple[_K, _T]]:
-            try:
-                return [(item, work(compiler, item))]
-            except (CompilationError, InputError) as error:
-                self._warn(str(error))
-                return []
-
-        for found in self.each(tried, items):
-            yield from found
+        """As `each`; those that fail are warned of and left out."""
+        with closing(self.each(items, work)) as found:
+            for done in found:
+                if done.error:
+                    self._warn(str(done.error))
+                else:
+                    yield done.item, done.value
 
     def close(self) -> None:
         """End the compilers; safe to call twice."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-        self._stack.close()
+        self._workers.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

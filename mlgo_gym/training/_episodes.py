@@ -169,13 +169,9 @@ class _Merged(Corpus):
         corpus, own = self.parts[name]
         return replace(corpus[own], name=name)
 
-    def largest_first(self, names: Iterable[str] | None = None) -> tuple[str, ...]:
-        def size(name: str) -> int:
-            corpus, own = self.parts[name]
-            path = corpus.folder / f"{own}.bc"
-            return path.stat().st_size if path.exists() else 0
-
-        return tuple(sorted(self.names if names is None else names, key=size, reverse=True))
+    def size_bytes(self, name: str) -> int:
+        corpus, own = self.parts[name]
+        return corpus.size_bytes(own)
 
 
 def _error_of(report: ModuleReport) -> str | None:

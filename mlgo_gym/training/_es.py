@@ -171,7 +171,7 @@ class _Trainer(Generations[Progress]):
             context = self._sampler.contexts[index]
             return [self._cost(compiler, context, each) for each in networks]
 
-        found = self._workshop.successes(costs, drawn)
+        found = self._workshop.successes(drawn, costs)
         rows = [(self._sampler.weights[index], row) for index, row in found]
         return np.array([row for _, row in rows]), np.array([weight for weight, _ in rows])
 

@@ -165,7 +165,7 @@ class _Trainer(Generations[Progress]):
             return self._trial(compiler, index, network, number)
 
         started = monotonic()
-        trials = list(self._workshop.successes(tried, drawn))
+        trials = list(self._workshop.successes(drawn, tried))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.datasets._episodes import Episode, Source
-from mlgo_gym.errors import CompilationError, InputError, InternalError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import settings_of
-from mlgo_gym.llvm._schedule import map_names
+from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
@@ -70,25 +69,21 @@ class LabelSetting:
 
 def survey(
     packages: Mapping[str, Corpus], *, jobs: int, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> Generator[tuple[ModuleName, tuple[str, ...] | str]]:
+) -> Generator[Done[ModuleName, tuple[str, ...]]]:
     """Compile all modules plainly, to see which functions their objects have in common.
 
     Yields:
-        For each module, the functions of its object that are in COMDAT groups; or why there is no
-        object.
+        For each module, the functions of its object that are in COMDAT groups.
     """
 
-    def compiled(compiler: Compiler, key: str) -> tuple[ModuleName, tuple[str, ...] | str]:
-        package, name = _split(key)
-        try:
-            result = compiler.compile_module(packages[package][name], keep_object=True)
-        except (CompilationError, InputError) as error:
-            return (package, name), str(error)
+    def compiled(compiler: Compiler, key: ModuleName) -> tuple[str, ...]:
+        package, name = key
+        result = compiler.compile_module(packages[package][name], keep_object=True)
         functions = function_sizes(result.object_bytes or b"")
-        return (package, name), tuple(key for key, each in functions.items() if each.is_comdat)
+        return tuple(name for name, function in functions.items() if function.is_comdat)
 
-    names = [_joined(package, name) for package, corpus in packages.items() for name in corpus]
-    yield from map_names(compiled, names, jobs=jobs, timeout_s=timeout_s, in_order=False)
+    names = [(package, name) for package, corpus in packages.items() for name in corpus]
+    return each(names, compiled, partial(Compiler, timeout_s=timeout_s), jobs=jobs)
 
 
 def shares_of(found: Mapping[ModuleName, Sequence[str]]) -> dict[str, dict[str, int]]:
@@ -110,7 +105,7 @@ def label_modules(
     policy_name: str,
     shares: Shares,
     setting: LabelSetting,
-) -> Generator[tuple[Source, Episode | None] | str]:
+) -> Generator[Done[ModuleName, tuple[Source, Episode | None]]]:
     """Label the decisions of modules under a policy.
 
     Args:
@@ -123,26 +118,19 @@ def label_modules(
 
     Yields:
         As modules are finished: where the decisions come from, and all of them with the labels that
-        were found, ``None`` where there was no decision; or why a module has nothing.
+        were found, ``None`` where there was no decision.
     """
     labelling = as_policy(policy)
 
-    def labelled(compiler: Compiler, key: str) -> tuple[Source, Episode | None] | str:
-        package, name = _split(key)
-        try:
-            module = packages[package][name]
-            labels = _Labels(compiler, package, policy_name, shares, setting)
-            with labelling.begin(module) as answer:
-                return labels.of(module, answer)
-        except (CompilationError, InputError) as error:
-            return str(error)
+    def labelled(compiler: Compiler, key: ModuleName) -> tuple[Source, Episode | None]:
+        package, name = key
+        module = packages[package][name]
+        labels = _Labels(compiler, package, policy_name, shares, setting)
+        with labelling.begin(module) as answer:
+            return labels.of(module, answer)
 
-    keys = [_joined(*each) for each in names]
-    found = map_names(
-        labelled, keys, jobs=setting.jobs, timeout_s=setting.timeout_s, in_order=False
-    )
-    with closing(found):
-        yield from found
+    compiler = partial(Compiler, timeout_s=setting.timeout_s)
+    return each(names, labelled, compiler, jobs=setting.jobs)
 
 
 class _Labels:
@@ -226,14 +214,3 @@ def _wanted(decision: NamedDecision) -> float:
         if cost < bound:
             return wanted
     return _BEYOND
-
-
-def _joined(package: str, name: str) -> str:
-    return f"{package}\0{name}"
-
-
-def _split(key: str) -> ModuleName:
-    package, found, name = key.partition("\0")
-    if not found:
-        raise InternalError(f"module: expected a package and a name, found {key!r}")
-    return package, name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import CompilationError, InputError, ModelError, OptionsError, TrainingError
+from mlgo_gym.errors import ModelError, OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._policy import Policy
@@ -157,14 +157,12 @@ def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normaliza
     def seen(compiler: Compiler, index: int) -> list[bytes]:
         decisions: list[Decision] = []
         watched = Recorded(answer, problem, decisions)
-        try:
-            workshop.score(compiler, sampler.contexts[index], watched)
-        except (CompilationError, InputError):
-            return []
+        workshop.score(compiler, sampler.contexts[index], watched)
         return [each.payload for each in decisions[:_MOST_DECISIONS]]
 
     drawn = sampler.draw(_CONTEXTS, np.random.default_rng([seed, 0]))
-    payloads = [payload for found in workshop.each(seen, drawn) for payload in found]
+    with closing(workshop.each(drawn, seen)) as found:
+        payloads = [payload for done in found if not done.error for payload in done.value]
     if not payloads:
         raise TrainingError("training: expected contexts that ask for decisions, found none")
     return statistics_of(payloads, problem)

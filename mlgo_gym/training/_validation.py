@@ -120,7 +120,7 @@ def validate_functions(
         return workshop.score(compiler, context, answer)
 
     largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
-    scored = list(workshop.successes(score, largest_first))
+    scored = list(workshop.successes(largest_first, score))
     ratios = {context.module: 1.0 for context in contexts}
     for context, value in scored:
         ratios[context.module] += context.share * (value / context.baseline - 1)

@@ -37,7 +37,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, small: Corpus) -> Path:
                 (small.folder / f"{name}{suffix}").read_bytes()
             )
     # As recording takes them: the largest first.
-    manifest = {"modules": small.largest_first(), "has_thinlto": False}
+    manifest = {"modules": sorted(small, key=small.size_bytes, reverse=True), "has_thinlto": False}
     (corpus / "corpus_description.json").write_text(json.dumps(manifest))
     done = run("dataset", "record", "--corpus", "small", "--output", "set", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")

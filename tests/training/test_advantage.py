@@ -55,10 +55,10 @@ def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
             setting=LabelSetting(batches=2),
         )
     )
-    errors = [each for each in found if isinstance(each, str)]
-    assert len(errors) == 1
-    assert "missing.c" in errors[0]
-    episodes = {each[0].module: each[1] for each in found if not isinstance(each, str)}
+    (failed,) = (each for each in found if each.error)
+    assert failed.item == ("sample", "missing.c")
+    assert "missing.c" in str(failed.error)
+    episodes = {each.item[1]: each.value[1] for each in found if not each.error}
     episode = episodes["scene.cpp"]
     assert episode is not None
     assert len(episode) == 145
@@ -77,8 +77,7 @@ def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
         for suffix in (".bc", ".cmd"):
             shutil.copy(SAMPLE_CORPUS / f"scene.cpp{suffix}", tmp_path / f"{name}{suffix}")
     packages = {"twins": Corpus(tmp_path, ("one", "two"))}
-    found = dict(survey(packages, jobs=1))
-    shares = shares_of({name: each for name, each in found.items() if not isinstance(each, str)})
+    shares = shares_of({each.item: each.value for each in survey(packages, jobs=1)})
     assert shares["twins"]
     assert set(shares["twins"].values()) == {2}
     labelled = {
@@ -94,7 +93,7 @@ def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
         )
         for count, each in ((1, {}), (2, shares))
     }
-    alone, twice = (each[1] for each in labelled.values() if not isinstance(each, str))
+    alone, twice = (each.value[1] for each in labelled.values())
     assert alone is not None
     assert twice is not None
     assert np.array_equal(alone.label("saved_bytes"), twice.label("saved_bytes"), equal_nan=True)

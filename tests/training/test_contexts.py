@@ -49,7 +49,7 @@ def test_functions_are_scored_as_in_their_module(compiler: Compiler, sample: Cor
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
         contexts = joined(workshop.contexts(packages(sample, "expr_vm.c")))
         costs = workshop.each(
-            lambda worker, each: workshop.score(worker, each, lowest_density), contexts
+            contexts, lambda worker, each: workshop.score(worker, each, lowest_density)
         )
         allocated = allocator.allocate(whole, lowest_density)
         assert contexts
@@ -57,7 +57,7 @@ def test_functions_are_scored_as_in_their_module(compiler: Compiler, sample: Cor
             name = context.name.removeprefix("sample/expr_vm.c:")
             assert context.baseline == result.scores[name].value
             assert context.share == pytest.approx(context.baseline / result.score)
-            assert cost == allocated.scores[name].value
+            assert cost.value == allocated.scores[name].value
             assert 0 <= context.potential <= context.share
 
 
@@ -76,7 +76,7 @@ def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
     with Workshop(InliningForSize(), jobs=2, timeout_s=120) as workshop:
         contexts = joined(workshop.contexts(packages(sample, *names)))
         sizes = list(
-            workshop.each(lambda worker, each: workshop.score(worker, each, always), contexts)
+            workshop.each(contexts, lambda worker, each: workshop.score(worker, each, always))
         )
     assert [each.name for each in contexts] == ["sample/digest.c", "sample/scene.cpp"]
     for name, context, size in zip(names, contexts, sizes, strict=True):
@@ -85,7 +85,7 @@ def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
         inlined = compiler.compile_module(
             sample[name], problem=InliningForSize(), policy=always
         ).text_size_bytes
-        assert size == inlined
+        assert size.value == inlined
 
 
 def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
