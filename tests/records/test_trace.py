@@ -230,6 +230,17 @@ def other_observation(trace: Trace) -> Trace:
             "settings: opt_level: expected one of O0, O1, O2, O3, Os, Oz, found 'fast'",
         ),
         (
+            lambda t: replace(
+                t, settings={**t.settings, "llvm_options": ["-exec-on-ir-change=touch here"]}
+            ),
+            "settings: llvm_options: -exec-on-ir-change=touch here: the embedded LLVM has no such "
+            "option, or one whose value is a text",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "llvm_options": ["-ir-dump-directory=."]}),
+            "settings: llvm_options: -ir-dump-directory=.: it makes LLVM write or show something",
+        ),
+        (
             lambda t: replace(t, settings={"problem": "InliningForSize"}),
             "settings: expected opt_level, relocation_model, code_model, ",
         ),

@@ -55,7 +55,8 @@ class CompileOptions:
             honour, each with what comes of it; see ``docs/commands.md``.
 
     Raises:
-        OptionsError: a value that the field cannot have.
+        OptionsError: a value that the field cannot have, or an option of LLVM's own that is not
+            passed on (`llvm.command._own_options`).
     """
 
     opt_level: str | None = None
@@ -76,6 +77,10 @@ class CompileOptions:
             _check("opt_level", self.opt_level, OPT_LEVELS)
         _check("relocation_model", self.relocation_model, _RELOCATION_MODELS)
         _check("code_model", self.code_model, _CODE_MODELS)
+        known = known_llvm_options() if self.llvm_options else {}
+        for option in self.llvm_options:  # from wherever they come: a trace may be a stranger's
+            if reason := refusal(option, known):
+                raise OptionsError(f"llvm_options: {option}: {reason}")
 
     def with_level(self, opt_level: str | None) -> CompileOptions:
         """These options at another level, with that level's own switches; ``None`` keeps all.
