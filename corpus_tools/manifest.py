@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Self
 
 from corpus_tools.errors import LayoutError
-from corpus_tools.reading import read_regular
+from corpus_tools.reading import holds, parse_json, read_regular
 
 MANIFEST_NAME = "corpus_description.json"
 
@@ -192,7 +192,7 @@ def write_json(path: Path, value: object, *, staging: Path | None = None) -> Non
             own folder.
     """
     text = json.dumps(value, indent=2)
-    if path.is_file() and path.read_bytes() == text.encode():
+    if holds(path, text.encode()):
         return
     descriptor, temporary = tempfile.mkstemp(dir=staging or path.parent, prefix=f".{path.name}.")
     try:
@@ -210,10 +210,10 @@ def write_json(path: Path, value: object, *, staging: Path | None = None) -> Non
 
 def _read_object(path: Path) -> dict[str, object]:
     try:
-        value = json.loads(read_regular(path))
+        value = parse_json(read_regular(path))
     except OSError as error:
         raise LayoutError(path, f"cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise LayoutError(path, f"expected JSON, found something else: {error}") from error
     if not isinstance(value, dict):
         raise LayoutError(path, f"expected a JSON object, found {_shown(value)}")

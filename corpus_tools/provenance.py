@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from pathlib import Path
 
 from corpus_tools.clang import Clang
 from corpus_tools.errors import LayoutError
 from corpus_tools.manifest import Manifest
-from corpus_tools.reading import read_regular
+from corpus_tools.reading import parse_json, read_regular
 from corpus_tools.recipes import Recipe
 from corpus_tools.staging import INFO_NAME
 
@@ -54,7 +53,7 @@ def is_up_to_date(output: Path, recipe: Recipe, clang: Clang, opt_level: str) ->
     """
     try:
         Manifest.read(output)
-        info = json.loads(read_regular(output / INFO_NAME))
+        info = parse_json(read_regular(output / INFO_NAME))
     except (LayoutError, OSError, ValueError):
         return False
     return bool(info == recipe_info(recipe) | compiler_info(clang, opt_level))

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, Final
 
-__all__ = ["LARGEST_TEXT_BYTES", "open_regular", "read_regular", "reason_of"]
+__all__ = [
+    "LARGEST_TEXT_BYTES",
+    "holds",
+    "open_regular",
+    "parse_json",
+    "read_regular",
+    "reason_of",
+]
 
 LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading.
 
     Args:
@@ -23,12 +32,16 @@ def open_regular(path: Path) -> BinaryIO:
     Raises:
         OSError: it cannot be opened, or is no regular file (``EINVAL``).
     """
+    return open(path, "rb", opener=_descriptor)
+
+
+def _descriptor(path: str, flags: int) -> int:
     # Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "expected a regular file, found something else")
-    return os.fdopen(descriptor, "rb")
+    return descriptor
 
 
 def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
@@ -46,6 +59,27 @@ def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
         if size > limit_bytes:
             raise OSError(errno.EFBIG, f"expected at most {limit_bytes} bytes, found {size}")
         return stream.read(limit_bytes)
+
+
+def holds(path: Path, data: bytes) -> bool:
+    """Whether a regular file is there with this content; others are not read."""
+    try:
+        with open_regular(path) as stream:
+            return os.fstat(stream.fileno()).st_size == len(data) and stream.read(len(data)) == data
+    except OSError:
+        return False
+
+
+def parse_json(data: str | bytes) -> Any:
+    """Parse JSON that anybody may have written.
+
+    Raises:
+        ValueError: it is none, or nested more deeply than Python's parser goes.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
 
 
 def reason_of(error: Exception) -> str:

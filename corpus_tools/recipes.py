@@ -25,8 +25,10 @@ from typing import Any, NamedTuple, cast
 
 from corpus_tools.errors import RecipeError
 from corpus_tools.manifest import name_problem
+from corpus_tools.reading import read_regular
 
 _SUFFIX = ".toml"
+_LARGEST_BYTES = 1 << 20  # a hundred times the largest that ships
 
 
 class Field(NamedTuple):
@@ -192,7 +194,10 @@ def load_recipe(name_or_path: str | Path) -> Recipe:
     if path.suffix != _SUFFIX or not path.is_file():
         text = f"no recipe {str(name_or_path)!r}; known recipes: {', '.join(known)}"
         raise RecipeError(text)
-    return _parse(path.read_bytes(), str(path))
+    try:
+        return _parse(read_regular(path, _LARGEST_BYTES), str(path))
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def flags_for(
@@ -224,7 +229,7 @@ def _shipped() -> Traversable:
 def _parse(data: bytes, where: str) -> Recipe:
     try:
         table = tomllib.loads(data.decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RecipeError(f"{where}: expected TOML, found {error}") from error
     _check_keys(table, where)
     _check_values(table, where)

@@ -24,6 +24,7 @@ from unearth.preparer import HTTPErrors
 
 from corpus_tools.errors import SdistError
 from corpus_tools.pip_config import PipConfig
+from corpus_tools.reading import open_regular
 from corpus_tools.recipes import Recipe
 
 _DOWNLOAD_FAILURES: tuple[type[Exception], ...] = (UnpackError, *HTTPErrors)
@@ -76,7 +77,7 @@ def check_sha256(path: Path, expected: str) -> None:
 
 def sha256_of(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a file."""
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -7,7 +7,6 @@ would choose for ``-c``.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,7 +23,7 @@ from corpus_tools.extraction.inputs import (
     listed_object,
     read_list,
 )
-from corpus_tools.reading import reason_of
+from corpus_tools.reading import parse_json, reason_of
 
 __all__ = ["list_compile_commands", "read_entries", "read_entry", "read_json"]
 
@@ -40,8 +39,8 @@ def read_json(path: Path) -> Any:
         BuildListError: the file cannot be read, or is no JSON.
     """
     try:
-        return json.loads(read_list(path))
-    except (ValueError, RecursionError) as error:
+        return parse_json(read_list(path))
+    except ValueError as error:
         raise BuildListError(path, f"expected JSON, found something else: {error}") from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -84,9 +85,8 @@ def _is_archive(path: Path) -> bool:
 
 
 def _read(path: Path) -> tuple[bool, list[_Member]]:
-    open_regular(path).close()
-    size = path.stat().st_size
-    with path.open("rb") as stream:  # opened by its path, which arpy wants to know
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
         is_thin = stream.read(len(_THIN_MAGIC)) == _THIN_MAGIC
         stream.seek(0)
         return is_thin, list(_members(arpy.Archive(fileobj=stream), size, is_thin=is_thin))

@@ -19,6 +19,7 @@ from pathlib import Path
 from corpus_tools.errors import ExtractionError, LayoutError, OutputError
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem, write_json
+from corpus_tools.reading import holds
 
 __all__ = ["CorpusStore", "open_store"]
 
@@ -148,7 +149,7 @@ class CorpusStore:
         self._checked.add(folder)
 
     def _stage_file(self, module: str, target: Path, content: bytes) -> None:
-        if target.is_file() and target.read_bytes() == content:
+        if holds(target, content):
             return
         staged = self._staging / str(len(self._staged))
         staged.write_bytes(content)

@@ -13,6 +13,8 @@ from corpus_tools import Clang, Manifest, Recipe, build_corpus
 from corpus_tools.build_all import RecipeOutcome, build_all
 from corpus_tools.compilation import Progress
 from corpus_tools.errors import BuildOptionError
+from corpus_tools.provenance import is_up_to_date
+from corpus_tools.staging import INFO_NAME
 
 MakeRecipe = Callable[..., Recipe]
 
@@ -213,3 +215,11 @@ def test_bad_arguments_are_refused_at_once(
         build_all(recipes, tmp_path / "out", **options)  # type: ignore[arg-type]
     assert str(caught.value) == message
     assert not list(tmp_path.iterdir())
+
+
+def test_a_corpus_whose_info_is_nested_too_deeply_is_built_again(
+    clang22: Clang, tmp_path: Path, tiny_recipe: MakeRecipe
+) -> None:
+    Manifest(()).write(tmp_path)
+    (tmp_path / INFO_NAME).write_text("[" * 100_000)
+    assert not is_up_to_date(tmp_path, tiny_recipe(), clang22, "Oz")

@@ -201,12 +201,26 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
     assert str(caught.value) == f"{path}: key {key!r}: expected {expected}, found no such key"
 
 
-@pytest.mark.parametrize("content", [b"name =", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content",
+    [b"name =", b"\xff\xfe", b"name = " + b"[" * 100_000],
+    ids=["half", "no UTF-8", "deep"],
+)
 def test_what_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
     with pytest.raises(RecipeError, match=r"bad\.toml: expected TOML, found "):
         load_recipe(path)
+
+
+def test_a_recipe_of_any_size_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    with path.open("wb") as stream:
+        stream.truncate(1 << 33)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    problem = "expected at most 1048576 bytes, found 8589934592"
+    assert str(caught.value) == f"{path}: cannot be read: {problem}"
 
 
 def test_a_recipe_made_in_code_is_checked_too(tiny_recipe: Callable[..., Recipe]) -> None:
