@@ -10,7 +10,7 @@ from itertools import zip_longest
 import lief
 
 from corpus_tools.errors import ExtractionError
-from corpus_tools.object_file import ObjectFile
+from corpus_tools.object_file import Binary, parse_binary
 
 _PRIVATE_PREFIX = ".L"
 
@@ -41,21 +41,21 @@ def code_sections(data: bytes, name: str) -> tuple[CodeSection, ...]:
         ExtractionError: it is no object that can be read; the message names it.
     """
     try:
-        ObjectFile.parse(data)
-    except ExtractionError as error:
+        return _code_of(parse_binary(data, has_relocations=True))
+    except (ExtractionError, ValueError) as error:  # a name that is no UTF-8
         raise ExtractionError(f"object {name}: {error}") from error
-    match lief.parse(data):
-        case lief.ELF.Binary() as elf:
-            return _elf(elf, lief.ELF.Section.FLAGS.EXECINSTR)
-        case lief.MachO.Binary() as macho:
+
+
+def _code_of(binary: Binary) -> tuple[CodeSection, ...]:
+    match binary:
+        case lief.ELF.Binary():
+            return _elf(binary, lief.ELF.Section.FLAGS.EXECINSTR)
+        case lief.MachO.Binary():
             flags = lief.MachO.Section.FLAGS
             is_code = (flags.PURE_INSTRUCTIONS, flags.SOME_INSTRUCTIONS)
-            return _others(each for each in macho.sections if any(map(each.has, is_code)))
-        case lief.COFF.Binary() as coff:
-            code = lief.PE.Section.CHARACTERISTICS.CNT_CODE
-            return _others(each for each in coff.sections if each.has_characteristic(code))
-        case _:
-            raise ExtractionError(f"object {name}: expected ELF, Mach-O or COFF, found neither")
+            return _others(each for each in binary.sections if any(map(each.has, is_code)))
+    code = lief.PE.Section.CHARACTERISTICS.CNT_CODE
+    return _others(each for each in binary.sections if each.has_characteristic(code))
 
 
 def difference(expected: Sequence[CodeSection], found: Sequence[CodeSection]) -> str | None:

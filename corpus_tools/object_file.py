@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import lief
 
 from corpus_tools.errors import ExtractionError
 from corpus_tools.reading import read_regular
 
-__all__ = ["LARGEST_BYTES", "ObjectFile", "read_bounded"]
+__all__ = ["LARGEST_BYTES", "Binary", "ObjectFile", "parse_binary", "read_bounded"]
 
 LARGEST_BYTES: Final = 1 << 31
 """The size in bytes above which a file is not read: 2 GiB, more than any compiler writes."""
@@ -22,7 +22,21 @@ _COMPILER_SECTION: Final = ".comment"
 _ELF_RELOCATABLE: Final = 1
 _MACHO_OBJECT: Final = 1
 
-_Reader = Callable[[bytes], tuple[tuple[str, int, int], ...]]
+_ELF_MAGIC: Final = b"\x7fELF"
+_MACHO_MAGICS: Final = frozenset(
+    bytes.fromhex(magic) for magic in ("feedface", "cefaedfe", "feedfacf", "cffaedfe", "cafebabe")
+)
+# i386, x86-64, ARM, ARM64, and the anonymous header of objects with many sections.
+_COFF_MACHINES: Final = frozenset(
+    bytes.fromhex(machine) for machine in ("4c01", "6486", "c401", "64aa", "0000ffff")
+)
+
+Binary = lief.ELF.Binary | lief.MachO.Binary | lief.COFF.Binary
+_FORMATS: Final = {
+    lief.ELF.Binary: "ELF",
+    lief.MachO.Binary: "Mach-O",
+    lief.COFF.Binary: "COFF",
+}
 
 lief.logging.disable()
 
@@ -64,12 +78,12 @@ class ObjectFile:
         Raises:
             ExtractionError: it is none, is a linked program, or LIEF cannot read it.
         """
-        if not data:
-            raise ExtractionError("expected an object file, found an empty file")
-        for name, is_format, read in _FORMATS:
-            if is_format(data):
-                return cls(name, data, _sections(read, data))
-        raise ExtractionError(f"expected an object file, found one that starts with {data[:4]!r}")
+        binary = parse_binary(data)
+        try:
+            return cls(_FORMATS[type(binary)], data, tuple(_sections(binary)))
+        except ValueError as error:  # a name that is no UTF-8
+            problem = f"expected an object file, found one that LIEF cannot read: {error}"
+            raise ExtractionError(problem) from error
 
     def contents(self, name: str) -> bytes | None:
         """The bytes of all sections of this name, one behind the other; None if there is none.
@@ -101,41 +115,61 @@ class ObjectFile:
         return self.data[offset : offset + size]
 
 
-def _sections(read: _Reader, data: bytes) -> tuple[tuple[str, int, int], ...]:
-    try:
-        return read(data)
-    except ValueError as error:  # a name that is no UTF-8
-        problem = f"expected an object file, found one that LIEF cannot read: {error}"
-        raise ExtractionError(problem) from error
+def parse_binary(data: bytes, *, has_relocations: bool = False) -> Binary:
+    """Parse an object file by LIEF.
+
+    Args:
+        data: the whole file.
+        has_relocations: whether relocations and symbols are parsed too, which takes longer.
+
+    Raises:
+        ExtractionError: it is none, is a linked program, or LIEF cannot read it.
+    """
+    if not data:
+        raise ExtractionError("expected an object file, found an empty file")
+    if data.startswith(_ELF_MAGIC):
+        return _elf(data, has_relocations=has_relocations)
+    if data[:4] in _MACHO_MAGICS:
+        return _macho(data)
+    if data[:2] in _COFF_MACHINES or data[:4] in _COFF_MACHINES:
+        return cast("lief.COFF.Binary", _parsed(lief.COFF.parse(data)))
+    raise ExtractionError(f"expected an object file, found one that starts with {data[:4]!r}")
 
 
-def _elf_sections(data: bytes) -> tuple[tuple[str, int, int], ...]:
+def _elf(data: bytes, *, has_relocations: bool) -> lief.ELF.Binary:
     # LIEF's enumerations warn about values that they do not have, so the type is read here.
     kind = int.from_bytes(data[16:18], "big" if data[5:6] == b"\x02" else "little")
     if kind != _ELF_RELOCATABLE:
         raise ExtractionError(f"expected an object file, found another kind (ELF type {kind})")
-    binary = _parsed(lief.ELF.parse(data, _elf_settings()))
+    settings = lief.ELF.ParserConfig() if has_relocations else _elf_settings()
+    binary: lief.ELF.Binary = _parsed(lief.ELF.parse(data, settings))
     expected = binary.header.numberof_sections  # 0 also where there are too many to count there
     if len(binary.sections) == 0 or expected not in {0, len(binary.sections)}:
         found = len(binary.sections)
         raise ExtractionError(f"truncated: expected {expected} sections, found {found}")
-    return tuple((str(s.name), s.offset, s.size) for s in binary.sections)
+    return binary
 
 
-def _macho_sections(data: bytes) -> tuple[tuple[str, int, int], ...]:
+def _macho(data: bytes) -> lief.MachO.Binary:
     fat = _parsed(lief.MachO.parse(data))
     if len(fat) != 1:
         raise ExtractionError(f"expected one architecture, found {len(fat)} in one Mach-O file")
     kind = int.from_bytes(data[12:16], "little" if data[:1] in {b"\xce", b"\xcf"} else "big")
     if kind != _MACHO_OBJECT:
         raise ExtractionError(f"expected an object file, found another kind (Mach-O type {kind})")
-    return tuple((f"{s.segment_name},{s.name}", s.offset, s.size) for s in fat.at(0).sections)
+    return cast("lief.MachO.Binary", fat.at(0))
 
 
-def _coff_sections(data: bytes) -> tuple[tuple[str, int, int], ...]:
-    binary = _parsed(lief.COFF.parse(data))
-    sections = ((s.name, s.pointerto_raw_data, s.sizeof_raw_data) for s in binary.sections)
-    return tuple((str(name), offset, size) for name, offset, size in sections if offset)
+def _sections(binary: Binary) -> Iterator[tuple[str, int, int]]:
+    for each in binary.sections:
+        match each:
+            case lief.MachO.Section():
+                yield f"{each.segment_name},{each.name!s}", each.offset, each.size
+            case lief.COFF.Section():
+                if each.pointerto_raw_data:
+                    yield str(each.name), each.pointerto_raw_data, each.sizeof_raw_data
+            case _:
+                yield str(each.name), each.offset, each.size
 
 
 def _parsed(binary: Any) -> Any:
@@ -144,24 +178,9 @@ def _parsed(binary: Any) -> Any:
     return binary
 
 
-def _elf_settings() -> Any:
+def _elf_settings() -> lief.ELF.ParserConfig:
     settings = lief.ELF.ParserConfig()
     for name in ("relocations", "dyn_symbols", "symtab_symbols", "symbol_versions", "notes"):
         setattr(settings, f"parse_{name}", False)
     settings.parse_overlay = False
     return settings
-
-
-_MACHO_MAGICS: Final = frozenset(
-    bytes.fromhex(magic) for magic in ("feedface", "cefaedfe", "feedfacf", "cffaedfe", "cafebabe")
-)
-# i386, x86-64, ARM, ARM64, and the anonymous header of objects with many sections.
-_COFF_MACHINES: Final = frozenset(
-    bytes.fromhex(machine) for machine in ("4c01", "6486", "c401", "64aa", "0000ffff")
-)
-
-_FORMATS: Final = (
-    ("ELF", lambda data: data[:4] == b"\x7fELF", _elf_sections),
-    ("Mach-O", lambda data: data[:4] in _MACHO_MAGICS, _macho_sections),
-    ("COFF", lambda data: data[:2] in _COFF_MACHINES or data[:4] in _COFF_MACHINES, _coff_sections),
-)

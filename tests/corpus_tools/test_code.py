@@ -108,6 +108,18 @@ def test_an_object_that_was_cut_short(clang22: Clang, tmp_path: Path) -> None:
             assert str(error).startswith("object m: ")
 
 
+@pytest.mark.parametrize("name", [b"strict", b"text"], ids=["symbol", "section"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_names_that_are_no_text(target: str, name: bytes, clang22: Clang, tmp_path: Path) -> None:
+    """Either they do not matter, or the package's own error says so."""
+    source = "int strict(int); int f(int x) { return strict(x) + 1; }\n"
+    data = compiled(clang22, tmp_path, target, source).replace(name, b"\xff" + name[1:])
+    try:
+        assert code_sections(data, "m")
+    except ExtractionError as error:
+        assert str(error).startswith("object m: ")
+
+
 def test_names_of_private_labels_do_not_count(clang22: Clang, tmp_path: Path) -> None:
     """They are LLVM's, and depend on what it met before."""
 
