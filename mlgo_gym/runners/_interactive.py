@@ -13,7 +13,7 @@ import errno
 import os
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Final, Self
@@ -84,8 +84,13 @@ class InteractiveModelRunner(MLModelRunner):
             self._resources = stack.pop_all()
 
     def switch_context(self, name: str) -> None:
-        """Tell the host that what follows belongs to another context."""
-        self._log.start_context(name)
+        """Tell the host at once that what follows belongs to another context.
+
+        Raises:
+            RunnerError: the host has gone.
+        """
+        with self._sending():
+            self._log.start_context(name)
         self._has_context = True
 
     def close(self) -> None:
@@ -95,15 +100,21 @@ class InteractiveModelRunner(MLModelRunner):
             self._resources.close()
 
     def _evaluate(self) -> bytes:
-        try:
-            if not self._has_context:
-                self.switch_context("")
-            tensors = (self.get_tensor_untyped(index) for index in range(len(self.inputs)))
+        if not self._has_context:
+            self.switch_context("")
+        tensors = (self.get_tensor_untyped(index) for index in range(len(self.inputs)))
+        with self._sending():
             self._log.log_observation(b"".join(tensors))
+        return self._read_advice()
+
+    @contextlib.contextmanager
+    def _sending(self) -> Iterator[None]:
+        """What is logged meanwhile goes to the host."""
+        try:
+            yield
             self._outbound.flush()
         except BrokenPipeError as error:
             raise self._error("expected an open host, found that it has gone") from error
-        return self._read_advice()
 
     def _read_advice(self) -> bytes:
         advice = b""

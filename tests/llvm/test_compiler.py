@@ -73,6 +73,27 @@ def test_text_in_text_out(compiler: Compiler) -> None:
     assert left.settings["opt_level"] == "Oz"
 
 
+@pytest.mark.parametrize(
+    ("attributes", "level"),
+    [
+        (("optsize", "minsize optsize"), "Oz"),
+        (("", "minsize optsize"), "Oz"),
+        (("", "optsize"), "Os"),
+        (("", ""), "O2"),
+    ],
+)
+def test_the_level_of_the_attributes(
+    attributes: tuple[str, str], level: str, compiler: Compiler
+) -> None:
+    """Whatever the order of the functions."""
+    for order in (attributes, attributes[::-1]):
+        text = "".join(
+            f"define void @f{number}() {each} {{\n ret void\n}}\n"
+            for number, each in enumerate(order)
+        )
+        assert compiler.compile_module(Module.from_ir(text)).settings["opt_level"] == level
+
+
 def test_default_answers_change_nothing(compiler: Compiler, sample: Corpus) -> None:
     """With the limit lifted: the object is that of LLVM left alone, byte for byte."""
     for name in sample:

@@ -211,6 +211,20 @@ def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
         os.close(end)
 
 
+def test_a_context_is_sent_at_once(tmp_path: Path) -> None:
+    """As LLVM does: a host may prepare for a function before it is asked about."""
+    base = tmp_path / "channel"
+    replies, stream = _half_host(base)
+    with InteractiveModelRunner(base, INPUTS, OUTPUT, deadline_s=5) as runner:
+        assert os.read(stream, 1 << 16).startswith(b'{"features":')
+        runner.switch_context("f")
+        assert os.read(stream, 1 << 16) == b'{"context":"f"}\n'
+        os.close(stream)
+        with pytest.raises(RunnerError, match="expected an open host, found that it has gone$"):
+            runner.switch_context("g")
+    os.close(replies)
+
+
 def test_a_host_that_goes_away(tmp_path: Path) -> None:
     base = tmp_path / "channel"
     replies, stream = _half_host(base)

@@ -243,13 +243,13 @@ def _tuning(level: str, target: Target) -> Any:
 
 
 def _attribute_level(module: Any) -> str:
-    for function in module.functions:
-        attributes = b" ".join(function.attributes).split()
-        if b"minsize" in attributes:
-            return "Oz"
-        if b"optsize" in attributes:
-            return "Os"
-    return "O2"
+    attributes = {
+        word
+        for function in module.functions
+        for each in function.attributes
+        for word in each.split()
+    }
+    return "Oz" if b"minsize" in attributes else "Os" if b"optsize" in attributes else "O2"
 
 
 def _first(chosen: bool | None, default: bool) -> bool:
