@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import Product
 from mlgo_gym.llvm._task import ALLOCATE, ALLOCATE_WITH_FREQUENCIES, OPTIMIZE, extract
@@ -207,10 +208,16 @@ class Allocator:
         product = self._produce(optimized, answers, print_frequencies=True)
         printed = block_frequencies(product.stderr)
         frequencies = {
-            function.name: complete_frequencies(function, printed[function.name])
+            function.name: complete_frequencies(function, printed.pop(function.name))
             for function in machine_functions(product.data.decode(), optimized.module.name)
             if function.name in printed
         }
+        if printed:
+            raise ModuleError(
+                optimized.module.name,
+                "register allocation: expected block frequencies of its functions, found those of "
+                f"{next(iter(printed))!r}",
+            )
         known = replace(optimized, frequencies=MappingProxyType(frequencies))
         return self.result(known, product), known
 

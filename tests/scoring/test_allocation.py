@@ -170,6 +170,60 @@ def test_odd_modules(allocator: Allocator, text: str) -> None:
         assert allocator.baseline(part)[0].scores == {name: baseline.scores[name]}
 
 
+NAMES = (
+    "plain", "\x01as it is", "a\\b", "a\\5cb", "ends in \\", "it's", 'say "hi"', "two words",
+    "tab\tx", "line\nx", "a: b", "true", "123", "~", ".:x", " leads", "trails ", "-[Foo bar:]",
+    "#x", "@f(", "f\x1b[0m", "nul\x7f", "caf\N{LATIN SMALL LETTER E WITH ACUTE}",
+    "\N{GRINNING FACE}", "\x85", "\xa0", "\N{LINE SEPARATOR}",
+    "\N{ZERO WIDTH NO-BREAK SPACE}mark", "'", "- BB0[entry]: float = 1.0, int = 1",
+)  # fmt: skip
+
+
+def written(name: bytes) -> str:
+    """A function whose name is escaped as LLVM's assembly wants it."""
+    escaped = "".join(f"\\{byte:02X}" for byte in name)
+    return f'define i32 @"{escaped}"(i32 %x) {{\n  %y = mul i32 %x, {len(name)}\n  ret i32 %y\n}}\n'
+
+
+def test_names_of_any_form(compiler: Compiler) -> None:
+    """They come as LLVM's assembly, as YAML, as JSON and as they are; all are matched."""
+    allocator = Allocator(compiler, RegallocPriority())
+    module = Module.from_ir(X86 + "".join(written(name.encode()) for name in NAMES), "odd")
+    optimized = allocator.find_functions(allocator.optimize(module, CompileOptions("O2")))
+    assert optimized.functions == NAMES
+    baseline, known = allocator.baseline(optimized)
+    assert tuple(baseline.scores) == NAMES
+    assert baseline.score > 0
+    parts = allocator.take_apart(known)
+    assert tuple(parts) == NAMES
+    for name, part in parts.items():
+        assert allocator.baseline(part)[0].scores == {name: baseline.scores[name]}
+
+
+@pytest.mark.parametrize("name", [b"latin \xe9", b"\xff", "\N{REPLACEMENT CHARACTER}".encode()])
+def test_names_that_are_not_utf_8(name: bytes, allocator: Allocator) -> None:
+    """LLVM writes another one, so its score would be nobody's."""
+    module = Module.from_ir(X86 + written(b"f") + written(name), "odd")
+    optimized = allocator.optimize(module, CompileOptions("O2"))
+    with pytest.raises(ModuleError) as caught:
+        allocator.baseline(optimized)
+    found = name.decode("utf-8", "replace")
+    assert str(caught.value) == (
+        f"module 'odd': register allocation: expected functions named in UTF-8, found {found!r}"
+    )
+
+
+def test_names_that_read_as_what_llvm_prints(allocator: Allocator) -> None:
+    module = Module.from_ir(X86 + written(b"f\nblock-frequency-info: g"), "odd")
+    optimized = allocator.optimize(module, CompileOptions("O2"))
+    with pytest.raises(ModuleError) as caught:
+        allocator.baseline(optimized)
+    assert str(caught.value) == (
+        "module 'odd': register allocation: expected block frequencies of its functions, found "
+        "those of 'g'"
+    )
+
+
 @pytest.mark.parametrize("problem", [InliningForSize(), RegallocEviction(), RegallocPriority()])
 def test_a_module_without_functions_never_asks(
     compiler: Compiler, problem: InliningForSize | RegallocEviction | RegallocPriority

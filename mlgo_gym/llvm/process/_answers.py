@@ -12,7 +12,8 @@ from typing import Any, Final
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.text._fingerprint import bodies_of
 from mlgo_gym.llvm.text._function_split import function_texts
-from mlgo_gym.llvm.text._module_text import ModuleText, unquoted
+from mlgo_gym.llvm.text._module_text import ModuleText
+from mlgo_gym.llvm.text._names import name_in_assembly
 from mlgo_gym.llvm.text._profile import profile_of
 
 _Answer = tuple[dict[str, Any], bytes]
@@ -41,7 +42,7 @@ def _split_functions(request: dict[str, Any], data: bytes) -> _Answer:
     for name, assembly in function_texts(text, counts):
         bitcode = binding.assemble(assembly)
         payload += bitcode
-        functions.append([unquoted(name), counts[name], len(bitcode)])
+        functions.append([name_in_assembly(name), counts[name], len(bitcode)])
     return {"opt_level": level, "functions": functions}, bytes(payload)
 
 

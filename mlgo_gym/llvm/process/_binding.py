@@ -17,7 +17,8 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from mlgo_gym.llvm.text._function_split import function_texts
-from mlgo_gym.llvm.text._module_text import ModuleText, unquoted
+from mlgo_gym.llvm.text._module_text import ModuleText
+from mlgo_gym.llvm.text._names import name_in_assembly
 from mlgo_gym.objects._comdat import comdat_groups
 
 _LEVELS: Final = {
@@ -156,7 +157,7 @@ def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
         BitcodeError: a function cannot stand alone, or the module does not define it.
     """
     text = ModuleText.read(str(module))
-    printed = {unquoted(name): name for name in text.functions}
+    printed = {name_in_assembly(name): name for name in text.functions}
     if missing := [name for name in names if name not in printed]:
         raise BitcodeError(f"expected a definition of {missing[0]!r}, found none")
     alone = dict(function_texts(text, [printed[name] for name in names]))

@@ -14,7 +14,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlgo_gym.llvm.text._module_text import NAME, Function, ModuleText, linkage_of, unquoted
+from mlgo_gym.llvm.text._module_text import NAME, Function, ModuleText, linkage_of
+from mlgo_gym.llvm.text._names import name_in_assembly
 
 MERGED_LINKAGES: Final = frozenset(
     {"available_externally", "linkonce", "linkonce_odr", "weak", "weak_odr"}
@@ -66,7 +67,7 @@ def bodies_of(module: ModuleText) -> list[Body]:
     normaliser = _Normaliser(module)
     return [
         Body(
-            unquoted(function.name),
+            name_in_assembly(function.name),
             normaliser.fingerprint(function),
             function.instruction_count,
             _is_own(function),
@@ -76,9 +77,9 @@ def bodies_of(module: ModuleText) -> list[Body]:
 
 
 def _is_own(function: Function) -> bool:
-    return function.linkage not in MERGED_LINKAGES and not unquoted(function.name).startswith(
-        _INITIALISERS
-    )
+    return function.linkage not in MERGED_LINKAGES and not name_in_assembly(
+        function.name
+    ).startswith(_INITIALISERS)
 
 
 class _Normaliser:

@@ -26,6 +26,7 @@ from typing import Final
 
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm.text._instructions import ACCESSES, REMATERIALISABLE
+from mlgo_gym.llvm.text._names import name_in_yaml
 
 KINDS: Final = (
     "copies",
@@ -50,8 +51,10 @@ _FIXED_SLOT: Final = re.compile(r"from %fixed-stack\.(\d+)")
 _CONSTANT_REGISTERS: Final = frozenset({"noreg"})
 _PROGRAM_COUNTER: Final = "rip"
 _CERTAIN: Final = 2.0**31
-_FREQUENCY: Final = re.compile(r" - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)")
-_TABLE: Final = "block-frequency-info: "
+_FREQUENCY: Final = re.compile(r"^ - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)", re.MULTILINE)
+_TABLE: Final = re.compile(r"^block-frequency-info: ", re.MULTILINE)
+_ROW: Final = "\n - BB"
+_NOT_UTF_8: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,19 @@ def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
         module: the module's name, for errors.
 
     Raises:
-        ModuleError: it is not known which of this target's instructions are rematerialisable.
+        ModuleError: it is not known which of this target's instructions are rematerialisable, or
+            a function's name is not UTF-8, so that LLVM writes another.
     """
     starts = list(_DOCUMENT.finditer(text))
     ends = [*(match.start() for match in starts), len(text)][1:] if starts else []
     reader = _Reader(_architecture(text, module))
     for match, end in zip(starts, ends, strict=True):
-        yield MachineFunction(_unquoted(match[1]), tuple(reader.blocks(text[match.end() : end])))
+        name = name_in_yaml(match[1])
+        if _NOT_UTF_8 in name:
+            raise ModuleError(
+                module, f"register allocation: expected functions named in UTF-8, found {name!r}"
+            )
+        yield MachineFunction(name, tuple(reader.blocks(text[match.end() : end])))
 
 
 def block_frequencies(text: str) -> dict[str, dict[int, float]]:
@@ -102,13 +111,13 @@ def block_frequencies(text: str) -> dict[str, dict[int, float]]:
             the frequencies of a function anew; what it printed last holds.
     """
     tables: dict[str, dict[int, float]] = {}
-    table: dict[int, float] = {}
-    for line in text.splitlines():
-        if line.startswith(_TABLE):
-            table = tables[line.removeprefix(_TABLE)] = {}
-        elif match := _FREQUENCY.match(line):
-            table[int(match[1])] = float(match[2])
-    return {name: _relative(table) for name, table in tables.items() if table}
+    for table in _TABLE.split(text)[1:]:
+        # A name is printed as it is, whatever is in it.
+        name, row, rest = table.partition(_ROW)
+        if row:
+            found = _FREQUENCY.findall(row + rest)
+            tables[name] = {int(block): float(frequency) for block, frequency in found}
+    return {name: _relative(table) for name, table in tables.items()}
 
 
 def _relative(table: Mapping[int, float]) -> dict[int, float]:
@@ -126,13 +135,6 @@ def _architecture(text: str, module: str) -> str:
             f"{architecture!r}",
         )
     return architecture
-
-
-def _unquoted(name: str) -> str:
-    """A YAML scalar's value; LLVM's writer uses single quotes, or double ones with escapes."""
-    if name.startswith("'"):
-        return name[1:-1].replace("''", "'")
-    return name[1:-1] if name.startswith('"') else name
 
 
 class _Reader:

@@ -29,7 +29,6 @@ _LINKAGE: Final = re.compile(
     r"(?:external|private|internal|linkonce_odr|linkonce|weak_odr|weak|available_externally"
     r"|extern_weak|common|appending)(?= )"
 )
-_ESCAPE: Final = re.compile(r"\\([0-9A-Fa-f]{2})")
 
 
 def references(text: str) -> Iterator[str]:
@@ -50,16 +49,6 @@ def linkage_of(line: str) -> str:
     start = 7 if line.startswith("define ") else line.find(" = ") + 3
     match = _LINKAGE.match(line, start)
     return match[0] if match else "external"
-
-
-def unquoted(name: str) -> str:
-    r"""A name as the linker sees it, without quotes and escapes.
-
-    >>> unquoted('"a\\20b"')
-    'a b'
-    """
-    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), name.strip('"'))
-    return text.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
