@@ -9,7 +9,6 @@ its cost LLVM's score. Costs are logarithms of the ratio to what LLVM's own heur
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -22,7 +21,8 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import Done, each, workers
 from mlgo_gym.llvm._task import ALLOCATE
-from mlgo_gym.llvm.text._allocation_score import WEIGHTS, Frequencies
+from mlgo_gym.llvm.text._allocation_score import score_function
+from mlgo_gym.llvm.text._machine_code import spill_code
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
@@ -31,9 +31,6 @@ from mlgo_gym.scoring._measures import measure_of
 _T = TypeVar("_T")
 _K = TypeVar("_K")
 
-_SPILL_SLOT: Final = re.compile(r"\{ id: (\d+),[^}]*type: spill-slot")
-_STACK_ACCESS: Final = re.compile(r"(load|store) \(s\d+\) (?:from|into) %stack\.(\d+)")
-_BLOCK: Final = re.compile(r"  bb\.(\d+)\b", re.MULTILINE)
 _LEAST_SCORE: Final = 1e-9
 _DRAWN: Final = 0.98
 
@@ -193,25 +190,6 @@ def some_modules(packages: Mapping[str, Corpus], most: int, seed: int) -> dict[s
     return some
 
 
-def spill_cost(text: str, frequencies: Frequencies) -> float:
-    """The part of LLVM's score that loads from spill slots and stores to them make up.
-
-    Args:
-        text: the machine code of one function, as LLVM writes it (`llvm.text._machine_code`).
-        frequencies: of its blocks.
-    """
-    head, _, body = text.partition("\nbody: ")
-    slots = frozenset(_SPILL_SLOT.findall(head))
-    blocks = _BLOCK.split(body)
-    weights = {"load": WEIGHTS["loads"], "store": WEIGHTS["stores"]}
-    return sum(
-        weights[kind] * frequencies.get(int(number), 0.0)
-        for number, lines in zip(blocks[1::2], blocks[2::2], strict=True)
-        for kind, slot in _STACK_ACCESS.findall(lines)
-        if slot in slots
-    )
-
-
 def _module_context(compiler: Compiler, name: str, module: Module) -> list[Context]:
     size = compiler.compile_module(module).text_size_bytes
     return [Context(name, module, float(size))] if size else []
@@ -228,7 +206,8 @@ def _functions(allocator: Allocator, name: str, module: Module) -> list[Context]
         result, known = allocator.baseline(part)
         if result.score > 0:
             product = allocator.compiler.produce(known.module, known.options, ALLOCATE)
-            spilled = spill_cost(product.data.decode(), known.frequencies[function])
+            spills = spill_code(product.data.decode(), function)
+            spilled = score_function(spills, known.frequencies[function]).value
             share, potential = min(result.score / total, 1.0), min(spilled / total, 1.0)
             contexts.append(Context(f"{name}:{function}", known, result.score, share, potential))
     return contexts

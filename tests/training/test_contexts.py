@@ -14,24 +14,9 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.training._contexts import Context, Sampler, Workshop, spill_cost
+from mlgo_gym.training._contexts import Context, Sampler, Workshop
 
 EVICTION = RegallocEviction()
-
-MACHINE_CODE = """\
----
-name:            f
-stack:
-  - { id: 0, name: '', type: spill-slot, offset: 0, size: 8, alignment: 8 }
-  - { id: 1, name: x, type: default, offset: 0, size: 8, alignment: 8 }
-body:             |
-  bb.0:
-    MOV64mr %stack.0, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.0)
-    MOV64mr %stack.1, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.1)
-
-  bb.1 (%ir-block.2):
-    $rax = MOV64rm %stack.0, 1, $noreg, 0, $noreg :: (load (s64) from %stack.0)
-"""
 
 
 def packages(corpus: Corpus, *names: str) -> dict[str, Corpus]:
@@ -68,7 +53,6 @@ def test_what_potential_is(compiler: Compiler, sample: Corpus) -> None:
         assert any(each.potential > 0 for each in contexts)
         context = max(contexts, key=lambda each: each.potential)
         assert workshop.score(compiler, context, keep) > context.baseline
-    assert spill_cost(MACHINE_CODE, {0: 1.0, 1: 0.5}) == 1 * 1.0 + 4 * 0.5
 
 
 def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:

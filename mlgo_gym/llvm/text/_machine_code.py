@@ -40,7 +40,7 @@ KINDS: Final = (
 
 _DOCUMENT: Final = re.compile(r"^---\nname: +(.*)$", re.MULTILINE)
 _TRIPLE: Final = re.compile(r'^ *target triple = "([^"-]*)', re.MULTILINE)
-_BLOCK: Final = re.compile(r"  bb\.(\d+)\b")
+_BLOCK: Final = re.compile(r"^  bb\.(\d+)\b", re.MULTILINE)
 _SUCCESSOR: Final = re.compile(r"%bb\.(\d+)(?:\((0x[0-9a-f]+)\))?")
 _OPCODE: Final = re.compile(r"    +(?:([^=(:]*?) = )?(?:[a-z][\w-]* )*([A-Z]\w*)(.*)")
 _IMMUTABLE: Final = re.compile(r"\{ id: (\d+),[^}]*isImmutable: true")
@@ -48,6 +48,8 @@ _REGISTER: Final = re.compile(r"((?:[a-z][\w-]* )*)\$(\w+)")
 _ACCESS: Final = re.compile(r'(?:^|, )\(((?:(?:[a-z-]+|"[^"]*") )*)')
 _CONSTANT_MEMORY: Final = re.compile(r"from (?:constant-pool|got|jump-table)")
 _FIXED_SLOT: Final = re.compile(r"from %fixed-stack\.(\d+)")
+_SPILL_SLOT: Final = re.compile(r"\{ id: (\d+),[^}]*type: spill-slot")
+_STACK_ACCESS: Final = re.compile(r"(load|store) \(s\d+\) (?:from|into) %stack\.(\d+)")
 _CONSTANT_REGISTERS: Final = frozenset({"noreg"})
 _PROGRAM_COUNTER: Final = "rip"
 _CERTAIN: Final = 2.0**31
@@ -101,6 +103,27 @@ def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
                 module, f"register allocation: expected functions named in UTF-8, found {name!r}"
             )
         yield MachineFunction(name, tuple(reader.blocks(text[match.end() : end])))
+
+
+def spill_code(text: str, name: str) -> MachineFunction:
+    """A function as far as it loads from spill slots and stores to them; no successors.
+
+    Args:
+        text: the machine code of that function alone, as LLVM wrote it.
+        name: the function's name.
+    """
+    head, _, body = text.partition("\nbody: ")
+    slots = frozenset(_SPILL_SLOT.findall(head))
+    parts = _BLOCK.split(body)[1:]
+    blocks = (
+        MachineBlock(
+            int(number),
+            (),
+            Counter(f"{kind}s" for kind, slot in _STACK_ACCESS.findall(lines) if slot in slots),
+        )
+        for number, lines in zip(parts[::2], parts[1::2], strict=True)
+    )
+    return MachineFunction(name, tuple(blocks))
 
 
 def block_frequencies(text: str) -> dict[str, dict[int, float]]:

@@ -15,6 +15,7 @@ from mlgo_gym.llvm.text._machine_code import (
     MachineFunction,
     block_frequencies,
     machine_functions,
+    spill_code,
 )
 
 HEAD = '--- |\n  target triple = "{triple}"\n  define void @f() {{ ret void }}\n...\n'
@@ -164,3 +165,29 @@ def test_blocks_in_edges_have_the_frequency_of_their_edges() -> None:
     assert AllocationScore.total([score, score]).value == pytest.approx(2 * score.value)
     with pytest.raises(InternalError, match="^function 'f': no frequency of bb.1$"):
         score_function(function, {0: 1.0})
+
+
+SPILLS = """\
+---
+name:            f
+stack:
+  - { id: 0, name: '', type: spill-slot, offset: 0, size: 8, alignment: 8 }
+  - { id: 1, name: x, type: default, offset: 0, size: 8, alignment: 8 }
+body:             |
+  bb.0:
+    MOV64mr %stack.0, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.0)
+    MOV64mr %stack.1, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.1)
+
+  bb.1 (%ir-block.2):
+    successors: %bb.0
+    $rax = MOV64rm %stack.0, 1, $noreg, 0, $noreg :: (load (s64) from %stack.0)
+"""
+
+
+def test_spill_code_is_what_uses_spill_slots() -> None:
+    """Local variables have slots too, which no allocation changes."""
+    function = spill_code(SPILLS, "f")
+    assert function == MachineFunction(
+        "f", (MachineBlock(0, (), {"stores": 1}), MachineBlock(1, (), {"loads": 1}))
+    )
+    assert score_function(function, {0: 1.0, 1: 0.5}).value == 1 * 1.0 + 4 * 0.5
