@@ -169,7 +169,7 @@ def _compile(
             f"\n4. Compile: {target}, {result.score:,.0f} bytes of code; LLVM's own heuristic "
             f"makes {made.report.baseline.score:,.0f}.\n"
             f"   The same for bitcode of yours: mlgo-gym compile x.bc -o x.o "
-            f"--model inlining={frozen}"
+            f"--model {frozen}"
         )
 
 

@@ -12,17 +12,16 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import InternalError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._result import CompilationResult, Product
 from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.policies._models import Model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport, Recorded
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.scoring._measures import ObjectUnit, TextSize, measure_of
 
 Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""
@@ -67,58 +66,19 @@ def deploy(
         CompilationError: LLVM crashed or outran its deadline.
         ModelError: the model does not fit what LLVM offers.
     """
-    baseline = compiler.compile_module(module, options, keep_object=model is None)
-    if model is None:
-        report = _report(module, options, baseline, (), InliningForSize())
-        made = baseline if form == "object" else compiler.produce(module, options, _TASKS[form])
-        return Deployed(report, _bytes(made))
-    decisions: list[Decision] = []
-    task = _ModelAtWork(compiler, module, options, model)
-    result = task.compile(decisions if keep_decisions else None)
-    attempt = Attempt(model.name, result, None, tuple(decisions))
-    report = _report(module, options, baseline, (attempt,), model.problem)
-    return Deployed(report, _bytes(result if form == "object" else task.produce(_TASKS[form])))
-
-
-def _report(
-    module: Module,
-    options: CompileOptions,
-    baseline: CompilationResult,
-    attempts: tuple[Attempt, ...],
-    problem: Problem,
-) -> ModuleReport:
-    measure = measure_of(problem)
-    return ModuleReport(module.name, measure, baseline, attempts, None, options.not_honoured)
-
-
-@dataclass(frozen=True, slots=True)
-class _ModelAtWork:
-    """A module that is compiled with a model's advice."""
-
-    compiler: Compiler
-    module: Module
-    options: CompileOptions
-    model: Model
-
-    def compile(self, decisions: list[Decision] | None) -> CompilationResult:
-        problem = self.model.problem
-        policy = RunnerPolicy(self.model.runner)
-        return self.compiler.compile_module(
-            self.module,
-            self.options,
-            problem=problem,
-            policy=policy if decisions is None else Recorded(policy, problem, decisions),
-            keep_object=True,
-        )
-
-    def produce(self, task: Task) -> Product:
-        answers = {self.model.problem: RunnerPolicy(self.model.runner)}
-        return self.compiler.produce(self.module, self.options, task, answers)
-
-
-def _bytes(made: CompilationResult | Product) -> bytes:
-    if isinstance(made, Product):
-        return made.data
-    if made.object_bytes is None:
-        raise InternalError(f"module {made.module!r}: the compilation kept no output")
-    return made.object_bytes
+    problem = model.problem if model else InliningForSize()
+    unit = ObjectUnit(compiler, module, options, problem, keep_object=True)
+    baseline = made = unit.baseline()
+    attempts: tuple[Attempt, ...] = ()
+    answers: dict[Problem, PolicyLike] = {}
+    if model is not None:
+        decisions: list[Decision] = []
+        policy = answers[problem] = RunnerPolicy(model.runner)
+        made = unit.attempt(Recorded(policy, problem, decisions) if keep_decisions else policy)
+        attempts = (Attempt(model.name, made, None, tuple(decisions)),)
+    lacking = options.not_honoured
+    measure = measure_of(problem) if measure_of(problem).makes_objects else TextSize
+    report = ModuleReport(module.name, measure, baseline, attempts, None, lacking)
+    if form == "object":
+        return Deployed(report, made.object_bytes or b"")
+    return Deployed(report, compiler.produce(module, options, _TASKS[form], answers).data)

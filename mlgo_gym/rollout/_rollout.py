@@ -16,8 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from types import MappingProxyType
-from typing import BinaryIO
+from typing import BinaryIO, TypedDict, Unpack
 
 import numpy as np
 
@@ -168,19 +167,33 @@ class ModuleReport:
         return self.measure.rewards(attempt.result, self.baseline)
 
 
+class Comparison(TypedDict, total=False):
+    """How a module is compared under policies; what is left out is as by default.
+
+    Attributes:
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        measure: what compilations are compared by; ``None`` takes the problem's own.
+        also: further problems of the same compilations, each with what answers it, for a measure
+            that makes objects.
+        keep_decisions: attempts hold their decisions.
+    """
+
+    opt_level: str | None
+    measure: type[Measure] | None
+    also: Mapping[Problem, PolicyLike]
+    keep_decisions: bool
+
+
 def rollout(
     corpus: Corpus,
     policies: Mapping[str, PolicyLike],
     problem: Problem,
     *,
     names: Sequence[str] | None = None,
-    opt_level: str | None = None,
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    keep_decisions: bool = False,
-    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     in_order: bool = True,
-    measure: type[Measure] | None = None,
+    **how: Unpack[Comparison],
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under each policy.
 
@@ -193,15 +206,11 @@ def rollout(
         policies: by name; each begins and ends with every compilation.
         problem: what LLVM asks for.
         names: which modules, in which order; ``None`` takes all.
-        opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
-        keep_decisions: attempts hold their decisions.
-        also: further problems of the same compilations, each with what answers it, for a problem
-            that is measured by the size of the code.
         in_order: reports come in the order of the names. Otherwise the largest modules are
             started first, and reports come as they are finished: no worker waits for the last.
-        measure: what they are compared by; ``None`` takes the problem's own.
+        how: how each module is compared (`Comparison`).
 
     Yields:
         One report for each module.
@@ -209,23 +218,21 @@ def rollout(
     Raises:
         OptionsError: ``jobs`` is not above 0, there is no such level, or the problem is not one
             that others can be beside.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> policies = {"never": lambda observation: 0}
+    >>> (report,) = rollout(corpus, policies, InliningForSize(), names=["digest.c"])
+    >>> report.reward(report.attempts[0]) <= 0
+    True
     """
-    CompileOptions(opt_level)
-    measure = measure or measure_of(problem)
-    check_alone(measure, problem, also)
+    CompileOptions(how.get("opt_level"))
+    measure = how.get("measure") or measure_of(problem)
+    check_alone(measure, problem, how.get("also", {}))
     names = corpus.names if names is None else tuple(dict.fromkeys(names))
 
     def run(compiler: Compiler, name: str) -> ModuleReport:
-        return compared(
-            compiler,
-            corpus[name],
-            policies,
-            problem,
-            opt_level=opt_level,
-            measure=measure,
-            also=also,
-            keep_decisions=keep_decisions,
-        )
+        return compared(compiler, corpus[name], policies, problem, **how)
 
     compiler = partial(Compiler, timeout_s=timeout_s)
     size = corpus.size_bytes
@@ -240,11 +247,7 @@ def compared(
     module: Module,
     policies: Mapping[str, PolicyLike],
     problem: Problem,
-    *,
-    opt_level: str | None = None,
-    measure: type[Measure] | None = None,
-    also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    keep_decisions: bool = False,
+    **how: Unpack[Comparison],
 ) -> ModuleReport:
     """One module, compiled plainly and under each policy; what fails is in the report.
 
@@ -253,24 +256,22 @@ def compared(
         module: what is compiled.
         policies: by name.
         problem: what LLVM asks for.
-        opt_level: clang's level to compile at; ``None`` takes the module's own.
-        measure: what they are compared by; ``None`` takes the problem's own.
-        also: further problems of the same compilations, each with what answers it.
-        keep_decisions: attempts hold their decisions.
+        how: how it is compared.
     """
-    measure = measure or measure_of(problem)
+    measure = how.get("measure") or measure_of(problem)
     lacking: tuple[str, ...] = ()
     try:
-        options = options_of(module, opt_level)
+        options = options_of(module, how.get("opt_level"))
         lacking = options.not_honoured
-        unit = measure.unit(compiler, module, options, problem, also)
+        unit = measure.unit(compiler, module, options, problem, how.get("also", {}))
         baseline = unit.baseline()
     except (CompilationError, InputError) as error:
         return ModuleReport(module.name, measure, None, (), str(error), lacking)
     attempts = []
     for name, policy in policies.items():
         decisions: list[Decision] = []
-        answering = Recorded(policy, problem, decisions) if keep_decisions else policy
+        keep = how.get("keep_decisions")
+        answering = Recorded(policy, problem, decisions) if keep else policy
         result, error_text = _attempted(unit, answering)
         attempts.append(Attempt(name, result, error_text, tuple(decisions)))
     return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)

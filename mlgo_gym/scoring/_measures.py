@@ -12,6 +12,7 @@ import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
@@ -184,7 +185,16 @@ class TextSize(Measure):
 
 
 class ObjectUnit(Unit):
-    """A module that is compiled to objects."""
+    """A module that is compiled to objects.
+
+    Args:
+        compiler: what compiles.
+        module: what is compiled.
+        options: how.
+        problem: what LLVM asks for.
+        also: further problems of the same compilations, with what answers them.
+        keep_object: results hold the object's bytes.
+    """
 
     def __init__(
         self,
@@ -192,23 +202,21 @@ class ObjectUnit(Unit):
         module: Module,
         options: CompileOptions,
         problem: Problem,
-        also: Mapping[Problem, PolicyLike],
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        keep_object: bool = False,
     ) -> None:
-        self._compiler = compiler
-        self._module = module
-        self._options = options
+        self._compile = partial(compiler.compile_module, module, options, keep_object=keep_object)
         self._problem = problem
         self._also = also
 
     def baseline(self) -> CompilationResult:
         """Compile with LLVM's own heuristics."""
-        return self._compiler.compile_module(self._module, self._options)
+        return self._compile()
 
     def attempt(self, policy: PolicyLike) -> CompilationResult:
         """Compile with a policy."""
-        return self._compiler.compile_module(
-            self._module, self._options, problem=self._problem, policy=policy, also=self._also
-        )
+        return self._compile(problem=self._problem, policy=policy, also=self._also)
 
 
 class AllocationCost(Measure):

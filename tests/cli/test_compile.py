@@ -15,7 +15,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.stream._training_log import TrainingLogReader
 
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
-ADVICE = f"inlining={MODEL}"
+ADVICE = f"{MODEL}"
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_object_assembly_and_bitcode_hold_the_same_code(
         target = tmp_path / f"out.{suffix}"
         assert main(["compile", str(scene), "-o", str(target), "--model", ADVICE, "--json"]) == 0
         (module,) = json.loads(capsys.readouterr().out)["modules"]
-        assert module["policies"]["inlining"]["decisions"] > 100
+        assert module["policies"]["inliner"]["decisions"] > 100
     expected = text_of(tmp_path / "out.o")
     back_end = ["-x", "ir", "-Oz", "-fPIC", "-Xclang", "-disable-llvm-passes"]
     for suffix, arguments in {"s": ["-x", "assembler"], "bc": back_end}.items():
@@ -50,7 +50,7 @@ def test_object_assembly_and_bitcode_hold_the_same_code(
         # Uses of a value come back in another order, which may choose other registers.
         assert sizes(text_of(tmp_path / "again.o")) == sizes(expected)
     size = sum(len(content) for _, content in expected)
-    assert module["policies"]["inlining"]["text_size_bytes"] == size
+    assert module["policies"]["inliner"]["text_size_bytes"] == size
     assert module["baseline"]["text_size_bytes"] != size
 
 
@@ -94,11 +94,11 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
             "module 'IN.bc': cannot read 'IN.bc': No such file or directory",
         ),
         (
-            ["IN.bc", "-o", "OUT", "--model", "inlining=none"],
+            ["IN.bc", "-o", "OUT", "--model", "none"],
             "model 'none': expected a model directory or a frozen model, found none",
         ),
         (
-            ["IN.bc", "-o", "OUT", "--model", "inlining=other"],
+            ["IN.bc", "-o", "OUT", "--model", "other", "--problem", "inlining-for-size"],
             "model 'other': expected a model for InliningForSize, found one for RegallocEviction",
         ),
         (
@@ -126,12 +126,3 @@ def test_errors(
     assert main(["compile", *arguments]) == 1
     assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other"]
-
-
-@pytest.mark.parametrize("value", ["inlining", "inlining=", "regalloc=x", "=x"])
-def test_a_model_names_its_problem(value: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as raised:
-        main(["compile", "IN.bc", "-o", "OUT", "--model", value])
-    assert raised.value.code == 2
-    expected = f"expected PROBLEM=DIR with one of inlining, found {value!r}"
-    assert expected in capsys.readouterr().err
