@@ -3,8 +3,8 @@
 Every module of some corpora is compiled under LLVM's default, always, never and the shipped models,
 through the command line alone, which stays what it is when the code behind it moves::
 
-    python -m benchmarks object_hashes --corpus corpora/lupa --save before.json
-    python -m benchmarks object_hashes --corpus corpora/lupa --against before.json
+    python -m benchmarks.object_hashes --corpus corpora/lupa --save before.json
+    python -m benchmarks.object_hashes --corpus corpora/lupa --against before.json
 
 The sample corpus is always among them. The exit status is 1 where anything differs.
 """
