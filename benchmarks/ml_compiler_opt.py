@@ -23,15 +23,17 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from benchmarks.recipes import built
 from mlgo_gym import Compiler, InliningForSize
-from mlgo_gym.llvm._schedule import each
+from mlgo_gym.llvm import each
+from mlgo_gym.policies import BatchedPolicy
+from mlgo_gym.problems import PolicyLike
 from mlgo_gym.problems._inlining_for_size import default
-from mlgo_gym.rollout._batched import batch_rollout
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--source", type=Path, required=True, help="ml-compiler-opt's folder")
@@ -57,48 +59,32 @@ command = [
 ]
 
 
-def episode(compiler: Compiler, name: str) -> float:
-    result = compiler.compile_module(corpus[name], problem=problem, policy=default)
-    return 1 - result.text_size_bytes / baselines[name].text_size_bytes
+def episode(compiler: Compiler, name: str, policy: PolicyLike, *, known: bool) -> float:
+    baseline = baselines[name] if known else compiler.compile_module(corpus[name])
+    result = compiler.compile_module(corpus[name], problem=problem, policy=policy)
+    return 1 - result.text_size_bytes / baseline.text_size_bytes
 
 
 theirs: list[float] = []
-each_its_own: dict[int, list[float]] = {1: [], 2: []}
-ours: dict[tuple[int, bool], list[float]] = {
-    (jobs, known): [] for jobs in (1, 2) for known in (False, True)
+batched = BatchedPolicy(lambda asked: [default(observation) for observation in asked])
+ways: dict[str, Callable[[Compiler, str], float]] = {
+    "in batches, baselines compiled": partial(episode, policy=batched, known=False),
+    "in batches, baselines known": partial(episode, policy=batched, known=True),
+    "a policy each, baselines known": partial(episode, policy=default, known=True),
 }
+ours: dict[tuple[int, str], list[float]] = {(jobs, way): [] for way in ways for jobs in (1, 2)}
 for _ in range(options.rounds):
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    result = json.loads(done.stdout.splitlines()[-1])
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    result = json.loads(ended.stdout.splitlines()[-1])
     theirs.append(result["episodes"] / result["seconds"])
     print(f"ml-compiler-opt: {result}, load average {os.getloadavg()[0]:.1f}")
-    for (jobs, known), rates in ours.items():
+    for (jobs, way), rates in ours.items():
         start = time.perf_counter()
-        reports = list(
-            batch_rollout(
-                corpus,
-                lambda each: [default(o) for o in each],
-                problem,
-                names=names,
-                jobs=jobs,
-                baselines=baselines if known else None,
-            )
-        )
-        rates.append(len(reports) / (time.perf_counter() - start))
-    for jobs, rates in each_its_own.items():
-        start = time.perf_counter()
-        running = each(
-            names, episode, partial(Compiler, timeout_s=300), jobs=jobs, size=corpus.size_bytes
-        )
-        rates.append(sum(1 for done in running if done.value) / (time.perf_counter() - start))
-for (jobs, known), rates in ours.items():
+        found = each(names, ways[way], Compiler, jobs=jobs, size=corpus.size_bytes)
+        rewards = [done.value for done in found]
+        rates.append(len(rewards) / (time.perf_counter() - start))
+for (jobs, way), rates in ours.items():
     print(
         f"{len(names)} modules: ml-compiler-opt {median(theirs):.2f} episodes a second, "
-        f"{jobs} workers {median(rates):.2f} with baselines {'known' if known else 'compiled'}: "
-        f"{median(rates) / median(theirs):.2f} x"
-    )
-for jobs, rates in each_its_own.items():
-    print(
-        f"{len(names)} modules: {jobs} workers with a policy each {median(rates):.2f} with "
-        f"baselines known: {median(rates) / median(theirs):.2f} x"
+        f"{jobs} workers {median(rates):.2f}, {way}: {median(rates) / median(theirs):.2f} x"
     )

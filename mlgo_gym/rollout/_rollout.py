@@ -5,8 +5,8 @@ results come out of the same pipeline. What they are compared by depends on the 
 `scoring._measures`. Several workers may share the modules; reports come in the corpus's order
 whatever their number, unless they are asked for as they are finished.
 
-A policy answers one observation at a time, in the loop of its own worker: best for frozen models
-and functions. `rollout._batched` is for networks that are faster with many at once.
+A policy answers one observation at a time, in the loop of each worker: best for frozen models and
+functions. For networks that are faster with many at once there is `policies.BatchedPolicy`.
 """
 
 from __future__ import annotations

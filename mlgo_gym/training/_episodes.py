@@ -1,4 +1,4 @@
-"""Episodes: modules compiled under a policy that answers in batches, and what they were worth.
+"""Episodes: modules compiled under a policy, and what they were worth.
 
 For the inliner an episode is a module, for register allocation a function. A module that LLVM
 refuses, crashes or hangs on is reported and left out.
@@ -7,21 +7,22 @@ refuses, crashes or hangs on is reported and left out.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._schedule import each
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._batched import BatchPolicy, batch_rollout
-from mlgo_gym.rollout._rollout import Decision, ModuleReport, rollout
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.rollout._rollout import Decision, Recorded
+from mlgo_gym.scoring._measures import Result, measure_of
 from mlgo_gym.training._sampling import raw_rows
 
 _Array = np.ndarray[Any, Any]
@@ -84,7 +85,8 @@ class Collector:
         self._problem = problem
         self.jobs: Final = jobs
         self._timeout_s = timeout_s
-        self._baselines: dict[str, CompilationResult] = {}
+        self._measure = measure_of(problem)
+        self._baselines: dict[str, Result] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,57 +96,54 @@ class Collector:
     def collect(
         self,
         names: Sequence[str],
-        policy: BatchPolicy,
+        policy: PolicyLike,
         is_over: Callable[[], bool] = lambda: False,
     ) -> Collected:
         """Compile some modules. What comes out does not depend on the number of workers.
 
         Args:
             names: which.
-            policy: answers; for register allocation with several workers, in as many threads.
+            policy: answers, in as many threads as there are workers.
             is_over: asked after each module; those that are left are not compiled then.
         """
         failures: dict[str, str] = {}
         episodes: list[Episode] = []
-        with closing(self._reports(names, policy)) as reports:
-            for report in reports:
-                if isinstance(report.baseline, CompilationResult):
-                    self._baselines[report.module] = report.baseline
-                if (error := _error_of(report)) is not None:
-                    failures[report.module] = error
+
+        def compiled(compiler: Compiler, name: str) -> list[Episode]:
+            return list(self._episodes(compiler, name, policy))
+
+        compiler = partial(Compiler, timeout_s=self._timeout_s)
+        size = self._corpus.size_bytes
+        with closing(each(names, compiled, compiler, jobs=self.jobs, size=size)) as found:
+            for done in found:
+                if done.error:
+                    failures[done.item] = str(done.error)
                 else:
-                    episodes += self._episodes(report)
+                    episodes += done.value
                 if is_over():
                     break
         episodes.sort(key=lambda episode: episode.name)
         return Collected(tuple(episodes), failures)
 
-    def _reports(self, names: Sequence[str], policy: BatchPolicy) -> Generator[ModuleReport]:
-        common: dict[str, Any] = {
-            "names": names,
-            "jobs": self.jobs,
-            "timeout_s": self._timeout_s,
-            "keep_decisions": True,
-        }
-        if not measure_of(self._problem).by_function:
-            common["baselines"] = self._baselines
-            return batch_rollout(self._corpus, policy, self._problem, **common)
-        single = {"policy": lambda observation: policy([observation])[0]}
-        return rollout(self._corpus, single, self._problem, in_order=False, **common)
-
-    def _episodes(self, report: ModuleReport) -> Iterable[Episode]:
-        (attempt,) = report.attempts
-        rewards = report.rewards(attempt)
+    def _episodes(self, compiler: Compiler, name: str, policy: PolicyLike) -> Iterator[Episode]:
+        module = self._corpus[name]
+        unit = self._measure.unit(compiler, module, options_of(module), self._problem)
+        baseline = self._baselines.get(name) or unit.baseline()
+        if self._measure.makes_objects:  # otherwise it is what the unit's attempts start from
+            self._baselines[name] = baseline
         contexts: defaultdict[str, list[Decision]] = defaultdict(list)
-        for decision in attempt.decisions:
+        decisions: list[Decision] = []
+        result = unit.attempt(Recorded(policy, self._problem, decisions))
+        rewards = self._measure.rewards(result, baseline)
+        for decision in decisions:
             contexts[decision.context].append(decision)
-        for context, decisions in contexts.items():
+        for context, asked in contexts.items():
             if context in rewards:
                 yield Episode(
-                    name=f"{report.module}:{context}" if context else report.module,
-                    rows=raw_rows([each.payload for each in decisions], self._problem),
+                    name=f"{name}:{context}" if context else name,
+                    rows=raw_rows([decision.payload for decision in asked], self._problem),
                     actions=np.frombuffer(
-                        b"".join(each.advice for each in decisions), self._problem.advice.dtype
+                        b"".join(decision.advice for decision in asked), self._problem.advice.dtype
                     ),
                     reward=rewards[context],
                 )
@@ -172,9 +171,3 @@ class _Merged(Corpus):
     def size_bytes(self, name: str) -> int:
         corpus, own = self.parts[name]
         return corpus.size_bytes(own)
-
-
-def _error_of(report: ModuleReport) -> str | None:
-    if report.error is not None:
-        return report.error
-    return next((each.error for each in report.attempts if each.error is not None), None)

@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import TrainingError
+from mlgo_gym.policies._batched import BatchedPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.problems._problem import Problem
@@ -122,7 +122,7 @@ class _Trainer(Generations[_Progress]):
         config, progress = self._config, self._progress
         drawn = _drawn(usable, config.modules, config.seed, iteration)
         key = f"{config.seed}:{iteration}"
-        policy = SamplingPolicy(self._answering, self._run.problem, key)
+        policy = BatchedPolicy(SamplingPolicy(self._answering, self._run.problem, key))
         collected = self._collector.collect(drawn, policy, lambda: self._run.is_over)
         failures = {name: progress.failures.get(name, 0) + 1 for name in collected.failures}
         for name in drawn:
@@ -203,10 +203,7 @@ def _first_network(collector: Collector, problem: Problem, config: Config) -> Po
     names = _drawn(collector.names, len(collector.names), config.seed, 0)
     for start in range(0, len(names), config.modules):
         some = names[start : start + config.modules]
-        with rule.begin(Module("", b"")) as answer:
-            episodes = collector.collect(
-                some, lambda asked: [answer(each) for each in asked]
-            ).episodes
+        episodes = collector.collect(some, rule).episodes
         if episodes:
             rows = np.concatenate([each.rows for each in episodes])
             seen = columns(rows.view(observation_dtype(problem))[:, 0], problem)

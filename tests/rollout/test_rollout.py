@@ -129,6 +129,18 @@ def test_closing_early_ends_the_workers(sample: Corpus, jobs: int) -> None:
     reports.close()
 
 
+def test_the_largest_is_started_first(sample: Corpus) -> None:
+    names = sorted(sample, key=sample.size_bytes, reverse=True)
+    sizes = [len(sample[name].data) for name in names]
+    assert sizes == sorted(sizes, reverse=True)
+    some = names[5:2:-1]
+    policies = {"never": InliningForSize.policy("never")}
+    unordered = rollout(sample, policies, LIFTED, names=some, in_order=False)
+    assert [report.module for report in unordered] == sorted(some, key=names.index)
+    both = {each.module for each in rollout(sample, policies, LIFTED, jobs=2, in_order=False)}
+    assert both == set(sample)
+
+
 def test_bad_settings(small: Corpus) -> None:
     with pytest.raises(OptionsError, match="^jobs: expected a number above 0, found 0$"):
         next(rollout(small, {}, LIFTED, jobs=0))
