@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.conftest import require
 
 ROOT = Path(__file__).parent.parent
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
-def test_the_wheel_runs_the_demo(tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path / "dist", ROOT],
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = (tmp_path / "dist").glob("*.whl")
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+def built(project: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, project]
+    subprocess.run(command, check=True, capture_output=True)
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
     subprocess.run([programs / "pip", "install", "--quiet", wheel], check=True, cwd=tmp_path)
@@ -52,3 +64,64 @@ def test_the_wheel_runs_the_demo(tmp_path: Path) -> None:
         command = [str(programs / program), "-O2", "-x", "c", "-c", "f.c", "-o", f"{program}.o"]
         subprocess.run(command, cwd=tmp_path, env={**os.environ, **settings}, check=True)
         assert (tmp_path / f"{program}.o").is_file()
+
+
+EPISODE = """
+import gymnasium, mlgo_gym
+env = gymnasium.make("mlgo_gym/InliningForLoadedSize-v0")
+_, info = env.reset(options={"module": "digest.c"})
+ended = False
+while not ended:
+    _, reward, terminated, truncated, info = env.step(0)
+    ended = terminated or truncated
+print(info["loaded_size_bytes"] > info["text_size_bytes"] and reward != 0)
+"""
+
+
+class Installation:
+    """An environment with the wheel and the third party's package, and the tests' dependencies."""
+
+    def __init__(self, folder: Path, *wheels: Path) -> None:
+        venv.create(folder, with_pip=False)
+        self.programs = folder / "bin"
+        pip = [sys.executable, "-m", "pip", "--python", str(self.programs / "python"), "install"]
+        subprocess.run([*pip, "--quiet", "--no-deps", *wheels], check=True)
+        site = sysconfig.get_path("purelib", vars={"base": str(folder)})
+        (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+
+    def run(self, *command: str | Path) -> str:
+        done = subprocess.run(
+            [self.programs / command[0], *command[1:]],
+            cwd=self.programs.parent,
+            env={name: text for name, text in os.environ.items() if name != "PYTHONPATH"} | QUIET,
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return done.stdout
+
+    def answer(self, *command: str | Path) -> Any:
+        return json.loads(self.run("mlgo-gym", *command, "--json"))
+
+
+def test_a_third_partys_problem_works_everywhere(wheel: Path, tmp_path: Path) -> None:
+    theirs = built(ROOT / "examples" / "loaded_size", tmp_path / "dist")
+    there = Installation(tmp_path / "there", wheel, theirs)
+    assert there.run("python", "-c", EPISODE).strip() == "True"
+    problem = ("--problem", "inlining-for-loaded-size")
+    policy = ("--policy", "small-callees", "--jobs", "2")
+    rolled = there.answer("rollout", *problem, *policy)
+    assert rolled["total"]["baseline_loaded_size_bytes"] > 60_000
+    assert rolled["total"]["loaded_size_bytes"]["small-callees"] > 60_000
+    evaluated = there.answer("evaluate", *problem, *policy)
+    assert evaluated["problem"]["problem"] == "InliningForLoadedSize"
+    run = tmp_path / "run"
+    trained = there.answer("train", "clone", *problem, "--output", run, "--budget", "1m")
+    card = json.loads((Path(trained["model"]) / "card.json").read_text())
+    assert card["problem"] == "InliningForLoadedSize"
+    sample = there.run("python", "-c", "import mlgo_gym as m; print(m.SAMPLE_CORPUS)").strip()
+    module = Path(sample) / "digest.c.bc"
+    compiled = there.answer("compile", module, "-o", tmp_path / "o", "--model", trained["model"])
+    assert compiled["total"]["baseline_loaded_size_bytes"] > 0
+    found = there.answer("search", *problem, "--output", tmp_path / "found", "--budget", "1s")
+    assert all(each["size_bytes"] <= each["default_size_bytes"] for each in found)

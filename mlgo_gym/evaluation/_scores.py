@@ -92,7 +92,7 @@ def scores_of(report: ModuleReport, package: str, language: str) -> ModuleScores
         costs={}
         if measure is TextSize
         else {name: measure.score(each) for name, each in results.items()},
-        functions=_function_ratios(report, policies) if measure.by_function else {},
+        functions={} if measure is TextSize else _function_ratios(report, policies),
         code={
             name: Code.of(result)
             for name, result in results.items()
