@@ -13,7 +13,7 @@ import gymnasium
 import psutil
 
 import mlgo_gym
-from mlgo_gym.envs import InliningForSizeEnv
+from mlgo_gym.envs import CompilationEnv
 
 WARM_UP = 200
 MEMORY_LIMIT_BYTES = 256 << 20
@@ -28,7 +28,7 @@ def run(episodes: int) -> None:
     )
     env.action_space.seed(0)
     inner = env.unwrapped
-    if not isinstance(inner, InliningForSizeEnv):
+    if not isinstance(inner, CompilationEnv):
         raise TypeError(inner)
     parent, workers = psutil.Process(), set[int]()
     after_warm_up = 0

@@ -6,15 +6,17 @@ import psutil
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
-from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.envs._allocation_env import AllocationEnv
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 
 LIMIT_BYTES = 150 << 20
 
 
 @pytest.mark.slow
 def test_memory_is_bounded(small: Corpus) -> None:
-    env = InliningForSizeEnv(small, memory_limit_bytes=LIMIT_BYTES)
+    env = CompilationEnv(InliningForSize(), small, memory_limit_bytes=LIMIT_BYTES)
     workers = set()
     after_warm_up = 0
     for episode in range(1000):
@@ -38,7 +40,9 @@ def test_memory_is_bounded(small: Corpus) -> None:
 @pytest.mark.slow
 def test_ten_thousand_episodes_of_any_action(sample: Corpus) -> None:
     """Actions without regard to the mask: LLVM never aborts, nothing hangs, nothing is left."""
-    env = RegallocEvictionEnv(sample, illegal_action="fallback", memory_limit_bytes=LIMIT_BYTES)
+    env = AllocationEnv(
+        RegallocEviction(), sample, illegal_action="fallback", memory_limit_bytes=LIMIT_BYTES
+    )
     env.action_space.seed(0)
     workers, after_warm_up = set(), 0
     for episode in range(10_000):

@@ -1,5 +1,6 @@
-from ._inlining_for_size import InliningForSizeEnv as InliningForSizeEnv
-from ._regalloc_eviction import RegallocEvictionEnv as RegallocEvictionEnv
-from ._regalloc_priority import RegallocPriorityEnv as RegallocPriorityEnv
+from ._allocation_env import AllocationEnv as AllocationEnv
+from ._compilation_env import CompilationEnv as CompilationEnv
+from ._making import make_env as make_env
+from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
 from ._wrappers import SignedLogObservation as SignedLogObservation

@@ -1,56 +1,29 @@
-"""What the environments of register allocation share: one function an episode, LLVM's score."""
+"""One function an episode: problems that are measured by what register allocation costs."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, TypeVar, Unpack
-
-import numpy as np
+from typing import Any, ClassVar, Final, Unpack
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._compilation_env import Asked, CompilationEnv, CompilationSettings
-from mlgo_gym.envs._observation_space import ObservationDict
-from mlgo_gym.errors import (
-    CompilationError,
-    CorpusError,
-    DecisionLimitError,
-    ModuleError,
-    OptionsError,
-    UsageError,
-)
+from mlgo_gym.envs._asked import Asked
+from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings
+from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import options_of
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import Action, PolicyLike
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import AllocationResult, Allocator, OptimizedModule
-from mlgo_gym.scoring._measures import reward_of
-from mlgo_gym.stream._events import Observation
-
-DEFAULT_DECISION_LIMIT: Final = 50_000
-"""How many decisions a function may take."""
+from mlgo_gym.scoring._measures import AllocationCost
 
 _REMEMBERED_BYTES: Final = 1 << 28
 """How much bitcode of functions is kept, so that no module is optimised twice for nothing."""
-
-_ILLEGAL_ACTION: Final = ("error", "fallback")
-
-ActionT = TypeVar("ActionT")
-ProblemT = TypeVar("ProblemT", bound=Problem)
-
-
-class AllocationSettings(CompilationSettings, total=False):
-    """What the environments of register allocation take by keyword."""
-
-    illegal_action: str
-    decision_limit: int
-    baseline: PolicyLike | None
 
 
 @dataclass
@@ -74,55 +47,86 @@ class _Place:
     rest: tuple[str, ...]
 
 
-class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
-    """One function an episode; see `RegallocEvictionEnv` for what all of them have in common."""
+@dataclass(frozen=True)
+class _Episode:
+    """A function that is allocated, and what it is compared with."""
+
+    module: Module
+    function: str
+    optimized: OptimizedModule
+    baseline: AllocationResult
+
+
+class AllocationEnv(DecisionEnv):
+    """One function an episode, measured by LLVM's own score of its registers' allocation.
+
+    `DecisionEnv` says what all environments have in common. Of eviction,
+    ``mlgo_gym/RegallocEviction-v0``, a step is one live range that finds no register: the action
+    is a position whose mask is 1, the live ranges there are evicted, and 32 evicts nothing. Of
+    priority, ``mlgo_gym/RegallocPriority-v0``, it is one live range that is queued: the action
+    is its priority, ``float32 (1,)``; the highest comes first.
+
+    Info, besides: ``function``; at the end ``counts``, the weighted instructions by kind, and
+    ``machine_code_sha256``. The score's key is ``score``.
+
+    ``reset`` goes on to the next function of the module that asks, in LLVM's order, and then to the
+    next module; modules come in an order that is drawn from the seed, and a seed starts anew.
+    Options: ``{"module": NAME}`` turns to the first function of that module of the corpus, a
+    `mlgo_gym.corpus.Module` to that one's; ``{"function": NAME}`` to that function, of the module
+    that is given or open.
+
+    Args:
+        problem: what LLVM asks for; its measure is `mlgo_gym.scoring.AllocationCost`, or one made
+            of it.
+        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package.
+        baseline: the policy that the score is relative to; ``None`` is LLVM's own heuristic.
+        settings: those of `CompilationEnv`; ``decision_limit`` is 50,000 where it is ``None``.
+
+    Raises:
+        CorpusError: the corpus cannot be used.
+        OptionsError: a setting has a value that it cannot have, or the problem another measure.
+
+    >>> from mlgo_gym.problems import RegallocEviction
+    >>> env = AllocationEnv(RegallocEviction())
+    >>> observation, info = env.reset(options={"module": "expr_vm.c"})
+    >>> observation["mask"].shape, info["function"], info["action_mask"].shape
+    ((1, 33), 'expr_run', (33,))
+    >>> env.close()
+    """
 
     _reset_options: ClassVar[tuple[str, ...]] = ("module", "function")
+    _default_decision_limit: ClassVar[int | None] = 50_000
 
     def __init__(
         self,
-        corpus: Corpus | str | Path | None,
-        problem: ProblemT,
+        problem: Problem,
+        corpus: Corpus | str | Path | None = None,
         *,
-        illegal_action: str = "error",
-        decision_limit: int = DEFAULT_DECISION_LIMIT,
         baseline: PolicyLike | None = None,
-        **settings: Unpack[CompilationSettings],
+        **settings: Unpack[EnvSettings],
     ) -> None:
-        if illegal_action not in _ILLEGAL_ACTION:
+        super().__init__(problem, corpus, **settings)
+        if not issubclass(self._measure, AllocationCost):
             raise OptionsError(
-                f"illegal_action: expected one of {', '.join(_ILLEGAL_ACTION)}, found "
-                f"{illegal_action!r}"
+                f"{problem.name}: expected a measure of register allocation, found "
+                f"{self._measure.__name__}"
             )
-        if not isinstance(decision_limit, int) or decision_limit < 1:
-            raise OptionsError(
-                f"decision_limit: expected a whole number above 0, found {decision_limit!r}"
-            )
-        super().__init__(corpus, problem, **settings)
-        self._illegal_action = illegal_action
-        self._decision_limit = decision_limit
         self._baseline_policy = baseline
-        self._infinite = problem.infinite_features()
         self._allocator = Allocator(self.compiler, problem)
         self._known: dict[tuple[str, CompileOptions], _Parts] = {}
         self._modules: deque[str] = deque()
         self._place: _Place | None = None
-        self._function = ""
+        self._episode: _Episode | None = None
 
-    def _begin(self, asked: Asked, *, is_seeded: bool) -> Steps[tuple[Compilation, dict[str, Any]]]:
+    def _begin(
+        self, asked: Asked, skipped: dict[str, str], *, is_seeded: bool
+    ) -> Steps[Compilation]:
         if is_seeded:
             self._modules.clear()
             self._place = self._place and replace(self._place, rest=())
-        skipped: dict[str, str] = {}
         if asked == Asked():
-            compilation = yield from self._start_next(skipped)
-        else:
-            compilation = yield from self._start(self._found(asked))
-        return compilation, {
-            "skipped": skipped,
-            "baseline_score": self._baseline().score,
-            "settings": compilation.settings,
-        }
+            return (yield from self._start_next(skipped))
+        return (yield from self._start(self._found(asked)))
 
     def _found(self, asked: Asked) -> _Place:
         """The module that was asked for, from a function in it on."""
@@ -194,93 +198,39 @@ class AllocationEnv(CompilationEnv[ActionT, ProblemT]):
 
     def _start(self, place: _Place) -> Steps[Compilation]:
         """Start with the first function that comes next."""
-        self._pending = None
         name, *rest = place.rest
-        if name not in place.parts.baselines:
-            self._learn_baseline(place.parts, name)
         function = place.parts.functions[name]
-        module = replace(function.module, name=f"{place.module.name}:{name}")
-        compilation = self.compiler.start(module, self.problem, function.options, task=ALLOCATE)
-        yield compilation
-        self._pending = compilation.next_observation()
-        if self._pending is None:
-            raise ModuleError(module.name, "asks for no decision")
-        self._place, self._function = replace(place, rest=tuple(rest)), name
+        named = replace(function.module, name=f"{place.module.name}:{name}")
+        function = replace(function, module=named)
+        if name not in place.parts.baselines:
+            result, function = self._allocator.baseline(function, self._baseline_policy)
+            place.parts.functions[name], place.parts.baselines[name] = function, result
+        compilation = self.compiler.start(named, self.problem, function.options, task=ALLOCATE)
+        yield from self._first(compilation)
+        self._place = replace(place, rest=tuple(rest))
+        self._episode = _Episode(place.module, name, function, place.parts.baselines[name])
         return compilation
 
-    def _learn_baseline(self, parts: _Parts, name: str) -> None:
-        result, parts.functions[name] = self._allocator.baseline(
-            parts.functions[name], self._baseline_policy
-        )
-        parts.baselines[name] = result
+    def _baseline(self) -> AllocationResult:
+        return self._under_way().baseline
 
-    def _choose(
-        self, action: ActionT | Action, observation: Observation
-    ) -> tuple[Action, dict[str, Any]]:
-        chosen = self._number(action)
-        try:
-            self.problem.encode_advice(chosen, observation)
-        except UsageError:
-            if self._illegal_action == "error":
-                raise
-            return self.problem.fallback_action(observation), {"illegal_action": chosen}
-        return chosen, {}
-
-    @abstractmethod
-    def _number(self, action: ActionT | Action) -> Action:
-        """An action as the number that it stands for."""
-
-    def _check_limits(self, compilation: Compilation) -> None:
-        if self._pending is not None and compilation.decisions >= self._decision_limit:
-            raise DecisionLimitError(
-                compilation.module.name, f"took more than its {self._decision_limit} decisions"
-            )
-
-    def _finish(self, compilation: Compilation) -> tuple[float, dict[str, Any]]:
-        parts, baseline = self._opened().parts, self._baseline()
-        result = self._allocator.result(parts.functions[self._function], compilation.product)
+    def _result(self, compilation: Compilation) -> tuple[AllocationResult, dict[str, Any]]:
+        result = self._allocator.result(self._under_way().optimized, compilation.product)
         (score,) = result.scores.values()
-        outcome = {
-            "score": result.score,
-            "baseline_score": baseline.score,
+        return result, {
             "counts": dict(score.counts),
             "machine_code_sha256": result.machine_code_sha256,
-            "settings": dict(result.settings),
         }
-        return reward_of(result.score, baseline.score), outcome
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:
-        names = {"module": self._opened().module.name, "function": self._function}
+        episode = self._under_way()
+        names = {"module": episode.module.name, "function": episode.function}
         return super()._info(compilation) | names
 
-    def _observation(self) -> ObservationDict:
-        if self._pending is None:
-            return {
-                each.spec.name: np.zeros(each.spec.shape, each.spec.dtype)
-                for each in self.problem.features
-            }
-        arrays = self._pending.arrays()
-        for feature in self._infinite:
-            values = arrays[feature.spec.name]
-            values[~np.isfinite(values)] = feature.high
-        return arrays
+    def _where(self, compilation: Compilation) -> str:  # noqa: ARG002
+        return f"function {self._under_way().function} of {self._under_way().module.name}"
 
-    def _describe(self, compilation: Compilation, pending: Observation | None) -> list[str]:
-        last = "none" if self._last_action is None else f"{self._last_action:g}"
-        where = f"function {self._function} of {self._opened().module.name}"
-        lines = [f"{where}, decision {compilation.decisions}", f"  last action: {last}"]
-        if pending is None:
-            return [*lines, "  no decision is pending"]
-        return lines + self._shown(pending)
-
-    @abstractmethod
-    def _shown(self, pending: Observation) -> list[str]:
-        """What of a pending decision a person sees."""
-
-    def _opened(self) -> _Place:
-        if self._place is None:
+    def _under_way(self) -> _Episode:
+        if self._episode is None:
             raise UsageError("reset: expected an episode, found none")
-        return self._place
-
-    def _baseline(self) -> AllocationResult:
-        return self._opened().parts.baselines[self._function]
+        return self._episode

@@ -1,252 +1,145 @@
-"""What the environments share: a corpus, a compiler, and steps that answer LLVM's questions."""
+"""One module an episode: problems that are measured by the object that comes out."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+import copy
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar
+from typing import Any, Self, Unpack
 
-import gymnasium
-
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
-from mlgo_gym.envs._observation_space import ObservationDict
-from mlgo_gym.errors import CompilationError, ModuleError, OptionsError, UsageError
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.envs._asked import Asked
+from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings
+from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
-from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
-from mlgo_gym.llvm._waiting import Steps, run_to_end
-from mlgo_gym.llvm.command._options import OPT_LEVELS
-from mlgo_gym.problems._policy import Action
+from mlgo_gym.llvm._compiler import options_of
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._waiting import Steps
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._events import Observation
-
-ActionT = TypeVar("ActionT")
-ProblemT = TypeVar("ProblemT", bound=Problem)
+from mlgo_gym.scoring._baseline import BaselineCache
 
 
-class CompilationSettings(TypedDict, total=False):
-    """What every environment takes by keyword."""
+class CompilationEnv(DecisionEnv):
+    """One module an episode, measured by its object; `DecisionEnv` says what all have in common.
 
-    opt_level: str | None
-    timeout_s: float
-    memory_limit_bytes: int
-    render_mode: str | None
+    Of the inliner, ``mlgo_gym/InliningForSize-v0``, a step is one call site: inline it (1) or
+    leave it (0)? The reward is the share of the bytes in the object's ``.text*`` sections that was
+    saved against LLVM's own heuristic in the same pipeline; the score's key in the info is
+    ``text_size_bytes``. At the end comes ``object_sha256``, too.
 
+    Options of ``reset``: ``{"module": NAME}`` takes that module of the corpus, a
+    `mlgo_gym.corpus.Module` takes that one. Otherwise modules are drawn with the environment's
+    random generator; one that asks for no decision, or that LLVM cannot compile, is skipped.
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What ``reset`` is asked for; where it is ``None``, what comes next.
+    Args:
+        problem: what LLVM asks for; its measure is one of objects.
+        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package. Where the
+            environment's spec is to be saved as JSON, give the folder as a string.
+        baseline: the policy that the score is relative to; ``None`` is LLVM's own heuristic.
+        settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
+            one of each module's command line if ``None``; ``illegal_action``, ``error`` or
+            ``fallback``; ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
+            long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
+            that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes
+            ``render`` describe the state in a few lines of text.
 
-    Attributes:
-        module: a module, of the corpus or any other.
-        function: the name of a function.
+    Raises:
+        CorpusError: the corpus cannot be used.
+        OptionsError: a setting has a value that it cannot have, or the problem another measure.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> env = CompilationEnv(InliningForSize())
+    >>> observation, info = env.reset(options={"module": "digest.c"})
+    >>> observation["cost_estimate"].dtype, info["default_advice"]
+    (dtype('int64'), 1)
+    >>> env.close()
     """
-
-    module: Module | None = None
-    function: str | None = None
-
-
-class CompilationEnv(gymnasium.Env[ObservationDict, ActionT], Generic[ActionT, ProblemT]):
-    """An environment whose steps are the decisions of one compilation.
-
-    A subclass says how an episode starts (`_begin`), what an observation and its information look
-    like, which action LLVM gets, and what the end is worth.
-
-    Attributes:
-        corpus: where the modules are.
-        problem: what LLVM asks for.
-        compiler: what compiles.
-    """
-
-    _reset_options: ClassVar[tuple[str, ...]] = ("module",)
-
-    metadata = {  # noqa: RUF012 - Gymnasium declares it on instances
-        "render_modes": ["ansi"],
-        "render_fps": 4,
-    }
 
     def __init__(
         self,
-        corpus: Corpus | str | Path | None,
-        problem: ProblemT,
+        problem: Problem,
+        corpus: Corpus | str | Path | None = None,
         *,
-        opt_level: str | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
-        render_mode: str | None = None,
+        baseline: PolicyLike | None = None,
+        **settings: Unpack[EnvSettings],
     ) -> None:
-        if render_mode not in {None, *self.metadata["render_modes"]}:
-            raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")
-        if opt_level not in {None, *OPT_LEVELS[1:]}:  # at O0 nobody is asked
+        super().__init__(problem, corpus, **settings)
+        if not self._measure.makes_objects:
             raise OptionsError(
-                f"opt_level: expected one of {', '.join(OPT_LEVELS[1:])}, found {opt_level!r}"
+                f"{problem.name}: expected a measure of objects, found {self._measure.__name__}"
             )
-        self.corpus: Final = (
-            corpus if isinstance(corpus, Corpus) else Corpus.load(corpus or SAMPLE_CORPUS)
-        )
-        self.problem: Final = problem
-        self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
-        self.render_mode = render_mode
-        self._opt_level = opt_level
-        self._unusable: dict[str, str] = {}
-        self._compilation: Compilation | None = None
-        self._pending: Observation | None = None
-        self._last_action: Action | None = None
+        self._baselines = BaselineCache(self.compiler, problem, baseline)
+        self._compared_with: CompilationResult | None = None
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[ObservationDict, dict[str, Any]]:
-        """Start the next episode; one that is under way is abandoned.
+    def fork(self) -> Self:
+        """Branch off in the middle of the episode: an environment that has come the same way.
 
-        After an error there is no episode, and the next ``reset`` goes on as if this one had not
-        been asked for; an option that cannot be leaves the episode that is under way, too.
+        Both go on by themselves, as `Compilation.fork` describes; the branch starts a worker of
+        its own when it is reset, and is closed like any environment. Its random generator is a
+        copy.
 
         Raises:
-            OptionsError: an option is unknown.
-            CorpusError: the corpus has no such module, or none that asks for a decision.
-            ModuleError: what was asked for asks for no decision, cannot be measured, or LLVM
-                refused it.
-            CompilationError: LLVM crashed or hung on the module that was asked for.
-        """
-        return run_to_end(self.resetting(seed=seed, options=options))
-
-    def resetting(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
-        """`reset`, for several environments at once (`llvm._waiting`).
-
-        What cannot be asked for is an error at once, before anything has changed.
-        """
-        return self._resetting(seed, self._asked(options or {}))
-
-    def _resetting(
-        self, seed: int | None, asked: Asked
-    ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
-        super().reset(seed=seed)
-        if self._compilation is not None:
-            self._compilation.close()
-        self._compilation = self._pending = None
-        self._compilation, record = yield from self._begin(asked, is_seeded=seed is not None)
-        self._last_action = None
-        return self._observation(), self._info(self._compilation) | record
-
-    def step(
-        self, action: ActionT | Action
-    ) -> tuple[ObservationDict, float, bool, bool, dict[str, Any]]:
-        """Answer the pending decision and go on to the next.
-
-        Raises:
-            UsageError: no decision is pending, or LLVM does not take this action.
-        """
-        return run_to_end(self.stepping(action))
-
-    def stepping(
-        self, action: ActionT | Action
-    ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
-        """`step`, for several environments at once (`llvm._waiting`).
-
-        An action that LLVM does not take is an error at once, before anything has changed.
+            UsageError: no decision is pending, or there are too many branches.
+            CompilationError: the worker died or did not answer.
         """
         if self._compilation is None or self._pending is None:
-            raise UsageError("step: expected a pending decision, found none; call reset first")
-        return self._stepping(self._compilation, *self._choose(action, self._pending))
+            raise UsageError("fork: expected a pending decision, found none; call reset first")
+        branch = self._compilation.fork()
+        twin = copy.copy(self)
+        compiler = copy.copy(self.compiler)
+        vars(twin).update(
+            compiler=compiler,
+            action_space=copy.deepcopy(self.action_space),
+            observation_space=copy.deepcopy(self.observation_space),
+            _np_random=copy.deepcopy(self._np_random),
+            _baselines=self._baselines.copy_for(compiler),
+            _unusable=dict(self._unusable),
+            _compilation=branch,
+        )
+        return twin
 
-    def _stepping(
-        self, compilation: Compilation, chosen: Action, remark: dict[str, Any]
-    ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
-        try:
-            compilation.answer(chosen)
-            self._last_action = chosen
-            yield compilation
-            self._pending = compilation.next_observation()
-            self._check_limits(compilation)
-        except (CompilationError, ModuleError) as error:
-            self._pending = None
-            info = self._info(compilation) | remark | {"error": str(error)}
-            return self._observation(), 0.0, False, True, info
-        if self._pending is not None:
-            return self._observation(), 0.0, False, False, self._info(compilation) | remark
-        reward, outcome = self._finish(compilation)
-        info = self._info(compilation) | remark | outcome
-        return self._observation(), reward, True, False, info
+    def _begin(
+        self,
+        asked: Asked,
+        skipped: dict[str, str],
+        *,
+        is_seeded: bool,  # noqa: ARG002
+    ) -> Steps[Compilation]:
+        if asked.module is not None:
+            return (yield from self._start(asked.module))
+        names = list(self.corpus)
+        while names:
+            name = names.pop(int(self.np_random.integers(len(names))))
+            if name not in self._unusable:
+                try:
+                    return (yield from self._twice(partial(self._start, self.corpus[name])))
+                except (CompilationError, ModuleError) as error:
+                    self._unusable[name] = str(error)
+            skipped[name] = self._unusable[name]
+        raise CorpusError(
+            f"corpus {str(self.corpus.folder)!r}: expected a module that asks for a decision, "
+            f"found none among {len(self.corpus)}; the last: {skipped.popitem()[1]}"
+        )
 
-    def render(self) -> str | None:
-        """With ``render_mode="ansi"``, the state in a few lines of text."""
-        if self.render_mode is None:
-            return None
-        if self._compilation is None:
-            return "no episode\n"
-        return "\n".join(self._describe(self._compilation, self._pending)) + "\n"
+    def _start(self, module: Module) -> Steps[Compilation]:
+        options = options_of(module, self._opt_level)
+        baseline = yield from self._baselines.compiling(module, options)
+        if self._measure.score(baseline) == 0:
+            raise ModuleError(module.name, f"has nothing to measure: 0 {self._measure.meaning}")
+        self._compared_with = baseline
+        compilation = self.compiler.start(module, self.problem, options)
+        yield from self._first(compilation)
+        return compilation
 
-    def close(self) -> None:
-        """End the worker process."""
-        if self._compilation is not None:
-            self._compilation.close()
-        self.compiler.close()
-        self._compilation = self._pending = None
+    def _baseline(self) -> CompilationResult:
+        if self._compared_with is None:
+            raise UsageError("reset: expected an episode, found none")
+        return self._compared_with
 
-    @abstractmethod
-    def _begin(self, asked: Asked, *, is_seeded: bool) -> Steps[tuple[Compilation, dict[str, Any]]]:
-        """Start an episode's compilation; with it comes what only ``reset`` puts into the info."""
+    def _result(self, compilation: Compilation) -> tuple[CompilationResult, dict[str, Any]]:
+        result = compilation.result
+        return result, {"object_sha256": result.object_sha256}
 
-    @abstractmethod
-    def _choose(
-        self, action: ActionT | Action, observation: Observation
-    ) -> tuple[Action, dict[str, Any]]:
-        """What LLVM is answered, and what the info says of the choice.
-
-        Raises:
-            UsageError: LLVM does not take this action.
-        """
-
-    @abstractmethod
-    def _finish(self, compilation: Compilation) -> tuple[float, dict[str, Any]]:
-        """The reward at the end of an episode, and what the info says then."""
-
-    @abstractmethod
-    def _observation(self) -> ObservationDict:
-        """The pending observation, or what stands for none."""
-
-    @abstractmethod
-    def _describe(self, compilation: Compilation, pending: Observation | None) -> list[str]:
-        """The state in lines of text."""
-
-    def _check_limits(self, compilation: Compilation) -> None:
-        """Raise a `CompilationError` where the episode must not go on."""
-
-    def _info(self, compilation: Compilation) -> dict[str, Any]:
-        info: dict[str, Any] = {
-            "module": compilation.module.name,
-            "decision": compilation.decisions,
-        }
-        if self._pending is not None:
-            info["context"] = self._pending.context
-        return info
-
-    @staticmethod
-    def _twice(start: Callable[[], Steps[Compilation]]) -> Steps[Compilation]:
-        """Start, twice if need be: what kills a worker once may not be the module's fault."""
-        try:
-            return (yield from start())
-        except CompilationError:
-            return (yield from start())
-
-    def _asked(self, options: dict[str, Any]) -> Asked:
-        """What the options of ``reset`` ask for.
-
-        Raises:
-            OptionsError: an option is unknown, or is not what it should be.
-            CorpusError: the corpus has no such module.
-            ModuleError: its files cannot be read.
-        """
-        unknown = set(options) - set(self._reset_options)
-        if unknown:
-            expected = ", ".join(f"{name!r}" for name in self._reset_options)
-            raise OptionsError(f"reset options: expected only {expected}, found {sorted(unknown)}")
-        module, function = options.get("module"), options.get("function")
-        if not isinstance(module, str | Module | None):
-            raise OptionsError(f"reset options: expected a module or its name, found {module!r}")
-        if not isinstance(function, str | None):
-            raise OptionsError(f"reset options: expected a function's name, found {function!r}")
-        return Asked(self.corpus[module] if isinstance(module, str) else module, function)
+    def _where(self, compilation: Compilation) -> str:
+        return f"module {compilation.module.name}"

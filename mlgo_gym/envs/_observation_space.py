@@ -9,7 +9,8 @@ import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._problem import Feature
+from mlgo_gym.problems._problem import Feature, Problem
+from mlgo_gym.stream._events import Observation
 
 ObservationDict = dict[str, np.ndarray[Any, Any]]
 """Features by LLVM's names."""
@@ -29,6 +30,25 @@ def feature_space(features: Sequence[Feature]) -> spaces.Space[ObservationDict]:
             for each in features
         }
     )
+
+
+def observed(problem: Problem, asked: Observation | None) -> ObservationDict:
+    """A question as the space of its problem's features has it, in arrays of its own.
+
+    NaN and infinity are replaced by the feature's upper bound; what LLVM sends besides the features
+    is left out; where nothing is asked, all is 0.
+    """
+    if asked is None:
+        return {
+            each.spec.name: np.zeros(each.spec.shape, each.spec.dtype) for each in problem.features
+        }
+    arrays = asked.arrays()
+    for extra in problem.extras:
+        del arrays[extra.spec.name]
+    for feature in problem.infinite_features():
+        values = arrays[feature.spec.name]
+        values[~np.isfinite(values)] = feature.high
+    return arrays
 
 
 def boxes_of(space: spaces.Space[Any]) -> dict[str, spaces.Box]:

@@ -1,24 +1,22 @@
-"""The ids of the environments."""
+"""The ids of the environments: one for each problem, whoever's it is."""
 
 from __future__ import annotations
+
+from importlib import metadata
 
 import gymnasium
 
 
 def register_envs() -> None:
-    """Register every environment with Gymnasium; importing `mlgo_gym` does it."""
-    gymnasium.register(
-        id="mlgo_gym/InliningForSize-v0",
-        entry_point="mlgo_gym.envs._inlining_for_size:InliningForSizeEnv",
-        vector_entry_point="mlgo_gym.envs._vector:InliningForSizeVectorEnv",
-    )
-    gymnasium.register(
-        id="mlgo_gym/RegallocEviction-v0",
-        entry_point="mlgo_gym.envs._regalloc_eviction:RegallocEvictionEnv",
-        vector_entry_point="mlgo_gym.envs._vector:RegallocEvictionVectorEnv",
-    )
-    gymnasium.register(
-        id="mlgo_gym/RegallocPriority-v0",
-        entry_point="mlgo_gym.envs._regalloc_priority:RegallocPriorityEnv",
-        vector_entry_point="mlgo_gym.envs._vector:RegallocPriorityVectorEnv",
-    )
+    """Register an environment for each problem with Gymnasium; importing `mlgo_gym` does it.
+
+    Nothing is loaded (`problems._registry` is, when one is made): the id has the name of the class
+    that the entry point leads to.
+    """
+    for point in metadata.entry_points(group="mlgo_gym.problems"):
+        gymnasium.register(
+            id=f"mlgo_gym/{point.attr}-v0",
+            entry_point="mlgo_gym.envs._making:make_env",
+            vector_entry_point="mlgo_gym.envs._vector:CompilationVectorEnv",
+            kwargs={"problem": point.name},
+        )

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
-from mlgo_gym.envs._compilation_env import CompilationEnv
-from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._decision_env import DecisionEnv
+from mlgo_gym.envs._making import make_env
 from mlgo_gym.envs._observation_space import ObservationDict
-from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
-from mlgo_gym.envs._regalloc_priority import RegallocPriorityEnv
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.llvm._waiting import Steps, run_together
+from mlgo_gym.problems._problem import Problem
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")
@@ -41,26 +40,25 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
     time in a row; the other rows wait meanwhile.
 
     Args:
+        problem: what LLVM asks for, or its name.
         num_envs: how many.
         autoreset_mode: one of Gymnasium's ``AutoresetMode``, or its value: ``NextStep`` resets a
             row in the step after its episode's last, and ignores its action; ``SameStep`` resets
             it at once and puts the last observation and information into ``infos["final_obs"]``
             and ``infos["final_info"]``; with ``Disabled`` call ``reset`` with
             ``options={"reset_mask": MASK}``, ``bool [N]``.
-        settings: of each environment, by name, as the single environment takes them.
+        settings: of each environment, by name, as `make_env` takes them.
 
     Raises:
         OptionsError: a setting has a value that it cannot have.
         CorpusError: the corpus cannot be used.
     """
 
-    kind: ClassVar[type[CompilationEnv[Any, Any]]]
-    """The single environment."""
-
-    envs: list[CompilationEnv[Any, Any]]  # type: ignore[assignment]
+    envs: list[DecisionEnv]  # type: ignore[assignment]
 
     def __init__(
         self,
+        problem: str | Problem,
         num_envs: int = 1,
         *,
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
@@ -75,9 +73,9 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
             raise OptionsError(
                 f"autoreset_mode: expected one of {expected}, found {autoreset_mode!r}"
             ) from error
-        first = self.kind(**settings)
+        first = make_env(problem, **settings)
         settings["corpus"] = first.corpus
-        others = [partial(self.kind, **settings)] * (num_envs - 1)
+        others = [partial(make_env, problem, **settings)] * (num_envs - 1)
         super().__init__([lambda: first, *others], autoreset_mode=mode)
         self._rows: list[ObservationDict] = []
         self._has_ended = np.ones(num_envs, bool)
@@ -150,12 +148,12 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
             return self._restarting(env)
         return self._continuing(env, env.stepping(action))
 
-    def _restarting(self, env: CompilationEnv[Any, Any]) -> Steps[tuple[Step, None]]:
+    def _restarting(self, env: DecisionEnv) -> Steps[tuple[Step, None]]:
         observation, info = yield from env.resetting()
         return (observation, 0.0, False, False, info), None
 
     def _continuing(
-        self, env: CompilationEnv[Any, Any], steps: Steps[Step]
+        self, env: DecisionEnv, steps: Steps[Step]
     ) -> Steps[tuple[Step, dict[str, Any] | None]]:
         """A step, and with ``SameStep`` the end of the last episode."""
         observation, reward, terminated, truncated, info = step = yield from steps
@@ -201,21 +199,3 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
                 f"found {mask!r}"
             )
         return mask
-
-
-class InliningForSizeVectorEnv(CompilationVectorEnv):
-    """N of `InliningForSizeEnv`: actions ``int64 [N]``, features ``int64 [N, 1]``."""
-
-    kind = InliningForSizeEnv
-
-
-class RegallocEvictionVectorEnv(CompilationVectorEnv):
-    """N of `RegallocEvictionEnv`: actions ``int64 [N]``, masks ``int8 [N, 33]`` in the infos."""
-
-    kind = RegallocEvictionEnv
-
-
-class RegallocPriorityVectorEnv(CompilationVectorEnv):
-    """N of `RegallocPriorityEnv`: actions ``float32 [N, 1]``."""
-
-    kind = RegallocPriorityEnv

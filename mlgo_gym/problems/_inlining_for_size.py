@@ -142,6 +142,7 @@ _FEATURES: Final = (
 )
 
 
+_SHOWN: Final = ("cost_estimate", "callee_basic_block_count", "callee_users", "caller_users")
 _ADVICE: Final = _spec("inlining_decision")
 _ENCODED: Final = {action: _ADVICE.encode(action) for action in (0, 1)}
 
@@ -252,6 +253,18 @@ class InliningForSize(Problem):
     def action_space(self) -> spaces.Space[Any]:
         """1 inlines the call, 0 leaves it."""
         return spaces.Discrete(2)
+
+    def default_action(self, observation: Observation) -> int:
+        """What LLVM sends beside the features."""
+        return default(observation)
+
+    def describe(self, observation: Observation) -> list[str]:
+        """The features that say most."""
+        return [f"{name}: {int(observation[name][0])}" for name in _SHOWN]
+
+    def describe_action(self, action: Action) -> str:
+        """The answer in a word."""
+        return "inline" if action else "leave"
 
     def settings(self) -> dict[str, str | float]:
         """The problem's name and the growth limit, for the record."""

@@ -125,6 +125,19 @@ class Problem(ABC):
         """
         return None
 
+    def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
+        """What LLVM's own heuristic would answer; ``None`` where LLVM does not say."""
+        return None
+
+    def describe(self, observation: Observation) -> list[str]:
+        """What a person sees of a question: lines of text, of the features of one number."""
+        values = {each.spec.name: observation[each.spec.name] for each in self.features}
+        return [f"{name}: {array.item():g}" for name, array in values.items() if array.size == 1]
+
+    def describe_action(self, action: Action) -> str:
+        """What a person sees of an answer."""
+        return f"{action:g}"
+
     @classmethod
     def policy(cls, name: str = "", seed: int = 0) -> Policy:
         """The policy of a name.

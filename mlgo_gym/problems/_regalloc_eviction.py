@@ -270,6 +270,15 @@ class RegallocEviction(Problem):
         mask: np.ndarray[Any, np.dtype[np.int8]] = observation["mask"][0].astype(np.int8)
         return mask
 
+    def describe(self, observation: Observation) -> list[str]:
+        """The positions that may be chosen, with what LLVM's own heuristic compares."""
+        density = observation["use_def_density"][0]
+        return [
+            f"{position:2}: use_def_density {density[position]:.4f}"
+            + (", evicts nothing" if position == ASKING_POSITION else "")
+            for position in legal_positions(observation)
+        ]
+
     def settings(self) -> dict[str, str | float]:
         """The problem's name and its limit, for the record."""
         return {"problem": self.name, "max_eviction_count": self.max_eviction_count}

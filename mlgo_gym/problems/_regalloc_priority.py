@@ -104,10 +104,7 @@ class RegallocPriority(Problem):
         Raises:
             UsageError: it is none; what C++ makes of it is undefined.
         """
-        try:
-            value = float(action)
-        except (TypeError, ValueError):
-            value = math.nan
+        value = float(action) if isinstance(action, int | float) else math.nan
         if not 0 <= value <= HIGHEST_PRIORITY:
             raise UsageError(
                 f"{self.advice.name}: expected 0 to {HIGHEST_PRIORITY:.0f}, found {action!r}"

@@ -10,8 +10,9 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs import _allocation_env
-from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.errors import CorpusError, MlgoGymError, ModuleError, OptionsError, UsageError
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 
 SILENT = Module.from_ir("define i32 @f(i32 %x) {\n  ret i32 %x\n}\n", "silent")
 
@@ -23,8 +24,8 @@ def corpus(sample: Corpus) -> Corpus:
 
 
 @pytest.fixture
-def env(corpus: Corpus) -> Iterator[RegallocEvictionEnv]:
-    env = RegallocEvictionEnv(corpus, illegal_action="fallback", render_mode="ansi")
+def env(corpus: Corpus) -> Iterator[AllocationEnv]:
+    env = AllocationEnv(RegallocEviction(), corpus, illegal_action="fallback", render_mode="ansi")
     yield env
     env.close()
 
@@ -36,7 +37,7 @@ def at_level(module: Module, level: str) -> Module:
     return replace(module, name=f"{module.name} at {level}", command=command)
 
 
-def finished(env: RegallocEvictionEnv) -> dict[str, Any]:
+def finished(env: AllocationEnv) -> dict[str, Any]:
     """Evict nothing where that is legal, to the end; the last information."""
     while True:
         *_, terminated, truncated, info = env.step(32)
@@ -44,7 +45,7 @@ def finished(env: RegallocEvictionEnv) -> dict[str, Any]:
             return info
 
 
-def test_one_bitcode_under_two_command_lines(env: RegallocEvictionEnv) -> None:
+def test_one_bitcode_under_two_command_lines(env: AllocationEnv) -> None:
     """Clang's bitcode before optimisation is often the same at two levels."""
     built = env.corpus["expr_vm.c"]
     ends = []
@@ -56,7 +57,7 @@ def test_one_bitcode_under_two_command_lines(env: RegallocEvictionEnv) -> None:
         assert ends[0][key] == ends[2][key] != ends[1][key]
 
 
-def test_one_name_of_two_bitcodes(env: RegallocEvictionEnv) -> None:
+def test_one_name_of_two_bitcodes(env: AllocationEnv) -> None:
     baselines = [
         env.reset(options={"module": replace(env.corpus[name], name="m")})[1]["baseline_score"]
         for name in ("expr_vm.c", "lru_cache.cpp")
@@ -64,7 +65,7 @@ def test_one_name_of_two_bitcodes(env: RegallocEvictionEnv) -> None:
     assert baselines[0] != baselines[1]
 
 
-def test_one_bitcode_under_two_names(env: RegallocEvictionEnv) -> None:
+def test_one_bitcode_under_two_names(env: AllocationEnv) -> None:
     """It is optimised once; whatever is said of it has the name that was asked for."""
     module = env.corpus["expr_vm.c"]
     _, first = env.reset(options={"module": module})
@@ -87,7 +88,7 @@ def test_one_bitcode_under_two_names(env: RegallocEvictionEnv) -> None:
     ],
 )
 def test_a_failed_reset_moves_nothing(
-    env: RegallocEvictionEnv, options: dict[str, Any], error: type[MlgoGymError]
+    env: AllocationEnv, options: dict[str, Any], error: type[MlgoGymError]
 ) -> None:
     """The next one goes on as if it had not been asked for; until then there is no episode."""
     _, first = env.reset(options={"module": "expr_vm.c"})
@@ -106,7 +107,7 @@ def test_a_failed_reset_moves_nothing(
     ("options", "error"), [({"module": "x"}, CorpusError), ({"modul": "x"}, OptionsError)]
 )
 def test_options_that_cannot_be_leave_the_episode(
-    env: RegallocEvictionEnv, options: dict[str, Any], error: type[MlgoGymError]
+    env: AllocationEnv, options: dict[str, Any], error: type[MlgoGymError]
 ) -> None:
     _, first = env.reset(options={"module": "expr_vm.c"})
     with pytest.raises(error):
@@ -114,7 +115,7 @@ def test_options_that_cannot_be_leave_the_episode(
     assert finished(env)["function"] == first["function"]
 
 
-def test_a_failed_first_reset_opens_nothing(env: RegallocEvictionEnv) -> None:
+def test_a_failed_first_reset_opens_nothing(env: AllocationEnv) -> None:
     with pytest.raises(ModuleError):
         env.reset(options={"module": "expr_vm.c", "function": "f"})
     with pytest.raises(OptionsError, match="expected a module with the first function$"):
@@ -126,7 +127,7 @@ def test_a_level_is_compiled_at(corpus: Corpus) -> None:
     """Not only said: baselines and episodes differ."""
     ends = []
     for level in ("O1", "O3"):
-        env = RegallocEvictionEnv(corpus, opt_level=level, illegal_action="fallback")
+        env = AllocationEnv(RegallocEviction(), corpus, opt_level=level, illegal_action="fallback")
         env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
         ends.append(finished(env))
         env.close()
@@ -136,7 +137,7 @@ def test_a_level_is_compiled_at(corpus: Corpus) -> None:
 
 
 def test_modules_taken_apart_are_forgotten(
-    env: RegallocEvictionEnv, monkeypatch: pytest.MonkeyPatch
+    env: AllocationEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where there is no room for two of them, the last one stays; the other is made again."""
     monkeypatch.setattr(_allocation_env, "_REMEMBERED_BYTES", 1)

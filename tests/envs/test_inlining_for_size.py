@@ -23,7 +23,8 @@ from gymnasium.utils.env_checker import check_env
 
 import mlgo_gym
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -34,8 +35,8 @@ ID = "mlgo_gym/InliningForSize-v0"
 
 
 @pytest.fixture
-def env(small: Corpus) -> Iterator[InliningForSizeEnv]:
-    env = InliningForSizeEnv(small, render_mode="ansi")
+def env(small: Corpus) -> Iterator[CompilationEnv]:
+    env = CompilationEnv(InliningForSize(), small, render_mode="ansi")
     yield env
     env.close()
 
@@ -61,7 +62,7 @@ def test_gymnasium_finds_and_approves_it() -> None:
     env.close()
 
 
-def test_an_episode_is_a_module(env: InliningForSizeEnv) -> None:
+def test_an_episode_is_a_module(env: CompilationEnv) -> None:
     observation, info = env.reset(options={"module": "digest.c"})
     assert list(observation) == [each.spec.name for each in InliningForSize.features]
     assert observation in env.observation_space
@@ -81,7 +82,7 @@ def test_an_episode_is_a_module(env: InliningForSizeEnv) -> None:
     assert info["settings"]["size_increase_threshold"] == 2.0
 
 
-def test_default_advice_scores_zero(env: InliningForSizeEnv) -> None:
+def test_default_advice_scores_zero(env: CompilationEnv) -> None:
     for name in env.corpus:
         _, info = env.reset(options={"module": name})
         terminated = False
@@ -91,7 +92,7 @@ def test_default_advice_scores_zero(env: InliningForSizeEnv) -> None:
         assert reward == 0.0
 
 
-def test_observations_are_fresh_and_end_in_zeros(env: InliningForSizeEnv) -> None:
+def test_observations_are_fresh_and_end_in_zeros(env: CompilationEnv) -> None:
     first, _ = env.reset(seed=1)
     copy = {name: value.copy() for name, value in first.items()}
     second, *_ = env.step(0)
@@ -105,7 +106,7 @@ def test_observations_are_fresh_and_end_in_zeros(env: InliningForSizeEnv) -> Non
     assert last in env.observation_space
 
 
-def test_modules_are_drawn_by_the_seed(env: InliningForSizeEnv) -> None:
+def test_modules_are_drawn_by_the_seed(env: CompilationEnv) -> None:
     def drawn(seed: int) -> list[str]:
         names = [env.reset(seed=seed)[1]["module"]]
         return names + [env.reset()[1]["module"] for _ in range(7)]
@@ -114,7 +115,7 @@ def test_modules_are_drawn_by_the_seed(env: InliningForSizeEnv) -> None:
     assert set(drawn(3)) == set(env.corpus)
 
 
-def test_any_module_may_be_given(env: InliningForSizeEnv, sample: Corpus) -> None:
+def test_any_module_may_be_given(env: CompilationEnv, sample: Corpus) -> None:
     _, info = env.reset(options={"module": sample["lz_pack.c"]})
     assert info["module"] == "lz_pack.c"
 
@@ -147,7 +148,7 @@ def test_same_seed_same_episodes_in_two_processes() -> None:
 
 
 def test_a_killed_worker_does_not_condemn_a_module(small: Corpus) -> None:
-    env = InliningForSizeEnv(Corpus(small.folder, ("digest.c",)))
+    env = CompilationEnv(InliningForSize(), Corpus(small.folder, ("digest.c",)))
     env.reset(seed=0)
     for _ in range(3):
         worker = env.compiler.worker_pid
@@ -157,7 +158,7 @@ def test_a_killed_worker_does_not_condemn_a_module(small: Corpus) -> None:
     env.close()
 
 
-def test_a_module_without_text_to_measure(env: InliningForSizeEnv) -> None:
+def test_a_module_without_text_to_measure(env: CompilationEnv) -> None:
     hidden = Module.from_ir(
         "define internal i32 @f(i32 %x) { ret i32 %x }\n"
         'define i32 @g(i32 %x) section "boot" {\n  %y = call i32 @f(i32 %x)\n  ret i32 %y\n}\n',
@@ -166,7 +167,7 @@ def test_a_module_without_text_to_measure(env: InliningForSizeEnv) -> None:
     with pytest.raises(ModuleError) as caught:
         env.reset(options={"module": hidden})
     assert str(caught.value) == (
-        "module 'hidden': has no code to measure: its .text* sections are empty"
+        "module 'hidden': has nothing to measure: 0 bytes of code (.text*)"
     )
 
 
@@ -181,7 +182,7 @@ def test_vector_environments() -> None:
         envs.close()
 
 
-def test_copies_have_workers_of_their_own(env: InliningForSizeEnv) -> None:
+def test_copies_have_workers_of_their_own(env: CompilationEnv) -> None:
     twin = copy.deepcopy(env)
     first = env.reset(seed=1)[1]
     second = twin.reset(seed=1)[1]
@@ -193,7 +194,7 @@ def test_copies_have_workers_of_their_own(env: InliningForSizeEnv) -> None:
 
 
 @pytest.mark.parametrize("action", [0.7, "1", None, np.array([1, 0])])
-def test_actions_that_are_none(env: InliningForSizeEnv, action: Any) -> None:
+def test_actions_that_are_none(env: CompilationEnv, action: Any) -> None:
     env.reset(seed=0)
     with pytest.raises(UsageError) as caught:
         env.step(action)
@@ -217,7 +218,7 @@ def mixed(small: Corpus, tmp_path: Path) -> Corpus:
 
 
 def test_unusable_modules_are_skipped_and_named(mixed: Corpus) -> None:
-    env = InliningForSizeEnv(mixed)
+    env = CompilationEnv(InliningForSize(), mixed)
     skipped: dict[str, str] = {}
     for seed in range(12):
         _, info = env.reset(seed=seed)
@@ -232,16 +233,16 @@ def test_unusable_modules_are_skipped_and_named(mixed: Corpus) -> None:
     env.close()
 
 
-def test_a_module_that_asks_nothing(env: InliningForSizeEnv) -> None:
+def test_a_module_that_asks_nothing(env: CompilationEnv) -> None:
     with pytest.raises(ModuleError) as caught:
         env.reset(options={"module": Module.from_ir(SILENT, "silent")})
-    assert str(caught.value) == "module 'silent': asks for no inlining decision"
+    assert str(caught.value) == "module 'silent': asks for no decision of InliningForSize"
     with pytest.raises(UsageError, match="^step: expected a pending decision, found none"):
         env.step(0)
 
 
 def test_a_corpus_that_asks_nothing(mixed: Corpus) -> None:
-    env = InliningForSizeEnv(Corpus(mixed.folder, ("broken",)))
+    env = CompilationEnv(InliningForSize(), Corpus(mixed.folder, ("broken",)))
     with pytest.raises(CorpusError) as caught:
         env.reset(seed=0)
     assert str(caught.value) == (
@@ -251,7 +252,7 @@ def test_a_corpus_that_asks_nothing(mixed: Corpus) -> None:
     env.close()
 
 
-def test_a_crash_truncates_the_episode(env: InliningForSizeEnv) -> None:
+def test_a_crash_truncates_the_episode(env: CompilationEnv) -> None:
     env.reset(options={"module": "digest.c"})
     worker = env.compiler.worker_pid
     assert worker is not None
@@ -267,7 +268,7 @@ def test_a_crash_truncates_the_episode(env: InliningForSizeEnv) -> None:
 
 
 def test_a_deadline_truncates_the_episode(small: Corpus) -> None:
-    env = InliningForSizeEnv(small, timeout_s=1.0)
+    env = CompilationEnv(InliningForSize(), small, timeout_s=1.0)
     env.reset(options={"module": "digest.c"})
     worker = env.compiler.worker_pid
     assert worker is not None
@@ -278,7 +279,7 @@ def test_a_deadline_truncates_the_episode(small: Corpus) -> None:
     env.close()
 
 
-def test_calls_in_the_wrong_order(env: InliningForSizeEnv) -> None:
+def test_calls_in_the_wrong_order(env: CompilationEnv) -> None:
     assert env.render() == "no episode\n"
     with pytest.raises(UsageError, match="^step: expected a pending decision, found none; call r"):
         env.step(0)
@@ -305,7 +306,7 @@ def test_calls_in_the_wrong_order(env: InliningForSizeEnv) -> None:
     ],
 )
 def test_bad_reset_options(
-    env: InliningForSizeEnv, options: dict[str, Any], error: type[Exception], message: str
+    env: CompilationEnv, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:
         env.reset(options=options)
@@ -327,7 +328,7 @@ def test_bad_reset_options(
 )
 def test_bad_settings(small: Corpus, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        InliningForSizeEnv(small, **settings)
+        make_env("inlining-for-size", small, **settings)
     assert str(caught.value) == message
 
 
@@ -335,7 +336,7 @@ def test_a_runner_as_baseline(small: Corpus) -> None:
     def never(inputs: Sequence[TensorSpec], output: TensorSpec) -> ScriptedRunner:
         return ScriptedRunner(lambda _: 0, inputs, output)
 
-    env = InliningForSizeEnv(small, baseline=RunnerPolicy(never))
+    env = CompilationEnv(InliningForSize(), small, baseline=RunnerPolicy(never))
     env.reset(options={"module": "digest.c"})
     reward, info = finish(env, 0)
     assert reward == 0.0
@@ -347,7 +348,7 @@ def test_a_level_is_compiled_at(small: Corpus) -> None:
     """Not only said: what comes out differs, under the baseline and under a policy."""
     ends = []
     for level in ("O1", "O3"):
-        env = InliningForSizeEnv(small, opt_level=level)
+        env = CompilationEnv(InliningForSize(), small, opt_level=level)
         env.reset(options={"module": "hash_map.c"})
         ends.append(finish(env, 0)[1])
         env.close()
@@ -356,7 +357,7 @@ def test_a_level_is_compiled_at(small: Corpus) -> None:
         assert ends[0][key] != ends[1][key]
 
 
-def test_one_name_of_two_modules(env: InliningForSizeEnv) -> None:
+def test_one_name_of_two_modules(env: CompilationEnv) -> None:
     """Baselines belong to bytes, not to names."""
     baselines = []
     for name in ("digest.c", "hash_map.c", "digest.c"):
@@ -366,7 +367,7 @@ def test_one_name_of_two_modules(env: InliningForSizeEnv) -> None:
     assert baselines[0] == baselines[2] != baselines[1]
 
 
-def test_what_a_person_sees(env: InliningForSizeEnv) -> None:
+def test_what_a_person_sees(env: CompilationEnv) -> None:
     env.reset(options={"module": "json_write.c"})
     env.step(1)
     assert str(env.render()).splitlines()[:3] == [
@@ -378,7 +379,7 @@ def test_what_a_person_sees(env: InliningForSizeEnv) -> None:
     assert str(env.render()).splitlines()[-1] == "  no decision is pending"
 
 
-def test_many_episodes_leave_nothing(env: InliningForSizeEnv) -> None:
+def test_many_episodes_leave_nothing(env: CompilationEnv) -> None:
     """Half of them abandoned midway; the conftest's check looks for what is left."""
     for episode in range(30):
         env.reset(seed=episode)

@@ -18,7 +18,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
+from mlgo_gym.envs._allocation_env import AllocationEnv
+from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -36,13 +37,13 @@ def two(sample: Corpus) -> Corpus:
 
 
 @pytest.fixture
-def env(two: Corpus) -> Iterator[RegallocEvictionEnv]:
-    env = RegallocEvictionEnv(two, render_mode="ansi")
+def env(two: Corpus) -> Iterator[AllocationEnv]:
+    env = AllocationEnv(RegallocEviction(), two, render_mode="ansi")
     yield env
     env.close()
 
 
-def finish(env: RegallocEvictionEnv) -> tuple[float, dict[str, Any]]:
+def finish(env: AllocationEnv) -> tuple[float, dict[str, Any]]:
     """Take the first legal position until the end; the last reward and information."""
     while True:
         action = int(np.flatnonzero(env.action_masks())[0])
@@ -60,7 +61,7 @@ def test_gymnasium_finds_and_approves_it() -> None:
     env.close()
 
 
-def test_an_episode_is_a_function(env: RegallocEvictionEnv) -> None:
+def test_an_episode_is_a_function(env: AllocationEnv) -> None:
     observation, info = env.reset(options={"module": "expr_vm.c"})
     assert list(observation) == [each.spec.name for each in RegallocEviction.features]
     assert observation in env.observation_space
@@ -76,7 +77,7 @@ def test_an_episode_is_a_function(env: RegallocEvictionEnv) -> None:
     assert info["action_mask"][32] == 1
 
 
-def test_reset_goes_on_to_the_next_function(env: RegallocEvictionEnv) -> None:
+def test_reset_goes_on_to_the_next_function(env: AllocationEnv) -> None:
     seen = [env.reset(seed=1)[1]]
     seen += [env.reset()[1] for _ in range(11)]
     names = [(info["module"], info["function"]) for info in seen]
@@ -88,7 +89,7 @@ def test_reset_goes_on_to_the_next_function(env: RegallocEvictionEnv) -> None:
     assert [(info["module"], info["function"]) for info in again] == names
 
 
-def test_functions_that_are_asked_for(env: RegallocEvictionEnv) -> None:
+def test_functions_that_are_asked_for(env: AllocationEnv) -> None:
     _, info = env.reset(options={"module": "expr_vm.c", "function": "expr_disassemble"})
     assert info["function"] == "expr_disassemble"
     _, info = env.reset(options={"function": "expr_run"})
@@ -97,7 +98,7 @@ def test_functions_that_are_asked_for(env: RegallocEvictionEnv) -> None:
 
 def test_same_seed_same_episodes(two: Corpus) -> None:
     def played() -> list[tuple[float, str]]:
-        env = RegallocEvictionEnv(two)
+        env = AllocationEnv(RegallocEviction(), two)
         env.action_space.seed(7)
         results = []
         for episode in range(3):
@@ -114,7 +115,7 @@ def test_same_seed_same_episodes(two: Corpus) -> None:
     assert played() == played()
 
 
-def test_observations_hold_no_nan(env: RegallocEvictionEnv, sample: Corpus) -> None:
+def test_observations_hold_no_nan(env: AllocationEnv, sample: Corpus) -> None:
     """LLVM sends NaN for live ranges that may not be spilled; the log keeps what it sent."""
     sent = 0
     for name, function in (("codec_text.c", "base64_decode"), ("expr_vm.c", "expr_run")):
@@ -133,20 +134,20 @@ def test_observations_hold_no_nan(env: RegallocEvictionEnv, sample: Corpus) -> N
     assert sent > 0
 
 
-def test_illegal_actions_are_errors(env: RegallocEvictionEnv) -> None:
+def test_illegal_actions_are_errors(env: AllocationEnv) -> None:
     env.reset(seed=0)
     legal = [int(each) for each in np.flatnonzero(env.action_masks())]
     illegal = next(each for each in range(33) if each not in legal)
     with pytest.raises(UsageError) as caught:
         env.step(illegal)
     assert str(caught.value) == f"index_to_evict: expected one of {legal}, found {illegal}"
-    with pytest.raises(UsageError, match="^index_to_evict: expected a position, found 0.5$"):
+    with pytest.raises(UsageError, match="^index_to_evict: expected one of .*, found 0.5$"):
         env.step(0.5)
     env.step(legal[0])  # the decision was still pending
 
 
 def test_illegal_actions_fall_back(two: Corpus) -> None:
-    env = RegallocEvictionEnv(two, illegal_action="fallback", render_mode="ansi")
+    env = AllocationEnv(RegallocEviction(), two, illegal_action="fallback", render_mode="ansi")
     env.reset(seed=0)
     illegal = int(np.flatnonzero(~env.action_masks())[0])
     expected = 32 if env.action_masks()[32] else int(np.flatnonzero(env.action_masks())[0])
@@ -159,7 +160,7 @@ def test_illegal_actions_fall_back(two: Corpus) -> None:
 
 
 def test_the_decision_limit_truncates(two: Corpus) -> None:
-    env = RegallocEvictionEnv(two, decision_limit=3)
+    env = AllocationEnv(RegallocEviction(), two, decision_limit=3)
     env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
     _, info = finish(env)
     assert info["error"] == "module 'expr_vm.c:expr_run': took more than its 3 decisions"
@@ -171,7 +172,7 @@ def test_the_decision_limit_truncates(two: Corpus) -> None:
     env.close()
 
 
-def test_an_abandoned_function_costs_nothing_later(env: RegallocEvictionEnv) -> None:
+def test_an_abandoned_function_costs_nothing_later(env: AllocationEnv) -> None:
     env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
     worker = env.compiler.worker_pid
     env.step(int(env.action_masks().argmax()))
@@ -183,7 +184,7 @@ def test_an_abandoned_function_costs_nothing_later(env: RegallocEvictionEnv) -> 
     assert reward != 0
 
 
-def test_a_crash_truncates_the_episode(env: RegallocEvictionEnv) -> None:
+def test_a_crash_truncates_the_episode(env: AllocationEnv) -> None:
     _, info = env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
     worker = env.compiler.worker_pid
     assert worker is not None
@@ -196,7 +197,7 @@ def test_a_crash_truncates_the_episode(env: RegallocEvictionEnv) -> None:
 
 
 def test_a_deadline_truncates_the_episode(two: Corpus) -> None:
-    env = RegallocEvictionEnv(two, timeout_s=2.0)
+    env = AllocationEnv(RegallocEviction(), two, timeout_s=2.0)
     env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
     worker = env.compiler.worker_pid
     assert worker is not None
@@ -224,7 +225,7 @@ def test_a_deadline_truncates_the_episode(two: Corpus) -> None:
         ),
     ],
 )
-def test_modules_that_cannot_be_used(env: RegallocEvictionEnv, text: str, message: str) -> None:
+def test_modules_that_cannot_be_used(env: AllocationEnv, text: str, message: str) -> None:
     with pytest.raises(ModuleError) as caught:
         env.reset(options={"module": Module.from_ir(text, "m")})
     assert str(caught.value).splitlines()[0] == message
@@ -256,7 +257,7 @@ def test_modules_that_cannot_be_used(env: RegallocEvictionEnv, text: str, messag
     ],
 )
 def test_bad_reset_options(
-    env: RegallocEvictionEnv, options: dict[str, Any], error: type[Exception], message: str
+    env: AllocationEnv, options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error) as caught:
         env.reset(options=options)
@@ -275,12 +276,12 @@ def test_bad_reset_options(
 )
 def test_bad_settings(two: Corpus, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        RegallocEvictionEnv(two, **settings)
+        make_env("regalloc-eviction", two, **settings)
     assert str(caught.value) == message
 
 
 def test_a_corpus_that_asks_nothing(sample: Corpus) -> None:
-    env = RegallocEvictionEnv(Corpus(sample.folder, ("digest.c",)))
+    env = AllocationEnv(RegallocEviction(), Corpus(sample.folder, ("digest.c",)))
     with pytest.raises(CorpusError) as caught:
         env.reset(seed=0)
     assert str(caught.value) == (
@@ -297,7 +298,7 @@ def test_unusable_modules_are_skipped_and_named(sample: Corpus, tmp_path: Path) 
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
     manifest = {"modules": ["broken", "good", "silent"], "has_thinlto": False}
     (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
-    env = RegallocEvictionEnv(tmp_path)
+    env = AllocationEnv(RegallocEviction(), tmp_path)
     skipped: dict[str, str] = {}
     for episode in range(12):
         _, info = env.reset(seed=episode if episode % 3 == 0 else None)
@@ -313,7 +314,7 @@ def test_a_runner_as_baseline(two: Corpus) -> None:
     def first(inputs: Any, output: Any) -> ScriptedRunner:
         return ScriptedRunner(lambda values: int(values["mask"][0].argmax()), inputs, output)
 
-    env = RegallocEvictionEnv(two, baseline=RunnerPolicy(first))
+    env = AllocationEnv(RegallocEviction(), two, baseline=RunnerPolicy(first))
     env.reset(options={"module": "expr_vm.c"})
     reward, info = finish(env)
     assert reward == 0.0
@@ -332,7 +333,7 @@ def test_masked_sampling_in_vector_environments() -> None:
     envs.close()
 
 
-def test_the_first_legal_position_scores_as_in_the_whole_module(env: RegallocEvictionEnv) -> None:
+def test_the_first_legal_position_scores_as_in_the_whole_module(env: AllocationEnv) -> None:
     """A function alone and in its module: equal scores, under the default and under a policy."""
     module = env.corpus["expr_vm.c"]
     functions = env._take_apart(module).parts.functions

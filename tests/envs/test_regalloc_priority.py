@@ -12,15 +12,18 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.envs._regalloc_priority import RegallocPriorityEnv
+from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.errors import UsageError
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
 
 ID = "mlgo_gym/RegallocPriority-v0"
 
 
 @pytest.fixture
-def env(sample: Corpus) -> Iterator[RegallocPriorityEnv]:
-    env = RegallocPriorityEnv(Corpus(sample.folder, ("expr_vm.c",)), render_mode="ansi")
+def env(sample: Corpus) -> Iterator[AllocationEnv]:
+    env = AllocationEnv(
+        RegallocPriority(), Corpus(sample.folder, ("expr_vm.c",)), render_mode="ansi"
+    )
     yield env
     env.close()
 
@@ -34,7 +37,7 @@ def test_gymnasium_finds_and_approves_it() -> None:
     env.close()
 
 
-def test_an_episode_is_a_function(env: RegallocPriorityEnv) -> None:
+def test_an_episode_is_a_function(env: AllocationEnv) -> None:
     observation, info = env.reset(options={"function": "expr_run", "module": "expr_vm.c"})
     assert (list(observation), info["function"]) == (["li_size", "stage", "weight"], "expr_run")
     ended, infinite = False, 0
@@ -55,11 +58,11 @@ def test_an_episode_is_a_function(env: RegallocPriorityEnv) -> None:
     [
         (np.array([-1.0]), "priority: expected 0 to 4294967040, found -1.0"),
         (np.array([np.nan]), "priority: expected 0 to 4294967040, found nan"),
-        (np.array([1.0, 2.0]), "priority: expected one number, found array([1., 2.])"),
-        ("1", "priority: expected one number, found '1'"),
+        (np.array([1.0, 2.0]), "priority: expected 0 to 4294967040, found array([1., 2.])"),
+        ("1", "priority: expected 0 to 4294967040, found '1'"),
     ],
 )
-def test_actions_that_are_none(env: RegallocPriorityEnv, action: Any, message: str) -> None:
+def test_actions_that_are_none(env: AllocationEnv, action: Any, message: str) -> None:
     env.reset(seed=0)
     with pytest.raises(UsageError) as caught:
         env.step(action)
@@ -68,7 +71,9 @@ def test_actions_that_are_none(env: RegallocPriorityEnv, action: Any, message: s
 
 
 def test_illegal_actions_fall_back(sample: Corpus) -> None:
-    env = RegallocPriorityEnv(Corpus(sample.folder, ("expr_vm.c",)), illegal_action="fallback")
+    env = AllocationEnv(
+        RegallocPriority(), Corpus(sample.folder, ("expr_vm.c",)), illegal_action="fallback"
+    )
     env.reset(seed=0)
     *_, info = env.step(-3.0)
     assert info["illegal_action"] == -3.0

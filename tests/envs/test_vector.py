@@ -15,17 +15,19 @@ from gymnasium.utils.env_checker import data_equivalence
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
-from mlgo_gym.envs._regalloc_eviction import RegallocEvictionEnv
-from mlgo_gym.envs._vector import InliningForSizeVectorEnv, RegallocEvictionVectorEnv
+from mlgo_gym.envs._allocation_env import AllocationEnv
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._vector import CompilationVectorEnv
 from mlgo_gym.errors import CorpusError, OptionsError, UsageError
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 
 ID = "mlgo_gym/InliningForSize-v0"
 
 
 @pytest.fixture
-def envs(small: Corpus) -> Iterator[InliningForSizeVectorEnv]:
-    envs = InliningForSizeVectorEnv(3, corpus=small, autoreset_mode="Disabled")
+def envs(small: Corpus) -> Iterator[CompilationVectorEnv]:
+    envs = CompilationVectorEnv(InliningForSize(), 3, corpus=small, autoreset_mode="Disabled")
     yield envs
     envs.close()
 
@@ -36,7 +38,7 @@ def test_make_vec_makes_it(small: Corpus) -> None:
         envs = gymnasium.make_vec(
             ID, num_envs=2, vectorization_mode="vector_entry_point", corpus=str(small.folder)
         )
-    assert isinstance(envs.unwrapped, InliningForSizeVectorEnv)
+    assert isinstance(envs.unwrapped, CompilationVectorEnv)
     assert envs.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
     observations, _ = envs.reset(seed=1)
     assert observations in envs.observation_space
@@ -48,8 +50,10 @@ def test_make_vec_makes_it(small: Corpus) -> None:
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: AutoresetMode) -> None:
-    ours = InliningForSizeVectorEnv(2, autoreset_mode=mode, corpus=small)
-    theirs = SyncVectorEnv([lambda: InliningForSizeEnv(small)] * 2, autoreset_mode=mode)
+    ours = CompilationVectorEnv(InliningForSize(), 2, autoreset_mode=mode, corpus=small)
+    theirs = SyncVectorEnv(
+        [lambda: CompilationEnv(InliningForSize(), small)] * 2, autoreset_mode=mode
+    )
     assert ours.observation_space == theirs.observation_space
     assert ours.action_space == theirs.action_space
     generator = np.random.default_rng(5)
@@ -71,8 +75,10 @@ def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: Autorese
 
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Signals) -> None:
-    envs = InliningForSizeVectorEnv(3, corpus=small, timeout_s=2, autoreset_mode="Disabled")
-    alone = InliningForSizeEnv(small)
+    envs = CompilationVectorEnv(
+        InliningForSize(), 3, corpus=small, timeout_s=2, autoreset_mode="Disabled"
+    )
+    alone = CompilationEnv(InliningForSize(), small)
     envs.reset(options={"module": "digest.c"})
     expected, _ = alone.reset(options={"module": "digest.c"})
     worker = envs.envs[1].compiler.worker_pid
@@ -95,7 +101,7 @@ def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Si
 
 
 def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
-    envs = InliningForSizeVectorEnv(3, corpus=sample)
+    envs = CompilationVectorEnv(InliningForSize(), 3, corpus=sample)
     modules = envs.reset(seed=8)[1]["module"].tolist()
     assert envs.reset(seed=[8, 9, 10])[1]["module"].tolist() == modules
     assert envs.reset(seed=[10, 9, 8])[1]["module"].tolist() == modules[::-1]
@@ -116,7 +122,7 @@ def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        InliningForSizeVectorEnv(**settings)
+        CompilationVectorEnv(InliningForSize(), **settings)
     assert str(caught.value) == message
 
 
@@ -141,16 +147,14 @@ def test_bad_settings(settings: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_bad_resets(
-    envs: InliningForSizeVectorEnv, arguments: dict[str, Any], message: str
-) -> None:
+def test_bad_resets(envs: CompilationVectorEnv, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError) as caught:
         envs.reset(**arguments)
     assert str(caught.value) == message
     envs.reset(seed=1)
 
 
-def test_bad_steps(envs: InliningForSizeVectorEnv) -> None:
+def test_bad_steps(envs: CompilationVectorEnv) -> None:
     with pytest.raises(UsageError, match="^step: expected a pending decision, found none; call re"):
         envs.step(np.zeros(3, np.int64))
     envs.reset(seed=1)
@@ -163,7 +167,7 @@ def test_bad_steps(envs: InliningForSizeVectorEnv) -> None:
     assert not envs.reset(seed=2)[1]["decision"].any()
 
 
-def test_an_action_that_is_none_moves_no_row(envs: InliningForSizeVectorEnv) -> None:
+def test_an_action_that_is_none_moves_no_row(envs: CompilationVectorEnv) -> None:
     envs.reset(seed=1)
     for bad in ([0, 2, 0], [0, 0, 7]):
         with pytest.raises(UsageError):
@@ -172,7 +176,7 @@ def test_an_action_that_is_none_moves_no_row(envs: InliningForSizeVectorEnv) -> 
     assert infos["decision"].tolist() == [1, 1, 1]
 
 
-def test_a_row_that_has_ended_holds_the_others(envs: InliningForSizeVectorEnv) -> None:
+def test_a_row_that_has_ended_holds_the_others(envs: CompilationVectorEnv) -> None:
     """With the mode Disabled, it has to be reset first."""
     envs.reset(seed=1)
     worker = envs.envs[1].compiler.worker_pid
@@ -185,7 +189,7 @@ def test_a_row_that_has_ended_holds_the_others(envs: InliningForSizeVectorEnv) -
     assert envs.step(np.zeros(3, np.int64))[-1]["decision"].tolist() == [2, 1, 2]
 
 
-def test_a_reset_that_fails_in_one_row(envs: InliningForSizeVectorEnv) -> None:
+def test_a_reset_that_fails_in_one_row(envs: CompilationVectorEnv) -> None:
     """The others have gone on: all rows have to be reset."""
     envs.reset(seed=1)
     envs.envs[1].compiler.interrupt()
@@ -200,8 +204,8 @@ def test_a_reset_that_fails_in_one_row(envs: InliningForSizeVectorEnv) -> None:
 def test_rows_are_asked_by_name(sample: Corpus) -> None:
     """As Gymnasium's own vector environments have it."""
     corpus = Corpus(sample.folder, ("expr_vm.c",))
-    ours = RegallocEvictionVectorEnv(2, corpus=corpus)
-    theirs = SyncVectorEnv([lambda: RegallocEvictionEnv(corpus)] * 2)
+    ours = CompilationVectorEnv(RegallocEviction(), 2, corpus=corpus)
+    theirs = SyncVectorEnv([lambda: AllocationEnv(RegallocEviction(), corpus)] * 2)
     ours.reset(seed=1)
     theirs.reset(seed=1)
     assert data_equivalence(ours.call("action_masks"), theirs.call("action_masks"), exact=True)
@@ -242,7 +246,7 @@ def test_an_environment_can_be_forked(small: Corpus) -> None:
 
 
 def test_a_fork_of_an_environment_is_closed_by_itself(small: Corpus) -> None:
-    env = InliningForSizeEnv(small)
+    env = CompilationEnv(InliningForSize(), small)
     env.reset(seed=1)
     twin, other = env.fork(), env.fork()
     twin.close()

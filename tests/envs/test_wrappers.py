@@ -11,23 +11,24 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.envs._inlining_for_size import InliningForSizeEnv
+from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._wrappers import (
     DefaultAdviceObservation,
     FloatVectorObservation,
     SignedLogObservation,
 )
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 
 @pytest.fixture
-def env(small: Corpus) -> Iterator[InliningForSizeEnv]:
-    env = InliningForSizeEnv(small)
+def env(small: Corpus) -> Iterator[CompilationEnv]:
+    env = CompilationEnv(InliningForSize(), small)
     yield env
     env.close()
 
 
-def test_one_vector(env: InliningForSizeEnv) -> None:
+def test_one_vector(env: CompilationEnv) -> None:
     wrapped = FloatVectorObservation(env)
     vector, _ = wrapped.reset(options={"module": "digest.c"})
     observation, _ = env.reset(options={"module": "digest.c"})
@@ -36,7 +37,7 @@ def test_one_vector(env: InliningForSizeEnv) -> None:
     assert vector in wrapped.observation_space
 
 
-def test_signed_log(env: InliningForSizeEnv) -> None:
+def test_signed_log(env: CompilationEnv) -> None:
     wrapped = SignedLogObservation(env)
     logs, _ = wrapped.reset(options={"module": "digest.c"})
     observation, _ = env.reset(options={"module": "digest.c"})
@@ -47,7 +48,7 @@ def test_signed_log(env: InliningForSizeEnv) -> None:
     assert logs in wrapped.observation_space
 
 
-def test_default_advice_as_an_input(env: InliningForSizeEnv) -> None:
+def test_default_advice_as_an_input(env: CompilationEnv) -> None:
     wrapped = DefaultAdviceObservation(env)
     observation, info = wrapped.reset(options={"module": "digest.c"})
     terminated, seen = False, set()
@@ -61,7 +62,7 @@ def test_default_advice_as_an_input(env: InliningForSizeEnv) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version")
-def test_all_together_as_rl_code_uses_them(env: InliningForSizeEnv) -> None:
+def test_all_together_as_rl_code_uses_them(env: CompilationEnv) -> None:
     wrapped: gymnasium.Env[Any, Any] = FloatVectorObservation(
         SignedLogObservation(DefaultAdviceObservation(env))
     )

@@ -1,0 +1,331 @@
+"""What the environments share: a corpus, a compiler, and steps that answer LLVM's questions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, Final, TypedDict
+
+import gymnasium
+import numpy as np
+
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.envs._asked import Asked, asked_for
+from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
+from mlgo_gym.errors import (
+    CompilationError,
+    DecisionLimitError,
+    ModuleError,
+    OptionsError,
+    UsageError,
+)
+from mlgo_gym.llvm._compilation import Compilation
+from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
+from mlgo_gym.llvm._waiting import Steps, run_to_end
+from mlgo_gym.llvm.command._options import OPT_LEVELS
+from mlgo_gym.problems._policy import Action
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._measures import Result, measure_of, reward_of
+from mlgo_gym.stream._events import Observation
+
+_ILLEGAL_ACTION: Final = ("error", "fallback")
+
+
+class EnvSettings(TypedDict, total=False):
+    """What every environment takes by keyword."""
+
+    opt_level: str | None
+    illegal_action: str
+    decision_limit: int | None
+    timeout_s: float
+    memory_limit_bytes: int
+    render_mode: str | None
+
+
+class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
+    """An environment whose steps are the decisions of one compilation.
+
+    All that depends on the problem comes from it: observations, actions, masks, what a person
+    sees. A subclass says how an episode starts (`_begin`) and what came out of it (`_result`).
+
+    Observation: a ``Dict`` of LLVM's features under LLVM's names. NaN and infinity, where LLVM may
+    send them, are replaced by the feature's upper bound. After the last decision no question is
+    pending, and the observation is all zeros.
+
+    Action: what the problem's advice is. Any other is an error, which leaves the decision pending;
+    with ``illegal_action="fallback"`` a number that LLVM does not take stands for the problem's
+    `Problem.fallback_action`, and ``info["illegal_action"]`` is what it was.
+
+    Reward: 0 until the last decision, then what the measure's score of the compilation saves of
+    the baseline's (`mlgo_gym.scoring.reward_of`); positive is better than the baseline.
+
+    Info, always: ``module``; ``decision``, the number of answers so far; ``action_mask``, ``int8``,
+    where not all actions are always taken. While a decision is pending: ``context``, LLVM's name
+    for it; ``default_advice``, what LLVM's own heuristic would answer, where LLVM says so. From
+    ``reset``: ``skipped``, what came up but cannot be used, with the reason; ``settings``; the
+    baseline's score. At the end: the score, the baseline's, ``settings``, and hashes. What
+    crashes LLVM, outruns its deadline or asks more often than it may ends its episode with
+    ``truncated``, reward 0 and ``info["error"]``.
+
+    Attributes:
+        corpus: where the modules are.
+        problem: what LLVM asks for.
+        compiler: what compiles.
+    """
+
+    _reset_options: ClassVar[tuple[str, ...]] = ("module",)
+    _default_decision_limit: ClassVar[int | None] = None
+
+    metadata = {  # noqa: RUF012 - Gymnasium declares it on instances
+        "render_modes": ["ansi"],
+        "render_fps": 4,
+    }
+
+    def __init__(
+        self,
+        problem: Problem,
+        corpus: Corpus | str | Path | None = None,
+        *,
+        opt_level: str | None = None,
+        illegal_action: str = "error",
+        decision_limit: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        render_mode: str | None = None,
+    ) -> None:
+        if render_mode not in {None, *self.metadata["render_modes"]}:
+            raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")
+        if opt_level not in {None, *OPT_LEVELS[1:]}:  # at O0 nobody is asked
+            raise OptionsError(
+                f"opt_level: expected one of {', '.join(OPT_LEVELS[1:])}, found {opt_level!r}"
+            )
+        if illegal_action not in _ILLEGAL_ACTION:
+            raise OptionsError(
+                f"illegal_action: expected one of {', '.join(_ILLEGAL_ACTION)}, found "
+                f"{illegal_action!r}"
+            )
+        limit = self._default_decision_limit if decision_limit is None else decision_limit
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
+            raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")
+        self.corpus: Final = (
+            corpus if isinstance(corpus, Corpus) else Corpus.load(corpus or SAMPLE_CORPUS)
+        )
+        self.problem: Final = problem
+        self.compiler: Final = Compiler(timeout_s=timeout_s, memory_limit_bytes=memory_limit_bytes)
+        self.observation_space = feature_space(problem.features)
+        self.action_space = problem.action_space()
+        self.render_mode = render_mode
+        self._measure: Final = measure_of(problem)
+        self._opt_level = opt_level
+        self._illegal_action = illegal_action
+        self._decision_limit = limit
+        self._unusable: dict[str, str] = {}
+        self._compilation: Compilation | None = None
+        self._pending: Observation | None = None
+        self._last_action: Action | None = None
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[ObservationDict, dict[str, Any]]:
+        """Start the next episode; one that is under way is abandoned.
+
+        After an error there is no episode, and the next ``reset`` goes on as if this one had not
+        been asked for; an option that cannot be leaves the episode that is under way, too.
+
+        Raises:
+            OptionsError: an option is unknown.
+            CorpusError: the corpus has no such module, or none that asks for a decision.
+            ModuleError: what was asked for asks for no decision, cannot be measured, or LLVM
+                refused it.
+            CompilationError: LLVM crashed or hung on the module that was asked for.
+        """
+        return run_to_end(self.resetting(seed=seed, options=options))
+
+    def resetting(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
+        """`reset`, for several environments at once (`llvm._waiting`).
+
+        What cannot be asked for is an error at once, before anything has changed.
+        """
+        return self._resetting(seed, asked_for(options or {}, self._reset_options, self.corpus))
+
+    def _resetting(
+        self, seed: int | None, asked: Asked
+    ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
+        super().reset(seed=seed)
+        if self._compilation is not None:
+            self._compilation.close()
+        self._compilation = self._pending = None
+        skipped: dict[str, str] = {}
+        self._compilation = yield from self._begin(asked, skipped, is_seeded=seed is not None)
+        self._last_action = None
+        record = {"skipped": skipped, "settings": self._compilation.settings}
+        return observed(self.problem, self._pending), self._info(
+            self._compilation
+        ) | self._compared() | record
+
+    def step(self, action: Any) -> tuple[ObservationDict, float, bool, bool, dict[str, Any]]:
+        """Answer the pending decision and go on to the next.
+
+        Raises:
+            UsageError: no decision is pending, or LLVM does not take this action.
+        """
+        return run_to_end(self.stepping(action))
+
+    def stepping(
+        self, action: Any
+    ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
+        """`step`, for several environments at once (`llvm._waiting`).
+
+        An action that LLVM does not take is an error at once, before anything has changed.
+        """
+        if self._compilation is None or self._pending is None:
+            raise UsageError("step: expected a pending decision, found none; call reset first")
+        return self._stepping(self._compilation, *self._choose(action, self._pending))
+
+    def _stepping(
+        self, compilation: Compilation, chosen: Action, remark: dict[str, Any]
+    ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
+        try:
+            compilation.answer(chosen)
+            self._last_action = chosen
+            yield compilation
+            self._pending = compilation.next_observation()
+            self._check_limit(compilation)
+        except (CompilationError, ModuleError) as error:
+            self._pending = None
+            info = self._info(compilation) | remark | {"error": str(error)}
+            return observed(self.problem, self._pending), 0.0, False, True, info
+        info = self._info(compilation) | remark
+        if self._pending is not None:
+            return observed(self.problem, self._pending), 0.0, False, False, info
+        result, more = self._result(compilation)
+        score = self._measure.score(result)
+        reward = reward_of(score, self._measure.score(self._baseline()))
+        info |= self._compared() | more
+        info |= {self._measure.key: score, "settings": dict(result.settings)}
+        return observed(self.problem, self._pending), reward, True, False, info
+
+    def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """The actions that LLVM takes now, ``bool [actions]``, as sb3-contrib's MaskablePPO asks.
+
+        Raises:
+            UsageError: the actions cannot be counted.
+        """
+        mask = self.problem.action_mask(self._pending)
+        if mask is None and not isinstance(self.action_space, gymnasium.spaces.Discrete):
+            raise UsageError(f"action_masks: {self.problem.name}: actions cannot be counted")
+        count = getattr(self.action_space, "n", 0)
+        return np.ones(count, np.bool_) if mask is None else mask.astype(np.bool_)
+
+    def render(self) -> str | None:
+        """With ``render_mode="ansi"``, the state in a few lines of text."""
+        if self.render_mode is None:
+            return None
+        if self._compilation is None:
+            return "no episode\n"
+        problem, pending, last = self.problem, self._pending, self._last_action
+        lines = [
+            f"{self._where(self._compilation)}, decision {self._compilation.decisions}",
+            f"  last action: {'none' if last is None else problem.describe_action(last)}",
+        ]
+        if pending is None:
+            lines.append("  no decision is pending")
+        else:
+            default = problem.default_action(pending)
+            if default is not None:
+                lines.append(f"  LLVM's default: {problem.describe_action(default)}")
+            lines += [f"  {line}" for line in problem.describe(pending)]
+        return "\n".join(lines) + "\n"
+
+    def close(self) -> None:
+        """End the worker process."""
+        if self._compilation is not None:
+            self._compilation.close()
+        self.compiler.close()
+        self._compilation = self._pending = None
+
+    @abstractmethod
+    def _begin(
+        self, asked: Asked, skipped: dict[str, str], *, is_seeded: bool
+    ) -> Steps[Compilation]:
+        """Start an episode's compilation; what cannot be used is named in ``skipped``."""
+
+    @abstractmethod
+    def _baseline(self) -> Result:
+        """What the episode is compared with."""
+
+    @abstractmethod
+    def _result(self, compilation: Compilation) -> tuple[Result, dict[str, Any]]:
+        """What came out of an episode, and what the info says of it besides its score."""
+
+    @abstractmethod
+    def _where(self, compilation: Compilation) -> str:
+        """Where the episode is, for a person."""
+
+    def _first(self, compilation: Compilation) -> Steps[None]:
+        """Wait for the first question.
+
+        Raises:
+            ModuleError: there is none, or LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+        self._pending = None
+        yield compilation
+        self._pending = compilation.next_observation()
+        if self._pending is None:
+            raise ModuleError(
+                compilation.module.name, f"asks for no decision of {self.problem.name}"
+            )
+
+    @staticmethod
+    def _twice(start: Callable[[], Steps[Compilation]]) -> Steps[Compilation]:
+        """Start, twice if need be: what kills a worker once may not be the module's fault."""
+        try:
+            return (yield from start())
+        except CompilationError:
+            return (yield from start())
+
+    def _compared(self) -> dict[str, Any]:
+        return {f"baseline_{self._measure.key}": self._measure.score(self._baseline())}
+
+    def _choose(self, action: Any, observation: Observation) -> tuple[Action, dict[str, Any]]:
+        """What LLVM is answered, and what the info says of the choice.
+
+        Raises:
+            UsageError: LLVM does not take this action.
+        """
+        values = np.asarray(action)
+        is_number = values.size == 1 and values.dtype.kind in "fiu"
+        chosen: Action = values.item() if is_number else action
+        try:
+            self.problem.encode_advice(chosen, observation)
+        except UsageError:
+            if self._illegal_action == "error" or not is_number:
+                raise
+            return self.problem.fallback_action(observation), {"illegal_action": chosen}
+        return chosen, {}
+
+    def _check_limit(self, compilation: Compilation) -> None:
+        limit = self._decision_limit
+        if limit is not None and self._pending is not None and compilation.decisions >= limit:
+            raise DecisionLimitError(
+                compilation.module.name, f"took more than its {limit} decisions"
+            )
+
+    def _info(self, compilation: Compilation) -> dict[str, Any]:
+        info: dict[str, Any] = {
+            "module": compilation.module.name,
+            "decision": compilation.decisions,
+        }
+        mask = self.problem.action_mask(self._pending)
+        if mask is not None:
+            info["action_mask"] = mask
+        if self._pending is not None:
+            info["context"] = self._pending.context
+            default = self.problem.default_action(self._pending)
+            if default is not None:
+                info["default_advice"] = default
+        return info

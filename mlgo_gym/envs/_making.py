@@ -1,0 +1,45 @@
+"""Which environment a problem has."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.envs._allocation_env import AllocationEnv
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._decision_env import DecisionEnv
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import problem_named
+from mlgo_gym.scoring._measures import measure_of
+
+
+def make_env(
+    problem: str | Problem, corpus: Corpus | str | Path | None = None, **settings: Any
+) -> DecisionEnv:
+    """The environment of a problem: of functions, where its measure scores them by themselves.
+
+    ``gymnasium.make("mlgo_gym/InliningForSize-v0", ...)`` is this, in Gymnasium's wrappers.
+
+    Args:
+        problem: what LLVM asks for, or its name.
+        corpus: as `CompilationEnv` takes it.
+        settings: as `CompilationEnv` takes them; where the problem is named, its own settings
+            are among them, such as ``size_increase_threshold``.
+
+    Raises:
+        OptionsError: no problem has this name, or a setting has a value that it cannot have.
+        CorpusError: the corpus cannot be used.
+
+    >>> env = make_env("inlining-for-size", size_increase_threshold=3)
+    >>> env.problem
+    InliningForSize(size_increase_threshold=3)
+    >>> env.close()
+    """
+    if isinstance(problem, str):
+        kind = problem_named(problem)
+        own = {each.name for each in fields(kind)} & set(settings)  # type: ignore[arg-type]
+        problem = kind(**{name: settings.pop(name) for name in own})
+    way = AllocationEnv if measure_of(problem).by_function else CompilationEnv
+    return way(problem, corpus, **settings)

@@ -1,0 +1,104 @@
+"""Which environment a problem has, whoever's problem it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.envs._allocation_env import AllocationEnv
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._making import make_env
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "loaded_size"
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionForSize(RegallocEviction):
+    """Eviction, measured by the object: masks in whole modules."""
+
+    name: ClassVar[str] = "EvictionForSize"
+    measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
+
+
+def test_a_name_with_its_settings(small: Corpus) -> None:
+    env = make_env("regalloc-eviction", small, max_eviction_count=7, opt_level="O2")
+    assert isinstance(env, AllocationEnv)
+    assert env.problem == RegallocEviction(7)
+    env.close()
+
+
+def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
+    corpus = Corpus(sample.folder, ("expr_vm.c",))
+    env = make_env(EvictionForSize(), corpus, illegal_action="fallback", decision_limit=40)
+    assert isinstance(env, CompilationEnv)
+    observation, info = env.reset(seed=1)
+    baseline, ended = info["baseline_text_size_bytes"], False
+    while not ended:
+        assert info["action_mask"].tolist() == observation["mask"][0].tolist()
+        observation, reward, ended, truncated, info = env.step(32)
+        assert not truncated
+    assert reward == pytest.approx(1 - info["text_size_bytes"] / baseline)
+    assert reward != 0
+    check_env(env, skip_render_check=True)
+    env.close()
+
+
+def test_a_name_that_there_is_not() -> None:
+    with pytest.raises(OptionsError, match="^problem: expected one of .*, found 'eviction'$"):
+        make_env("eviction")
+
+
+def test_a_measure_of_the_other_kind() -> None:
+    with pytest.raises(OptionsError) as caught:
+        CompilationEnv(RegallocEviction())
+    assert (
+        str(caught.value) == "RegallocEviction: expected a measure of objects, found AllocationCost"
+    )
+    with pytest.raises(OptionsError) as caught:
+        AllocationEnv(InliningForSize())
+    expected = "InliningForSize: expected a measure of register allocation, found TextSize"
+    assert str(caught.value) == expected
+
+
+def test_a_problem_of_another_package(tmp_path: Path) -> None:
+    """It is there under its own id as soon as its package is installed."""
+    folder = tmp_path / "theirs-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(
+        "[mlgo_gym.problems]\ntheirs = mlgo_gym_loaded_size:InliningForLoadedSize\n"
+    )
+    script = textwrap.dedent("""
+        import sys
+        sys.path += sys.argv[1:]
+        import gymnasium, mlgo_gym
+        env = gymnasium.make("mlgo_gym/InliningForLoadedSize-v0", size_increase_threshold=3.0)
+        _, info = env.reset(options={"module": "digest.c"})
+        assert info["settings"]["size_increase_threshold"] == 3.0
+        baseline, ended = info["baseline_loaded_size_bytes"], False
+        while not ended:
+            _, reward, ended, _, info = env.step(0)
+        assert reward == (baseline - info["loaded_size_bytes"]) / baseline != 0
+        env.close()
+        envs = gymnasium.make_vec("mlgo_gym/InliningForLoadedSize-v0", num_envs=2)
+        print(type(envs.unwrapped).__name__)
+        envs.close()
+    """)
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path), str(EXAMPLE)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert run.stdout == "CompilationVectorEnv\n"
