@@ -11,23 +11,6 @@ A *recipe* names a source distribution, its SHA-256, the files to compile and th
 Errors are in `corpus_tools.errors`, all under `CorpusToolsError`.
 """
 
-from corpus_tools.build import BuildReport, build_corpus, build_from_sources
-from corpus_tools.clang import Clang, find_clang
-from corpus_tools.errors import CorpusToolsError
-from corpus_tools.manifest import Manifest, encode_command, read_command
-from corpus_tools.recipes import Recipe, available_recipes, load_recipe
+import lazy_loader
 
-__all__ = [
-    "BuildReport",
-    "Clang",
-    "CorpusToolsError",
-    "Manifest",
-    "Recipe",
-    "available_recipes",
-    "build_corpus",
-    "build_from_sources",
-    "encode_command",
-    "find_clang",
-    "load_recipe",
-    "read_command",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -18,7 +18,7 @@ from mlgo_gym.cli._options import (
 )
 from mlgo_gym.cli._rollout import replacing, warn_of_failures
 from mlgo_gym.cli.show import _comparison as comparison
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler, options_of
@@ -31,21 +31,21 @@ from mlgo_gym.rollout._deployment import Deployed, Form, deploy
 from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog
 from mlgo_gym.runners._load import MODES, runner_factory
 
+DESCRIPTION = (
+    "Compile bitcode, LLVM assembly or a corpus with the embedded LLVM and a model's advice, and "
+    "say what became of the size against LLVM's default. The output is an object, or what the "
+    "ending of its name says: .s assembly, .bc optimised bitcode."
+)
+EXAMPLE = "mlgo-gym compile x.bc -o x.o --model inlining-for-size"
+
 _SUFFIXES: Final[Mapping[Form, str]] = MappingProxyType(
     {"object": ".o", "assembly": ".s", "bitcode": ".bc"}
 )
 _INPUT_SUFFIXES: Final = (".bc", ".ll")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "compile",
-        help="compile bitcode with a model's advice",
-        description="Compile bitcode, LLVM assembly or a corpus with the embedded LLVM and a "
-        "model's advice, and say what became of the size against LLVM's default. The output is "
-        "an object, or what the ending of its name says: .s assembly, .bc optimised bitcode.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("input", type=Path, metavar="IN", help="IN.bc, IN.ll or a corpus")
     parser.add_argument(
         "-o",
@@ -81,8 +81,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_setting_options(parser)
     parser.add_argument("--log", type=Path, metavar="FILE", help="write LLVM's training log")
     add_worker_options(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -22,7 +22,7 @@ from mlgo_gym.cli._options import (
 from mlgo_gym.cli._rollout import run_policies, warn_of_failures
 from mlgo_gym.cli._train import TrainingRequest, train_model
 from mlgo_gym.cli.show import _comparison as comparison
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import hold_out
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
@@ -37,6 +37,13 @@ from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.runners._load import runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
 
+DESCRIPTION = (
+    "Train a policy for LLVM's inliner on a corpus for two minutes, evaluate it on modules that it"
+    " has not seen, freeze it, and compile with it. With another problem, compare a few policies "
+    "with LLVM's own heuristic."
+)
+EXAMPLE = "mlgo-gym demo --corpus corpora/lupa --jobs 2 --plot lupa.png"
+
 _CONTROL: Final = "default"
 """LLVM's own default as a policy; only the inliner says what it would be."""
 
@@ -46,15 +53,8 @@ _SETTINGS: Final = ("rounds=2", "batches=3", "teacher.least_leaf_rows=20", "hidd
 """For a corpus of a few thousand decisions."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "demo",
-        help="train a small policy, evaluate it, freeze it and compile with it",
-        description="Train a policy for LLVM's inliner on a corpus for two minutes, evaluate it on "
-        "modules that it has not seen, freeze it, and compile with it. With another problem, "
-        "compare a few policies with LLVM's own heuristic.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_compilation_options(parser)
     add_problem_option(parser)
     add_seed_option(parser)
@@ -79,8 +79,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=Path("mlgo-gym-demo.png"),
         help="where the plot goes: .png, .svg or .pdf (default: mlgo-gym-demo.png)",
     )
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

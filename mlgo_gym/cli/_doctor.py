@@ -15,12 +15,18 @@ from rich.text import Text
 from corpus_tools.clang import find_clang
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.process._worker import check_llvmlite, installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+
+DESCRIPTION = (
+    "Check what this machine has, by using it. The exit status is 1 where something is missing "
+    "that nothing works without."
+)
+EXAMPLE = "mlgo-gym doctor"
 
 _DISTRIBUTIONS = {"grpc": "grpcio"}
 _PROBE = """
@@ -47,18 +53,6 @@ class Check:
     is_ok: bool
     found: str
     is_required: bool = True
-
-
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "doctor",
-        help="say what is installed, what is missing and how to get it",
-        description="Check what this machine has, by using it. The exit status is 1 where "
-        "something is missing that nothing works without.",
-    )
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001

@@ -22,7 +22,7 @@ from mlgo_gym.cli.show import _evaluation_tables as tables
 from mlgo_gym.cli.show._evaluation_page import evaluation_page
 from mlgo_gym.cli.show._evaluation_record import as_record, time_record
 from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._plot_files import make_folder, save_plots
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
@@ -38,22 +38,20 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problem_named
 from mlgo_gym.runners._load import MODES
 
+DESCRIPTION = (
+    "Compile packages of modules under models and policies and under LLVM's default; print totals "
+    "with bootstrap intervals, packages, and the modules that got worse."
+)
+EXAMPLE = "mlgo-gym evaluate --corpus corpora --split test --model run/model"
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "evaluate",
-        help="compare models with LLVM's default over packages",
-        description="Compile packages of modules under models and policies and under LLVM's "
-        "default; print totals with bootstrap intervals, packages, and the modules that got worse.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     _add_what(parser)
     _add_how(parser)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page of it all")
     parser.add_argument("--modules", action="store_true", help="print every module, too")
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_what(parser: argparse.ArgumentParser) -> None:

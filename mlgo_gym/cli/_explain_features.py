@@ -20,7 +20,7 @@ from mlgo_gym.cli._options import (
 )
 from mlgo_gym.cli._packages import add_packages_options, packages_of
 from mlgo_gym.cli.show._evaluation_tables import percent
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._plot_files import make_folder, save_plots
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.evaluation._evaluate import Setting
@@ -45,20 +45,20 @@ from mlgo_gym.runners._policy import RunnerPolicy
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DESCRIPTION = (
+    "Record what LLVM asks an inlining model, permute one feature after the other and count the "
+    "decisions that change; plot where the answer turns over cost_estimate."
+)
+EXAMPLE = "mlgo-gym explain-features --model inlining-for-size --plots plots"
+
 _DECISIONS: Final = 20_000
 _REPEATS: Final = 3
 
 _T = TypeVar("_T")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "explain-features",
-        help="what an inlining model's decisions rest on",
-        description="Record what LLVM asks an inlining model, permute one feature after the other "
-        "and count the decisions that change; plot where the answer turns over cost_estimate.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument(
         "--model",
         type=find_model,
@@ -72,8 +72,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     add_worker_options(parser)
     _add_amounts(parser)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def _add_amounts(parser: argparse.ArgumentParser) -> None:

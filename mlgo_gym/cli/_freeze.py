@@ -5,20 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.native._freeze import freeze
 
+DESCRIPTION = (
+    "Compile the TFLite graph of a model directory to native code: an object, a C header, a "
+    "description for 'rollout --model', and, where the machine has a linker, a shared library. "
+    "Neither TensorFlow nor TFLite is needed, here or to run the result."
+)
+EXAMPLE = "mlgo-gym freeze inlining-for-size --output frozen"
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "freeze",
-        help="compile a model to an object, a C header and a shared library",
-        description="Compile the TFLite graph of a model directory to native code: an object, a "
-        "C header, a description for 'rollout --model', and, where the machine has a linker, a "
-        "shared library. Neither TensorFlow nor TFLite is needed, here or to run the result.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument(
         "model",
         type=find_model,
@@ -30,8 +30,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--name", default="model", help="the files' name and the C prefix (default: model)"
     )
     parser.add_argument("--cpu", help="LLVM's name of a CPU (default: this machine's)")
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -7,28 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from mlgo_gym.cli._options import add_corpus_option, add_opt_level_option, add_timeout_option
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.records._replay import options_of_trace, replay
 from mlgo_gym.records._trace import Trace
 
+DESCRIPTION = (
+    "Compile again what each trace records, with the recorded answers, and compare the object's "
+    "hash. A level that is given must be that of the trace."
+)
+EXAMPLE = "mlgo-gym replay traces/digest.c.trace"
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "replay",
-        help="repeat recorded compilations and verify their objects",
-        description="Compile again what each trace records, with the recorded answers, and compare "
-        "the object's hash. A level that is given must be that of the trace.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("traces", type=Path, nargs="+", metavar="FILE", help="a trace")
     add_corpus_option(parser)
     add_opt_level_option(parser)
     add_timeout_option(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

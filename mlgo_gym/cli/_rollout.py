@@ -18,7 +18,7 @@ from mlgo_gym.cli._options import (
 )
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.model._card import read_card
@@ -32,15 +32,15 @@ from mlgo_gym.runners._load import MODES, runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.scoring._measures import measure_of
 
+DESCRIPTION = (
+    "Compile every module of a corpus under a policy and under LLVM's default; print what comes "
+    "out and write LLVM's training log with the rewards."
+)
+EXAMPLE = "mlgo-gym rollout --policy never --log never.log"
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "rollout",
-        help="run a policy over a corpus and write a training log",
-        description="Compile every module of a corpus under a policy and under LLVM's default; "
-        "print what comes out and write LLVM's training log with the rewards.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_compilation_options(parser)
     add_problem_option(parser)
     add_policy_option(parser)
@@ -74,8 +74,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--observations", action="store_true", help="traces hold what LLVM asked, too"
     )
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import above_zero, add_compilation_options, make_problem
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -20,15 +20,15 @@ from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.scoring._measures import reward_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 
+DESCRIPTION = (
+    "Search the decisions of every module of a corpus for the smallest text, and save the best "
+    "trace of each. Started again, it goes on where it was."
+)
+EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30 --output traces"
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "search",
-        help="find the smallest code of each module in a given time",
-        description="Search the decisions of every module of a corpus for the smallest text, and "
-        "save the best trace of each. Started again, it goes on where it was.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_compilation_options(parser)
     parser.add_argument(
         "--budget",
@@ -49,8 +49,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--seed", type=whole(0), default=0, help="of the order of trials (default: 0)"
     )
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

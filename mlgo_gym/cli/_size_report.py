@@ -12,23 +12,23 @@ from rich.table import Table
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._rollout import replacing
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._page import Cell, as_page
 from mlgo_gym.cli.show._page import as_table as html_table
 from mlgo_gym.objects._builds import BuildComparison, Change, compare_builds, total
+
+DESCRIPTION = (
+    "Compare the code in the ELF objects, programs and libraries of two builds: by file, and by "
+    "function where symbols allow."
+)
+EXAMPLE = "mlgo-gym size-report build-plain build-model --html report.html"
 
 _SHOWN: Final = 20
 _TOTAL: Final = "total"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "size-report",
-        help="compare the code of two builds",
-        description="Compare the code in the ELF objects, programs and libraries of two builds: "
-        "by file, and by function where symbols allow.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("before", type=Path, metavar="BUILD_A", help="a folder, or one file")
     parser.add_argument("after", type=Path, metavar="BUILD_B", help="the other")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with a chart")
@@ -39,8 +39,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         metavar="N",
         help=f"show the N functions that changed most (default: {_SHOWN})",
     )
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -23,7 +23,7 @@ from mlgo_gym.cli._options import (
     make_problem,
 )
 from mlgo_gym.cli._packages import add_packages_options, packages_of
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import hold_out
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
@@ -43,22 +43,22 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The trainers, and what each does."""
 
+DESCRIPTION = (
+    "Train a policy and write a model directory. Started again with the same "
+    "folder, it goes on where it was. Trainers: "
+    + "; ".join(f"{name}: {what}" for name, what in TRAINERS.items())
+    + "."
+)
+EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30"
+
 _SECONDS: Final = 60.0
 
 _TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets nobody, and its sums do not depend on the machine's load."""
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the subcommand."""
-    parser = commands.add_parser(
-        "train",
-        help="train a policy on corpora",
-        description="Train a policy and write a model directory. Started again with the same "
-        "folder, it goes on where it was. Trainers: "
-        + "; ".join(f"{name}: {what}" for name, what in TRAINERS.items())
-        + ".",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("trainer", choices=tuple(TRAINERS), help="how it is trained")
     add_packages_options(parser)
     parser.add_argument(
@@ -92,8 +92,6 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     add_setting_options(parser)
     add_worker_options(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

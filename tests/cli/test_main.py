@@ -101,7 +101,9 @@ def test_rollout_of_register_allocation(small_folder: Path, tmp_path: Path) -> N
     with (tmp_path / "x.log").open("rb") as file:
         records = list(TrainingLogReader(file))
     assert len(records) == sum(each["decisions"] for each in scores.values()) > 0
-    functions = {name for each in scores.values() for name in each["functions"]}
+    functions = {
+        f"{module}:{name}" for module, each in scores.items() for name in each["functions"]
+    }
     assert {record.observation.context for record in records} <= functions
     again = run("rollout", "--corpus", small_folder, *arguments, cwd=tmp_path)
     assert again.stdout == done.stdout
@@ -157,14 +159,8 @@ def test_doctor_without_clang(tmp_path: Path) -> None:
     assert clang["found"].endswith("on Debian or Ubuntu: apt-get install clang-22")
 
 
-def test_version_and_help(tmp_path: Path) -> None:
+def test_version(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout == f"mlgo-gym {__version__}\n"
-    for command in ([], ["demo"], ["doctor"], ["rollout"], ["corpus"], ["corpus", "build"],
-        ["corpus", "recipes"], ["corpus", "split"], ["corpus", "split-functions"],
-        ["corpus", "verify"], ["freeze"], ["serve"]):  # fmt: skip
-        text = run(*command, "--help", cwd=tmp_path).stdout
-        assert text.startswith(f"usage: mlgo-gym {' '.join(command)}".rstrip())
-        assert max(len(line) for line in text.splitlines()) <= 80
 
 
 @pytest.mark.parametrize(
@@ -264,8 +260,9 @@ def test_log_into_what_is_no_file(small_folder: Path, tmp_path: Path) -> None:
     assert done.stderr == "mlgo-gym: error: cannot write '.': Is a directory\n"
 
 
-def test_names_are_not_markup(small_folder: Path, tmp_path: Path) -> None:
-    name = "a[red]b[/x].c"
+def test_names_are_only_shown(small_folder: Path, tmp_path: Path) -> None:
+    """Neither markup nor what a terminal obeys: escape sequences, text from right to left."""
+    name = "a[red]b[/x]\x1b[31m\u202e.c"
     for suffix in ("bc", "cmd"):
         (small_folder / f"{name}.{suffix}").parent.mkdir(parents=True, exist_ok=True)
         (small_folder / f"digest.c.{suffix}").rename(small_folder / f"{name}.{suffix}")
@@ -273,7 +270,11 @@ def test_names_are_not_markup(small_folder: Path, tmp_path: Path) -> None:
     (small_folder / "corpus_description.json").write_text(json.dumps(manifest))
     done = run("rollout", "--corpus", small_folder, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "x].c" in done.stdout
+    assert "x]\\x1b[31m\\u202e.c" in done.stdout
+    (small_folder / f"{name}.bc").write_bytes(b"")
+    done = run("rollout", "--corpus", small_folder, cwd=tmp_path)
+    assert done.stderr.startswith("mlgo-gym: module ")
+    assert all(each.isprintable() or each == "\n" for each in done.stdout + done.stderr)
 
 
 def test_corpus_build_without_clang(tmp_path: Path) -> None:

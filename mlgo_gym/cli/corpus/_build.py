@@ -18,20 +18,19 @@ from corpus_tools.command_line import whole
 from corpus_tools.compilation import Progress
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
 from mlgo_gym.cli.corpus._outcomes import described, outcome_table
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
 
+DESCRIPTION = (
+    "Fetch the sources of packages from PyPI, check their hashes, and compile their C and C++ with"
+    " clang. One name makes the corpus DIR; several names, or --all, make a corpus DIR/NAME for "
+    "each, except where an up-to-date one is there. 'mlgo-gym corpus recipes' lists the recipes."
+)
+EXAMPLE = "mlgo-gym corpus build lupa --output corpora/lupa"
 
-def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``corpus build``."""
-    parser = actions.add_parser(
-        "build",
-        help="compile packages from PyPI into corpora",
-        description="Fetch the sources of packages from PyPI, check their hashes, and compile "
-        "their C and C++ with clang. One name makes the corpus DIR; several names, or --all, make "
-        "a corpus DIR/NAME for each, except where an up-to-date one is there. "
-        "'mlgo-gym corpus recipes' lists the recipes.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     _add_selection(parser)
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where it goes")
     parser.add_argument("--clang", metavar="PATH", help="clang 19 or newer (default: from PATH)")
@@ -49,8 +48,6 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.add_argument(
         "--keep-going", action="store_true", help="leave out sources that do not compile"
     )
-    add_json_option(parser)
-    parser.set_defaults(run=_run)
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +60,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace, output: Output) -> int:
+def run(options: argparse.Namespace, output: Output) -> int:
     recipes = _selected(options)
     build_options = {
         "clang": find_clang(options.clang),

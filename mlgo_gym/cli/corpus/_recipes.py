@@ -6,21 +6,13 @@ import argparse
 
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
 from mlgo_gym.cli.show._narrow_table import narrow_table
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
+
+DESCRIPTION = "List the recipes: what 'mlgo-gym corpus build NAME' compiles."
+EXAMPLE = "mlgo-gym corpus recipes"
 
 
-def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``corpus recipes``."""
-    parser = actions.add_parser(
-        "recipes",
-        help="list the packages that 'corpus build' knows",
-        description="List the recipes: what 'mlgo-gym corpus build NAME' compiles.",
-    )
-    add_json_option(parser)
-    parser.set_defaults(run=_run)
-
-
-def _run(_options: argparse.Namespace, output: Output) -> int:
+def run(_options: argparse.Namespace, output: Output) -> int:
     recipes = [load_recipe(name) for name in available_recipes()]
     columns = ("name", "version", "split", "language", "modules", "license")
     table = narrow_table(columns, right=("modules",))

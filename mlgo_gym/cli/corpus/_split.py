@@ -10,23 +10,23 @@ from rich.table import Table
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import add_worker_options
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._sources import JoinedCorpora, join_corpora
 from mlgo_gym.curation._split import UNITS, Group, Split, SplitOptions, split_corpora
 from mlgo_gym.curation._split_writer import check_split_output, write_split
 
+DESCRIPTION = (
+    "Split corpora into one to train on and one to test on. What shares much of its code stays on "
+    "one side."
+)
+EXAMPLE = "mlgo-gym corpus split corpora/lupa corpora/lz4 --output both"
+
 _SHOWN_NAMES = 4
 
 
-def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``corpus split``."""
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     default = SplitOptions()
-    parser = actions.add_parser(
-        "split",
-        help="split corpora into train and test",
-        description="Split corpora into one to train on and one to test on. What shares much "
-        "of its code stays on one side.",
-    )
     parser.add_argument("corpora", nargs="+", type=Path, metavar="DIR", help="a corpus")
     parser.add_argument(
         "--output", type=Path, required=True, metavar="OUT", help="for OUT/train and OUT/test"
@@ -56,11 +56,9 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="deal out packages that their recipes keep for one side, too",
     )
     add_worker_options(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, output: Output) -> int:
+def run(options: argparse.Namespace, output: Output) -> int:
     chosen = SplitOptions(
         options.test_fraction,
         options.seed,

@@ -7,19 +7,19 @@ from pathlib import Path
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import add_opt_level_option, add_worker_options
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.curation._functions import split_functions
 
+DESCRIPTION = (
+    "Optimise every module of a corpus and make a module of each of its functions, whose code is "
+    "that of the whole module."
+)
+EXAMPLE = "mlgo-gym corpus split-functions corpora/lupa --output functions"
 
-def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``corpus split-functions``."""
-    parser = actions.add_parser(
-        "split-functions",
-        help="make one module of each function, after optimisation",
-        description="Optimise every module of a corpus and make a module of each of its "
-        "functions, whose code is that of the whole module.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("corpus", type=Path, metavar="DIR", help="a corpus")
     parser.add_argument(
         "--output", type=Path, required=True, metavar="OUT", help="where the new corpus goes"
@@ -33,11 +33,9 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="leave out functions with fewer instructions (default: 0)",
     )
     add_worker_options(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, output: Output) -> int:
+def run(options: argparse.Namespace, output: Output) -> int:
     corpus = Corpus.load(options.corpus)
     with output.progress() as progress:
         task = progress.add_task("optimising", total=len(corpus))

@@ -12,12 +12,15 @@ from rich.table import Table
 from mlgo_gym.cli._options import add_compilation_options
 from mlgo_gym.cli._rollout import run_policies, warn_of_failures
 from mlgo_gym.cli.show._not_honoured import count_not_honoured
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._language import language_of
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import ModuleReport
+
+DESCRIPTION = "Compile a corpus with LLVM's default and count what is in it."
+EXAMPLE = "mlgo-gym corpus stats --corpus corpora/lupa"
 
 _NO_PROFILE: Final = "none"
 _NAMED_PROFILE: Final = "named in the command, not in the bitcode"
@@ -44,19 +47,12 @@ _PROFILES: Final = {
 }
 
 
-def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``corpus stats``."""
-    parser = actions.add_parser(
-        "stats",
-        help="languages, sizes, decisions and profiles of a corpus",
-        description="Compile a corpus with LLVM's default and count what is in it.",
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     add_compilation_options(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, output: Output) -> int:
+def run(options: argparse.Namespace, output: Output) -> int:
     corpus = Corpus.load(options.corpus)
     reports = list(run_policies(options, output, {"default": InliningForSize.policy()}))
     facts = _facts(corpus, options, output)

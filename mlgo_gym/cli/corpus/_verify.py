@@ -14,22 +14,22 @@ from rich.table import Table
 from corpus_tools.clang import find_clang
 from mlgo_gym.cli._options import add_worker_options
 from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
-from mlgo_gym.cli.show._output import Output, add_json_option
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.curation._verification import Outcome, Verdict, verify_corpus
 from mlgo_gym.errors import OptionsError
 
+DESCRIPTION = (
+    "Compile every module with the embedded LLVM and, with --clang, with clang and the module's "
+    "own command, which runs as yours: do that with corpora you trust. Clang's code is compared "
+    "with the original object's, the embedded LLVM's with clang's. Exit status 1: something "
+    "failed, or differs from the original."
+)
+EXAMPLE = "mlgo-gym corpus verify corpora/lupa --clang"
 
-def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``corpus verify``."""
-    parser = actions.add_parser(
-        "verify",
-        help="see that every module of a corpus compiles back",
-        description="Compile every module with the embedded LLVM and, with --clang, with clang and "
-        "the module's own command, which runs as yours: do that with corpora you trust. Clang's "
-        "code is compared with the original object's, the embedded LLVM's with clang's. Exit "
-        "status 1: something failed, or differs from the original.",
-    )
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
     parser.add_argument("corpus", type=Path, metavar="DIR", help="a corpus in mlgo-utils' layout")
     parser.add_argument(
         "--clang",
@@ -45,11 +45,9 @@ def add_parser(actions: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="the original objects; that of module NAME is DIR/NAME",
     )
     add_worker_options(parser)
-    add_json_option(parser)
-    parser.set_defaults(run=_run)
 
 
-def _run(options: argparse.Namespace, output: Output) -> int:
+def run(options: argparse.Namespace, output: Output) -> int:
     verdicts = _verdicts(options, output)
     counts = count_not_honoured(each.not_honoured for each in verdicts)
     bad = [each for each in verdicts if not each.is_good]

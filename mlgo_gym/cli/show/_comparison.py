@@ -87,7 +87,7 @@ def mean_note(reports: Sequence[ModuleReport], policies: Sequence[str]) -> str:
 
 def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Path) -> None:
     """Plot each policy's change of text per module, in percent of LLVM's default."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
+    from matplotlib.figure import Figure
 
     complete = [
         each for each in reports if each.is_complete and _decisions(each) and _score(each, None)

@@ -5,7 +5,6 @@ Progress bars appear on a terminal only, and never with ``--json``.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,15 +19,9 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+from rich.text import Text
 
 _T = TypeVar("_T")
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``, which every subcommand takes."""
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as JSON, and nothing else"
-    )
 
 
 class TrainingLine:
@@ -62,8 +55,8 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._out = Console(highlight=False, markup=False)
-        self._err = Console(stderr=True, highlight=False, markup=False)
+        self._out = _Console(highlight=False, markup=False)
+        self._err = _Console(stderr=True, highlight=False, markup=False)
 
     @property
     def width(self) -> int:
@@ -118,3 +111,14 @@ class Output:
         """Pass items through while a progress bar counts them."""
         with self.progress() as progress:
             yield from progress.track(items, total=total, description=description)
+
+
+class _Console(Console):
+    """A console that shows what a terminal would obey: names and messages may be anybody's."""
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """As every console does, after escaping all that is neither printable nor a new line."""
+        shown = "".join(
+            each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+        )
+        return super().render_str(shown, **settings)

@@ -1,0 +1,12 @@
+from .build import BuildReport as BuildReport
+from .build import build_corpus as build_corpus
+from .build import build_from_sources as build_from_sources
+from .clang import Clang as Clang
+from .clang import find_clang as find_clang
+from .errors import CorpusToolsError as CorpusToolsError
+from .manifest import Manifest as Manifest
+from .manifest import encode_command as encode_command
+from .manifest import read_command as read_command
+from .recipes import Recipe as Recipe
+from .recipes import available_recipes as available_recipes
+from .recipes import load_recipe as load_recipe

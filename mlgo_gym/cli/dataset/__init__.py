@@ -1,0 +1,13 @@
+"""``mlgo-gym dataset``: decisions in Parquet files, from rollouts, training logs and traces."""
+
+DESCRIPTION = (
+    "Datasets are folders of Parquet files with a row for each decision; docs/datasets.md has the "
+    "columns."
+)
+EXAMPLE = "mlgo-gym dataset record --corpus corpora/lupa --output sets/lupa"
+COMMANDS = {
+    "_record": "roll a policy out and record its decisions",
+    "_info": "say what is in datasets, and whether they go together",
+    "_import": "read training logs and traces into a dataset",
+    "_export": "write datasets as a training log or as TFRecord",
+}

@@ -1,0 +1,75 @@
+"""``mlgo-gym dataset export``: datasets as a training log or as TFRecord."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.cli.show._output import Output
+
+DESCRIPTION = (
+    "Write all decisions, in their order, as LLVM's training log, or as the SequenceExamples that "
+    "google/ml-compiler-opt trains from."
+)
+EXAMPLE = "mlgo-gym dataset export sets/default --log default.log"
+
+_LOGGING: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+"""Keeps TensorFlow from greeting; it computes nothing here."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("datasets", type=Path, nargs="+", metavar="DIR", help="a dataset")
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
+    target.add_argument("--tfrecord", type=Path, metavar="FILE", help="write a TFRecord file")
+    parser.add_argument(
+        "--missing-reward",
+        type=_finite,
+        metavar="NUMBER",
+        help="for TFRecord: stands in for rewards that are not known",
+    )
+    parser.add_argument(
+        "--allow-mixed",
+        action="store_true",
+        help="take different versions of LLVM and different options together",
+    )
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the command."""
+    from mlgo_gym.datasets._dataset import Dataset
+
+    dataset = Dataset.open(*options.datasets, allow_mixed=options.allow_mixed)
+    if options.log is not None:
+        from mlgo_gym.datasets._files import staged
+        from mlgo_gym.datasets._logs import export_log
+
+        with staged(options.log) as file:
+            count = export_log(dataset, file)
+        text = f"{count:,} decisions in {options.log}"
+        value = {"log": str(options.log), "decisions": count}
+    else:
+        for name, setting in _LOGGING.items():
+            os.environ.setdefault(name, setting)
+        from mlgo_gym.datasets._sequence_examples import export_tfrecord
+
+        count = export_tfrecord(dataset, options.tfrecord, missing_reward=options.missing_reward)
+        text = f"{count:,} trajectories in {options.tfrecord}"
+        value = {"tfrecord": str(options.tfrecord), "trajectories": count}
+    output.print(text)
+    output.json(value)
+    return 0
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"expected a number, found {text!r}")
+    return value

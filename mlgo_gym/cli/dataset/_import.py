@@ -1,0 +1,69 @@
+"""``mlgo-gym dataset import``: training logs and traces as a dataset."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlgo_gym.cli.show._output import Output
+from mlgo_gym.errors import InputError
+
+if TYPE_CHECKING:
+    from mlgo_gym.datasets._imports import LogFile, TraceFile
+    from mlgo_gym.datasets._writer import DatasetWriter
+
+DESCRIPTION = (
+    "Read LLVM's training logs, and traces with observations. A file that cannot be used, or is "
+    "one of another LLVM, is reported and left out."
+)
+EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a log or a trace")
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", required=True, help="the dataset's folder"
+    )
+    parser.add_argument("--package", default="", metavar="NAME", help="the corpus that they are of")
+    parser.add_argument(
+        "--llvm-version",
+        metavar="VERSION",
+        help="the LLVM that wrote the training logs, such as 22.1.0; they do not say it",
+    )
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the command."""
+    from mlgo_gym.datasets._imports import open_recording
+    from mlgo_gym.datasets._writer import DatasetWriter
+
+    imported: dict[str, int] = {}
+    skipped: dict[str, str] = {}
+    with ExitStack() as stack:
+        writer: DatasetWriter | None = None
+        for path in options.files:
+            try:
+                recording = open_recording(path, options.package, options.llvm_version)
+                if writer is None:
+                    writer = stack.enter_context(DatasetWriter(options.output, recording.header))
+                reason = _reason_to_skip(recording, writer)
+            except InputError as error:
+                reason = str(error)
+            if reason:
+                skipped[str(path)] = reason
+                output.warn(f"{path}: left out: {reason}")
+            elif writer is not None:
+                imported[str(path)] = recording.write(writer)
+    count = sum(imported.values())
+    output.print(f"{count:,} decisions of {len(imported):,} files in {options.output}")
+    output.json({"output": str(options.output), "imported": imported, "skipped": skipped})
+    return 1 if skipped else 0
+
+
+def _reason_to_skip(recording: TraceFile | LogFile, writer: DatasetWriter) -> str:
+    if differences := writer.header.differences(recording.header):
+        return "; ".join(differences)
+    return "it is there already" if recording.is_in(writer) else ""

@@ -1,0 +1,96 @@
+"""``mlgo-gym dataset info``: what is in datasets."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+from mlgo_gym.cli.show._output import Output
+
+if TYPE_CHECKING:
+    from mlgo_gym.datasets._dataset import Dataset
+
+DESCRIPTION = (
+    "Read the metadata of datasets. The exit status is 1 where they were made with different "
+    "versions of LLVM or different options."
+)
+EXAMPLE = "mlgo-gym dataset info sets/default sets/random"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("datasets", type=Path, nargs="+", metavar="DIR", help="a dataset")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the command."""
+    from mlgo_gym.datasets._dataset import Dataset
+
+    dataset = Dataset.open(*options.datasets, allow_mixed=True)
+    record = _as_record(dataset)
+    table = Table("what", "found")
+    for key, value in record.items():
+        if key not in {"packages", "differences"}:
+            table.add_row(key.replace("_", " "), _shown(value))
+    output.print(table, _packages_table(record["packages"]))
+    output.json(record)
+    for difference in dataset.differences:
+        output.warn(f"mixed: {difference}")
+    return 1 if dataset.differences else 0
+
+
+def _as_record(dataset: Dataset) -> dict[str, Any]:
+    from mlgo_gym.datasets._episodes import LABELS
+
+    header = dataset.header
+    modules = [each for each in dataset.modules if each.module or each.decisions]
+    packages: dict[str, dict[str, int]] = {}
+    for entry in modules:
+        counts = packages.setdefault(entry.package, {"modules": 0, "decisions": 0})
+        counts["modules"] += 1
+        counts["decisions"] += entry.decisions
+    labelled: Counter[str] = Counter()
+    for batch in dataset.batches(columns=LABELS):
+        labelled.update({name: int(np.isfinite(batch[name]).sum()) for name in LABELS})
+    return {
+        "problem": header.problem.name,
+        "settings": header.settings and dict(header.settings),
+        "llvm_version": header.llvm_version,
+        "llvmlite_version": header.llvmlite_version,
+        "forced_level": header.opt_level or "none",
+        "levels": sorted({entry.opt_level or "unknown" for entry in modules}),
+        "policies": sorted({entry.policy for entry in modules}),
+        "modules": len(modules),
+        "decisions": dataset.row_count,
+        "labelled": dict(labelled),
+        "parts": len(dataset.parts),
+        "size_bytes": sum(part.size_bytes for part in dataset.parts),
+        "packages": packages,
+        "differences": list(dataset.differences),
+    }
+
+
+def _packages_table(packages: dict[str, dict[str, int]]) -> Table:
+    table = Table("package", "modules", "decisions")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for name, counts in packages.items():
+        table.add_row(name, f"{counts['modules']:,}", f"{counts['decisions']:,}")
+    return table
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case dict():
+            return ", ".join(f"{key}: {_shown(each)}" for key, each in value.items())
+        case list():
+            return ", ".join(map(_shown, value))
+        case int() | float():
+            return f"{value:,}"
+        case _:
+            return "unknown" if value is None else str(value)

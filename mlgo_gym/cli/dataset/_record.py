@@ -1,0 +1,152 @@
+"""``mlgo-gym dataset record``: a policy's decisions, recorded."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.cli._options import (
+    add_opt_level_option,
+    add_policy_option,
+    add_problem_option,
+    add_seed_option,
+    add_setting_options,
+    add_worker_options,
+    make_problem,
+)
+from mlgo_gym.cli._rollout import warn_of_failures
+from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._packages import load_packages
+from mlgo_gym.errors import ModelError
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.policies._models import model_policies
+from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import problem_named
+from mlgo_gym.rollout._rollout import ModuleReport
+from mlgo_gym.runners._load import MODES
+
+DESCRIPTION = (
+    "Compile every module under a policy and under LLVM's default, and write the decisions with "
+    "their rewards. Started again, it goes on with the modules that are left."
+)
+EXAMPLE = "mlgo-gym dataset record --corpus corpora/lupa --output sets/lupa"
+
+_HASH_DIGITS: Final = 12
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="the corpus of a package, once for each (default: the sample in this package)",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="DIR", required=True, help="the dataset's folder"
+    )
+    add_problem_option(parser)
+    add_policy_option(parser)
+    parser.add_argument(
+        "--model", type=find_model, metavar="DIR", help="a model that answers, as in 'rollout'"
+    )
+    parser.add_argument(
+        "--mode", choices=MODES, default="release", help="how the model runs (default: release)"
+    )
+    add_seed_option(parser)
+    add_opt_level_option(parser)
+    add_setting_options(parser)
+    add_worker_options(parser)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the command."""
+    from mlgo_gym.datasets._record import header_of, remaining
+    from mlgo_gym.datasets._record import record as record_corpus
+    from mlgo_gym.datasets._writer import DatasetWriter
+
+    problem = make_problem(problem_named(options.problem), options)
+    packages = load_packages(options.corpus or [SAMPLE_CORPUS])
+    with contextlib.ExitStack() as stack:
+        name, policy = stack.enter_context(_policy(options, problem))
+        header = header_of(problem, options.opt_level)
+        writer = stack.enter_context(DatasetWriter(options.output, header))
+        left = {
+            package: remaining(writer, corpus, name, package=package)
+            for package, corpus in packages.items()
+        }
+        count = sum(map(len, left.values()))
+
+        def recorded() -> Generator[ModuleReport]:
+            for package, names in left.items():
+                yield from record_corpus(
+                    writer,
+                    packages[package],
+                    problem,
+                    name,
+                    policy,
+                    package=package,
+                    names=names,
+                    jobs=options.jobs,
+                    timeout_s=options.timeout,
+                )
+
+        found = stack.enter_context(contextlib.closing(recorded()))
+        reports = list(output.track(found, "recording", count))
+    there = sum(map(len, packages.values())) - count
+    _print_recorded(reports, there, name, options, output)
+    return warn_of_failures(reports, output)
+
+
+@contextlib.contextmanager
+def _policy(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[str, PolicyLike]]:
+    """The policy, and what it is called: another model, or another seed, is another policy."""
+    if options.model is not None:
+        with model_policies([options.model], options.mode, problem) as policies:
+            ((name, policy),) = policies.items()
+            yield f"{name}{_digest(Path(options.model))}", policy
+        return
+    name = options.policy or problem.default_policy
+    label = f"{name} {options.seed}" if name == "random" else name
+    yield label, problem.policy(name, options.seed)
+
+
+def _digest(model: Path) -> str:
+    """The start of the hash of a model's files; nothing for an address."""
+    paths = [model] if model.is_file() else sorted(model.rglob("*"))
+    digest = hashlib.sha256()
+    try:
+        for path in paths:
+            if path.is_file():
+                digest.update(os.fsencode(path.relative_to(model)))
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    except OSError as error:
+        raise ModelError(str(model), f"cannot be read: {error.strerror}") from error
+    return f" {digest.hexdigest()[:_HASH_DIGITS]}" if paths else ""
+
+
+def _print_recorded(
+    reports: list[ModuleReport], there: int, name: str, options: argparse.Namespace, output: Output
+) -> None:
+    results = [each.result for report in reports for each in report.attempts if each.result]
+    decisions = sum(each.decisions for each in results)
+    also = f"; {there:,} modules were there already" if there else ""
+    output.print(f"{decisions:,} decisions of {len(results):,} modules in {options.output}{also}")
+    output.json(
+        {
+            "output": str(options.output),
+            "policy": name,
+            "modules": len(results),
+            "decisions": decisions,
+            "modules_there_already": there,
+            "failed": [each.module for each in reports if not each.is_complete],
+        }
+    )

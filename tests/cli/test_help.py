@@ -1,0 +1,75 @@
+"""Help: every command has an example that it takes itself, and nothing is imported for nothing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from mlgo_gym.cli._command import CommandParser
+from mlgo_gym.cli._main import parser
+
+HEAVY = ("lief", "llvmlite", "matplotlib", "rich", "tensorflow", "unearth", "mlgo_gym.llvm")
+LOADED = """
+import sys
+from mlgo_gym.cli._main import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    print("\\n".join(sys.modules))
+"""
+
+
+def parsers(above: CommandParser) -> Iterator[CommandParser]:
+    above.load()
+    yield above
+    for action in above._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from parsers(each)
+
+
+COMMANDS = {each.prog: each for each in parsers(parser())}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_example_that_works(name: str) -> None:
+    text = COMMANDS[name].format_help()
+    *_, last = text.splitlines()  # in one line, to be copied
+    assert last.startswith(f"example: {name}")
+    program, *arguments = shlex.split(last.removeprefix("example: "))
+    assert program == "mlgo-gym"
+    options = parser().parse_args(arguments)
+    module = importlib.import_module(options.run.__module__)
+    assert module.EXAMPLE in text or name in {"mlgo-gym", "mlgo-gym corpus", "mlgo-gym dataset"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_narrow_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    text = COMMANDS[name].format_help()
+    assert text.startswith(f"usage: {name} ")
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_commands_are_imported_when_they_are_used() -> None:
+    command = [sys.executable, "-c", LOADED]
+    done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines())
+    assert "argparse" in loaded
+    assert not loaded & set(HEAVY)
+    commands = {"_command", "_main"}
+    assert {each for each in loaded if each.startswith("mlgo_gym.cli.")} == {
+        f"mlgo_gym.cli.{each}" for each in commands
+    }
+    done = subprocess.run(
+        [*command, "rollout", "--help"], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.splitlines())
+    assert "mlgo_gym.cli._rollout" in loaded
+    assert not loaded & {"lief", "matplotlib", "tensorflow", "mlgo_gym.cli._size_report"}
