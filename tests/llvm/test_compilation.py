@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import CompilerCrashError
+from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
@@ -97,3 +97,33 @@ def test_standard_error_stays_with_its_compilation(compiler: Compiler) -> None:
     assert ["@first(" in each for each in printed] == [True, False]
     assert ["@second(" in each for each in printed] == [False, True]
     assert (first.take_stderr(), second.take_stderr()) == ("", "")
+
+
+def test_the_deadline_is_for_all_of_it(small: Corpus) -> None:
+    """It does not start anew when something is answered, or when it branches."""
+    with Compiler(timeout_s=100) as compiler:
+        trunk = compiler.start(small["digest.c"], LIFTED)
+        assert trunk.next_observation() is not None
+        assert 0 < trunk.remaining_s < 100
+        trunk.charge(60)
+        with trunk.fork() as branch:
+            for each in (trunk, branch):
+                each.answer(0)
+                assert each.next_observation() is not None
+                assert 0 < each.remaining_s < 40
+            trunk.charge(60)
+            assert branch.remaining_s > 0
+            os.kill(trunk.worker_pid, signal.SIGSTOP)
+            trunk.answer(0)
+            with pytest.raises(CompilationTimeoutError, match="took more than its 100 s after 2 d"):
+                trunk.next_observation()
+
+
+def test_an_abandoned_compilation_has_a_moment(sample: Corpus) -> None:
+    """And not what is left of its deadline."""
+    with Compiler(timeout_s=1000) as compiler:
+        compilation = compiler.start(sample["symbolic.cpp"], LIFTED)
+        assert compilation.next_observation() is not None
+        assert compilation.remaining_s > 10
+        compilation.close()
+        assert compilation.remaining_s <= 1

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError, TrainingLogError
-from mlgo_gym.stream._events import Context, Header, Observation, Outcome
+from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
 from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogReader, TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.stream.native_peer import captured_stream
@@ -197,6 +197,33 @@ def test_an_outcome_needs_a_score() -> None:
         _read(data)
 
 
+@pytest.mark.parametrize("name", ["f", "g"])
+def test_an_outcome_is_of_its_own_context(name: str) -> None:
+    """The observation before it is of another, even where that has the same name."""
+    before = HEADER + b'{"context":"f"}\n' + OBSERVATION + b'{"context":"%b"}\n' % name.encode()
+    with pytest.raises(TrainingLogError) as caught:
+        _read(before + b'{"outcome":0}\n' + bytes(4) + b"\n")
+    assert str(caught.value) == (
+        f"training log, byte {len(before)}: expected the outcome of observation None, "
+        "found b'{\"outcome\":0}\\n\\x00\\x00\\x00\\x00\\n'"
+    )
+    writer = TrainingLogWriter(io.BytesIO(), Header((A,), score=REWARD))
+    writer.start_context("f")
+    writer.log_observation({"a": 1})
+    writer.start_context(name)
+    with pytest.raises(TrainingLogError, match="^training log: expected an observation before it"):
+        writer.log_outcome(0)
+
+
+def test_an_observation_has_one_outcome() -> None:
+    writer = TrainingLogWriter(io.BytesIO(), Header((A,), score=REWARD))
+    writer.start_context("f")
+    writer.log_observation({"a": 1})
+    writer.log_outcome(0)
+    with pytest.raises(TrainingLogError, match="^training log: expected an observation before it"):
+        writer.log_outcome(0)
+
+
 def test_writer_refuses_what_makes_no_log() -> None:
     writer = TrainingLogWriter(io.BytesIO(), Header((A, B), score=REWARD))
     with pytest.raises(TrainingLogError, match="^training log: expected a context before an obs"):
@@ -225,20 +252,44 @@ def test_writer_refuses_what_makes_no_log() -> None:
 def test_equal_to_what_llvm_itself_writes(tool: str, sample: Corpus, tmp_path: Path) -> None:
     """Decode what LLVM's own opt (inliner) and llc (eviction) send, and write it again."""
     stream = captured_stream(tool, sample.folder / "matrix.cpp.bc", tmp_path)
+    copy, events = _written_again(stream)
+    assert copy == stream
+    assert sum(isinstance(event, Observation) for event in events) > 20
+
+
+def test_names_are_escaped_as_llvm_itself_does(tmp_path: Path) -> None:
+    characters = [*map(chr, range(1, 0x20)), '"', "\\", "/", "\x7f", "\xe9", "\u2028"]
+    escaped = (
+        "".join(f"\\{byte:02X}" for byte in f"{character}f".encode()) for character in characters
+    )
+    functions = (
+        f'define i32 @"{name}"(i32 %x) {{\n  %y = mul i32 %x, 7\n  ret i32 %y\n}}\n'
+        for name in escaped
+    )
+    (tmp_path / "odd.ll").write_text(
+        'target triple = "x86_64-unknown-linux-gnu"\n' + "".join(functions)
+    )
+    stream = captured_stream("llc-22", tmp_path / "odd.ll", tmp_path)
+    copy, events = _written_again(stream)
+    assert copy == stream
+    names = [event.name for event in events if isinstance(event, Context)]
+    assert names == [f"{character}f" for character in characters]
+
+
+def _written_again(stream: bytes) -> tuple[bytes, list[Event]]:
+    """What is decoded of a stream, written by our own writer; and the events."""
     decoder, copy = StreamDecoder(), io.BytesIO()
     decoder.feed(stream)
     header = decoder.next_event()
     assert isinstance(header, Header)
     writer = TrainingLogWriter(copy, header)
-    observations = 0
+    events: list[Event] = []
     while (event := decoder.next_event()) is not None:
+        events.append(event)
         match event:
             case Context(name):
                 writer.start_context(name)
             case Observation():
-                observations += 1
                 writer.log_observation(event.payload)
-                assert writer.header.size_bytes == len(event.payload)
     decoder.finish()
-    assert observations > 20
-    assert copy.getvalue() == stream
+    return copy.getvalue(), events
