@@ -15,6 +15,7 @@ from typing import Any, Final
 import lief
 
 from mlgo_gym.errors import InputError
+from mlgo_gym.objects._elf import function_symbols, read_elf
 
 _ELF_MAGIC: Final = b"\x7fELF"
 
@@ -39,7 +40,7 @@ class BinaryFile:
         with path.open("rb") as file:
             if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
                 return None
-        elf = lief.ELF.parse(str(path), _settings())
+        elf = read_elf(path)
         if elf is None or not elf.sections:
             return None
         code = {
@@ -48,9 +49,9 @@ class BinaryFile:
             if section.has(lief.ELF.Section.FLAGS.EXECINSTR)
         }
         functions: Counter[str] = Counter()
-        for symbol in elf.symtab_symbols:
-            if symbol.type == lief.ELF.Symbol.TYPE.FUNC and symbol.shndx in code:
-                functions[str(symbol.name)] += int(symbol.size)
+        for function in function_symbols(elf):
+            if function.section in code:
+                functions[function.name] += function.size_bytes
         is_linked = elf.header.file_type != lief.ELF.Header.FILE_TYPE.REL
         return cls(is_linked, sum(code.values()), dict(functions))
 
@@ -179,11 +180,3 @@ def _regular_files(path: Path) -> Iterator[Path]:
     else:
         path.stat()
         yield path
-
-
-def _settings() -> Any:
-    settings = lief.ELF.ParserConfig()
-    for name in ("relocations", "dyn_symbols", "symbol_versions", "notes"):
-        setattr(settings, f"parse_{name}", False)
-    settings.parse_overlay = False
-    return settings

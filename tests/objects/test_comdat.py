@@ -12,6 +12,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.objects._comdat import comdat_groups
+from mlgo_gym.objects._functions import function_sizes
 
 TEXT = """
 target triple = "{triple}"
@@ -64,9 +65,22 @@ def test_groups(triple: str, compiler: Compiler) -> None:
     }
 
 
+def test_functions_of_groups_that_a_linker_keeps_one_of(compiler: Compiler) -> None:
+    """All copies of a group that is no COMDAT stay, as all of a function in none do."""
+    module = Module.from_ir(TEXT.format(triple=TRIPLES[0]))
+    result = compiler.compile_module(module, CompileOptions("Oz"), keep_object=True)
+    functions = function_sizes(result.object_bytes or b"")
+    assert {name: each.is_comdat for name, each in functions.items()} == {
+        "shared": True, "one": True, "two": True, "pair": True, "alone": False, "own": False,
+    }  # fmt: skip
+    grouped = sum(each.size_bytes for each in functions.values() if each.is_comdat)
+    assert 0 < grouped <= sum(result.comdat_text_bytes().values())
+
+
 def test_another_format_has_none(compiler: Compiler) -> None:
     module = Module.from_ir(TEXT.format(triple="x86_64-pc-windows-msvc"))
-    result = compiler.compile_module(module, CompileOptions("Oz"))
+    result = compiler.compile_module(module, CompileOptions("Oz"), keep_object=True)
+    assert function_sizes(result.object_bytes or b"") == {}
     assert set(result.comdat_groups) == {""}
     assert result.comdat_text_bytes() == {}
 
