@@ -36,9 +36,7 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
         "clone": "imitate LLVM's default, or a named policy",
         "imitate": "imitate the best traces that 'search' has found",
         "advantage": "learn which single answers save bytes (inliner)",
-        "es": "evolution strategies on the weights",
         "group": "policy gradient on allocations of one function, compared (eviction)",
-        "ppo": "proximal policy optimisation, with masks",
     }
 )
 """The trainers, and what each does."""
@@ -260,7 +258,7 @@ def _imported(name: str) -> ModuleType:
     for variable, value in _TENSORFLOW_SETTINGS.items():
         os.environ.setdefault(variable, value)
     try:
-        return importlib.import_module(f"mlgo_gym.training.{name}")
+        return importlib.import_module(f"mlgo_gym.training._{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mlgo_gym"):
             raise

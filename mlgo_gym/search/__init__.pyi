@@ -1,4 +1,3 @@
-from ._advantages import advantages as advantages
 from ._attribution import disjoint_flips as disjoint_flips
 from ._attribution import effects_of as effects_of
 from ._call_sites import NamingCompiler as NamingCompiler

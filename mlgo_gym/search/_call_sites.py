@@ -20,18 +20,22 @@ import numpy as np
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.objects._functions import FunctionSize, function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import Answer
+from mlgo_gym.problems._policy import PolicyLike, as_policy
 
 CallSite = tuple[str, int]
 """The functions that the inliner looks at, as LLVM prints them, and how many decisions they have
 had before: what comes before a decision does not change with other functions' decisions."""
 
-_OPTIONS: Final = (
-    "-print-pass-numbers",
-    "-pass-remarks=inline-ml",
-    "-pass-remarks-missed=inline-ml",
+_WITH_NAMES: Final = replace(
+    COMPILE,
+    printing=(
+        "-print-pass-numbers",
+        "-pass-remarks=inline-ml",
+        "-pass-remarks-missed=inline-ml",
+    ),
 )
 _LOOKS_AT: Final = " InlinerPass on ("
 _REMARK: Final = "remark: "
@@ -80,14 +84,14 @@ class NamingCompiler:
     """Compiles one module under one policy, again and again, and names its decisions.
 
     Args:
-        compiler: what compiles; better one of its own, since its worker is started anew where
-            other options of LLVM's are set.
+        compiler: what compiles; better one of its own, since other compilations have another
+            worker.
         module: what is compiled.
-        policy: a function of the observation.
+        policy: what answers; it begins anew with each compilation.
         problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
 
     Attributes:
-        options: how it is compiled, but for what LLVM is made to print.
+        options: how it is compiled.
 
     Raises:
         ModuleError: the module's command line cannot be honoured.
@@ -97,15 +101,14 @@ class NamingCompiler:
         self,
         compiler: Compiler,
         module: Module,
-        policy: Answer,
+        policy: PolicyLike,
         problem: InliningForSize | None = None,
     ) -> None:
         self.options: Final = options_of(module)
         self._compiler = compiler
         self._module = module
-        self._policy = policy
+        self._policy = as_policy(policy)
         self._problem = problem or InliningForSize()
-        self._naming = replace(self.options, llvm_options=(*self.options.llvm_options, *_OPTIONS))
 
     def compile(self, flips: Mapping[CallSite, int] | None = None) -> NamedCompilation:
         """Compile, with other answers at some call sites.
@@ -121,14 +124,22 @@ class NamingCompiler:
         flips = flips or {}
         reader = _Reader(self._module.name)
         asked: list[tuple[CallSite, bytes, int]] = []
-        with self._compiler.start(
-            self._module, self._problem, self._naming, keep_object=True, keep_stderr=True
-        ) as compilation:
+        with (
+            self._policy.begin(self._module) as answer,
+            self._compiler.start(
+                self._module,
+                self._problem,
+                self.options,
+                keep_object=True,
+                task=_WITH_NAMES,
+                keep_stderr=True,
+            ) as compilation,
+        ):
             while (observation := compilation.next_observation()) is not None:
                 site = reader.site(compilation.take_stderr())
                 action = flips.get(site)
                 if action is None:
-                    action = int(self._policy(observation))
+                    action = int(answer(observation))
                 asked.append((site, observation.payload, action))
                 compilation.answer(action)
             reader.take(compilation.take_stderr())

@@ -15,9 +15,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._networks import PolicyNetwork
-from mlgo_gym.training._sampling import features_of, raw_rows
 
 _Array = np.ndarray[Any, Any]
 
@@ -94,7 +94,8 @@ class Update:
             advantages: ``float [N]``: how much better each one's run was, in any unit.
             generator: of the minibatches.
         """
-        rows = raw_rows([each.payload for each in tried], self._problem)
+        rows = observation_array([each.payload for each in tried], self._problem)
+        features = columns(rows, self._problem)
         actions = np.array([each.action for each in tried], np.int64)
         old = np.array([each.log_probability for each in tried], np.float32)
         unit = advantages / (advantages.std() + 1e-9)
@@ -105,9 +106,10 @@ class Update:
             order = generator.permutation(len(tried))
             for start in range(0, len(order), self._config.minibatch):
                 chosen = order[start : start + self._config.minibatch]
-                batch = (tf.constant(each[chosen]) for each in (rows, actions, old, unit))
+                seen = {name: tf.constant(each[chosen]) for name, each in features.items()}
+                batch = (tf.constant(each[chosen]) for each in (actions, old, unit))
                 steps += 1
-                for name, value in self._step(*batch).items():
+                for name, value in self._step(seen, *batch).items():
                     sums[name] = sums.get(name, 0.0) + float(value)
         kept = self._config.average
         self._average = [
@@ -139,10 +141,10 @@ class Update:
             for index, variable in enumerate(variables)
         }
 
-    def _take_step(self, rows: Any, actions: Any, old: Any, advantages: Any) -> dict[str, Any]:
+    def _take_step(self, seen: Any, actions: Any, old: Any, advantages: Any) -> dict[str, Any]:
         config = self._config
         with tf.GradientTape() as tape:
-            logits = self.network(features_of(rows, self._problem)) / self._temperature
+            logits = self.network(seen) / self._temperature
             new = tf.gather(tf.nn.log_softmax(logits), actions, axis=1, batch_dims=1)
             change = tf.clip_by_value(new - old, -_LARGEST_LOG_RATIO, _LARGEST_LOG_RATIO)
             ratio = tf.exp(change)

@@ -30,7 +30,7 @@ from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
-from mlgo_gym.problems._policy import Answer, PolicyLike, as_policy
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.search._attribution import Effect, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
 
@@ -120,14 +120,12 @@ def label_modules(
         As modules are finished: where the decisions come from, and all of them with the labels that
         were found, ``None`` where there was no decision.
     """
-    labelling = as_policy(policy)
 
     def labelled(compiler: Compiler, key: ModuleName) -> tuple[Source, Episode | None]:
         package, name = key
         module = packages[package][name]
         labels = _Labels(compiler, package, policy_name, shares, setting)
-        with labelling.begin(module) as answer:
-            return labels.of(module, answer)
+        return labels.of(module, policy)
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
     return each(names, labelled, compiler, jobs=setting.jobs)
@@ -150,7 +148,7 @@ class _Labels:
         self._shares = shares.get(package, {})
         self._setting = setting
 
-    def of(self, module: Module, policy: Answer) -> tuple[Source, Episode | None]:
+    def of(self, module: Module, policy: PolicyLike) -> tuple[Source, Episode | None]:
         problem = self._setting.problem
         compiler = NamingCompiler(self._compiler, module, policy, problem)
         base = compiler.compile()

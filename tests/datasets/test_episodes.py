@@ -19,12 +19,11 @@ from mlgo_gym.datasets._episodes import (
 )
 from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.records._replay import record
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.rollout._rollout import rollout
-from mlgo_gym.search._advantages import advantages
 from tests.datasets.samples import episode, source
 
 GOOD = episode(source(), context="main")
@@ -90,19 +89,12 @@ def test_a_trace_with_observations(compiler: Compiler, small: Corpus) -> None:
     assert (found.score, math.isnan(found.reward)) == (recorded.text_size_bytes, True)
 
 
-def test_advantages_are_labels(compiler: Compiler, small: Corpus) -> None:
-    found = advantages(
-        compiler,
-        small["digest.c"],
-        default,
-        is_wanted=lambda observation: 0 <= observation["cost_estimate"][0] < 30,
-    )
-    labels = {"saved_bytes": found.saved_bytes}
-    _, (labelled,) = episodes_of_trace(found.trace, labels=labels)
-    known = np.isfinite(labelled.label("saved_bytes"))
-    assert 0 < known.sum() < len(labelled)
-    costs = labelled.observations["cost_estimate"]
-    assert known.tolist() == ((costs >= 0) & (costs < 30)).tolist()
+def test_labels_of_some_decisions(compiler: Compiler, small: Corpus) -> None:
+    recorded = trace(compiler, small)
+    saved = np.full(recorded.decisions, np.nan)
+    saved[::3] = -7.0
+    _, (labelled,) = episodes_of_trace(recorded, labels={"saved_bytes": saved})
+    assert np.array_equal(labelled.label("saved_bytes"), saved, equal_nan=True)
 
 
 def test_traces_that_are_no_data(compiler: Compiler, small: Corpus) -> None:

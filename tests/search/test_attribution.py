@@ -13,9 +13,9 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
-from mlgo_gym.search._advantages import advantages
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamingCompiler
+from tests.search.recompiled import saved_by_single_flips
 
 _TWO_CALLERS = """
 target triple = "x86_64-unknown-linux-gnu"
@@ -89,7 +89,7 @@ def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None
 def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: Corpus) -> None:
     module = sample["json_write.c"]
     with Compiler() as other:
-        exact = advantages(other, module, default).saved_bytes
+        exact = saved_by_single_flips(other, module, default)
     naming = NamingCompiler(compiler, module, default)
     base = naming.compile()
     found = {

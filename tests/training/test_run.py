@@ -28,11 +28,13 @@ class Config:
 
 
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config()) as first:
+    with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config()) as first:
         assert first.restore() is None
         first.save(7, {"weights": np.arange(5.0)}, {"best": 0.5})
         first.save(8, {"weights": np.arange(6.0)}, {"best": 0.25})
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=1e-9) as again:
+    with TrainingRun(
+        tmp_path / "run", "group", InliningForSize(), Config(), budget_s=1e-9
+    ) as again:
         found = again.restore()
         assert found is not None
         assert found.step == 8
@@ -43,18 +45,18 @@ def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
 
 def test_another_configuration_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    TrainingRun(folder, "es", InliningForSize(), Config())
+    TrainingRun(folder, "group", InliningForSize(), Config())
     for trainer, problem, config, difference in (
-        ("es", InliningForSize(), Config(seed=4), "config.seed: expected 4, found 0"),
+        ("group", InliningForSize(), Config(seed=4), "config.seed: expected 4, found 0"),
         (
-            "es",
+            "group",
             InliningForSize(),
             Config(inner=Inner(9)),
             "config.inner.epochs: expected 9, found 3",
         ),
-        ("ppo", InliningForSize(), Config(), "trainer: expected 'ppo', found 'es'"),
+        ("clone", InliningForSize(), Config(), "trainer: expected 'clone', found 'group'"),
         (
-            "es",
+            "group",
             InliningForSize(5.0),
             Config(),
             "problem.size_increase_threshold: expected 5.0, found 2.0",
@@ -74,11 +76,11 @@ def test_other_corpora_are_refused(tmp_path: Path) -> None:
         {"command": str(index), "trained_on": {"modules": {"fasttext": 8}}, "validated_on": each}
         for index, each in enumerate(kinds)
     ]
-    TrainingRun(tmp_path, "es", InliningForSize(), Config(), provenance=provenances[0])
+    TrainingRun(tmp_path, "group", InliningForSize(), Config(), provenance=provenances[0])
     again = {**provenances[0], "command": "another"}
-    TrainingRun(tmp_path, "es", InliningForSize(), Config(), provenance=again)
+    TrainingRun(tmp_path, "group", InliningForSize(), Config(), provenance=again)
     with pytest.raises(TrainingError) as error:
-        TrainingRun(tmp_path, "es", InliningForSize(), Config(), provenance=provenances[1])
+        TrainingRun(tmp_path, "group", InliningForSize(), Config(), provenance=provenances[1])
     assert str(error.value) == (
         f"run {str(tmp_path)!r}: holds a run of another configuration: "
         "data.validated_on.zopfli: expected 4, found None"
@@ -88,7 +90,7 @@ def test_other_corpora_are_refused(tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(TrainingError) as error:
-        TrainingRun(tmp_path, "es", InliningForSize(), Config())
+        TrainingRun(tmp_path, "group", InliningForSize(), Config())
     assert str(error.value) == (
         f"run {str(tmp_path)!r}: expected an empty folder or one with config.json"
     )
@@ -98,7 +100,7 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config()) as training:
+    with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config()) as training:
         training.save(1, {"weights": np.ones(3)})
 
         def fails(_: int) -> None:
@@ -119,7 +121,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config()) as training:
+    with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config()) as training:
         training.save(1, {"weights": np.ones(300)})
         path = tmp_path / "run" / "checkpoint.npz"
         path.write_bytes(path.read_bytes()[:200])
@@ -131,7 +133,7 @@ def test_scalars_reach_tensorboard_and_whoever_watches(tmp_path: Path) -> None:
     seen: list[tuple[int, dict[str, float]]] = []
     with TrainingRun(
         tmp_path / "run",
-        "es",
+        "group",
         InliningForSize(),
         Config(),
         report=lambda step, values: seen.append((step, dict(values))),
@@ -149,12 +151,14 @@ def test_scalars_reach_tensorboard_and_whoever_watches(tmp_path: Path) -> None:
 def test_time_of_earlier_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(run, "monotonic", lambda: now[0])
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as training:
+    with TrainingRun(
+        tmp_path / "run", "group", InliningForSize(), Config(), budget_s=60
+    ) as training:
         now[0] += 40
         assert not training.is_over
         training.save(1, {})
     now[0] += 1000
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as again:
+    with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config(), budget_s=60) as again:
         again.restore()
         assert again.spent_s == pytest.approx(40)
         now[0] += 21
@@ -164,10 +168,10 @@ def test_time_of_earlier_runs_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_time_counts_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = iter([0.0, 25.0])
     monkeypatch.setattr(run, "monotonic", lambda: next(seconds, 0.0))
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as killed:
+    with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config(), budget_s=60) as killed:
         killed.scalars(1, {"loss": 1.0})
     with (tmp_path / "run" / "progress.jsonl").open("a") as file:
         file.write('{"step": 2, "spen')  # cut off
-    with TrainingRun(tmp_path / "run", "es", InliningForSize(), Config(), budget_s=60) as again:
+    with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config(), budget_s=60) as again:
         assert again.restore() is None
         assert again.spent_s == pytest.approx(25)
