@@ -107,7 +107,7 @@ class Compiler:
             raise OptionsError("opt_level: expected that of the optimised module, found None")
         self._end_current()
         self._current = Compilation(
-            self._ready_worker(chosen.llvm_options),
+            self._ready_worker((*chosen.llvm_options, *task.printing)),
             module,
             chosen,
             [problems] if isinstance(problems, Problem) else problems or (),

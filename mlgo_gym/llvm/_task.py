@@ -23,6 +23,8 @@ class Task:
             own.
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
+        printing: options of LLVM's own that make it print more to standard error. LLVM does not
+            take them back, so compilations with others have another worker.
 
     Raises:
         InternalError: there is no such product.
@@ -35,6 +37,7 @@ class Task:
     product: str = "object"
     print_frequencies: bool = False
     functions: tuple[str, ...] = ()
+    printing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
@@ -46,6 +49,7 @@ class Task:
         return (
             f"-stop-after={stop}",
             f"-print-machine-bfi={str(self.print_frequencies).lower()}",
+            *self.printing,
         )
 
     def settings(self) -> dict[str, Any]:
