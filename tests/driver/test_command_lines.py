@@ -141,6 +141,7 @@ def compare(
         words = TEMPORARY.sub(b"", done.stderr)
         results.append((done.returncode, done.stdout, words, contents(place)))
         place.rename(folder)
+    assert results[0][0] == results[1][0], results[0][2]
     for found, expected in zip(*results, strict=True):
         assert found == expected
 
@@ -211,6 +212,50 @@ def test_lto(driver: Driver, folders: tuple[Path, Path], kind: str) -> None:
     assert programs[0] == programs[1]
 
 
+@pytest.mark.parametrize(
+    ("words", "is_thin"),
+    [
+        (["-flto=thin", "-flto-jobs=1"], True),
+        (["-flto=thin", "-fno-lto", "-flto=thin", "-flto-jobs=1"], True),
+        (["-flto=thin", "-flto"], False),
+        (["-flto=thin", "-flto=full"], False),
+        (["-flto", "-flto=thin"], True),
+    ],
+    ids=lambda each: " ".join(each) if isinstance(each, list) else "",
+)
+def test_the_last_word_on_lto_counts(
+    driver: Driver, folders: tuple[Path, Path], words: list[str], is_thin: bool
+) -> None:
+    """And what only sounds like it says nothing of ThinLTO."""
+    require("ld.lld-22", "lld-22")
+    arguments = [*words, "-O2", "--ld-path=/usr/bin/ld.lld-22", "one.c", "two.c", "-o", "program"]
+    done = driver.run(*arguments, cwd=folders[0], settings=AS_DEFAULT)
+    assert done.returncode == 0
+    assert (b"linking with one thread" in done.stderr) == is_thin
+
+
+@pytest.mark.parametrize("word", ["--compile", "--assemble", "-emit-llvm"])
+def test_nothing_is_said_of_a_link_that_is_none(
+    driver: Driver, folders: tuple[Path, Path], word: str
+) -> None:
+    arguments: list[Argument] = ["-flto", "-O2", "-fuse-ld=lld", word]
+    compare(driver, folders, [*arguments, *(["-c"] if word == "-emit-llvm" else []), "two.c"])
+
+
+def test_a_long_response_file_is_read_to_its_end(
+    driver: Driver, folders: tuple[Path, Path]
+) -> None:
+    """It says that somebody else advises, and this side must not."""
+    for folder in folders:
+        words = [f"-DNAME_{number}={'1' * 100}" for number in range(20_000)]
+        text = " ".join(["-O2 -c two.c", *words, "-mllvm -enable-ml-inliner=default -v"])
+        (folder / "long.rsp").write_text(text)
+    assert (folders[0] / "long.rsp").stat().st_size > 2 << 20
+    done = driver.run("@long.rsp", cwd=folders[0], settings=AS_DEFAULT)
+    assert done.returncode == 0
+    assert done.stderr.count(b"-enable-ml-inliner") == 1
+
+
 def test_one_thread_links_whatever_the_command_line_says(
     driver: Driver, folders: tuple[Path, Path]
 ) -> None:
@@ -273,6 +318,19 @@ def test_no_function_is_inlined_into_itself(driver: Driver, tmp_path: Path) -> N
     assert done.returncode == 0
     assert b"inlined into 'price'" not in done.stderr
     assert (tmp_path / "f.o").read_bytes() != expected
+
+
+def test_remarks_are_those_of_the_advisor(driver: Driver, tmp_path: Path) -> None:
+    """LLVM's heuristic tells cost and threshold, its advisor for models the features."""
+    folder = fill(tmp_path / "work")
+    line: list[Argument] = ["-O2", "-c", "one.c", "-Rpass=inline", "-fsave-optimization-record"]
+    plain = driver.plain(*line, cwd=folder)
+    assert b"(cost=" in plain.stderr
+    done = driver.run(*line, cwd=folder, settings=AS_DEFAULT)
+    assert done.returncode == 0
+    assert done.stderr.count(b"[-Rpass=inline-ml]") == plain.stderr.count(b"[-Rpass=inline]")
+    assert b"[-Rpass=inline]" not in done.stderr
+    assert "Pass:            inline-ml\n" in (folder / "one.opt.yaml").read_text()
 
 
 def test_both_problems_at_once(driver: Driver, tmp_path: Path) -> None:

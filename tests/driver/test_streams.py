@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import subprocess
-import threading
 import time
 from pathlib import Path
 
@@ -39,30 +38,27 @@ def test_a_source_that_is_a_pipe(driver: Driver, work: Path, name: str, text: st
 
 
 def test_our_side_fails_where_nothing_can_be_had_twice(driver: Driver, work: Path) -> None:
-    script = 'case "$*" in *-###*) ;; *enable-ml-inliner*) sleep 60;; esac; exec $clang "$@"\n'
+    script = (
+        f'case "$*" in *-###*) ;; *enable-ml-inliner*) echo $PPID > {work}/new; '
+        f"mv {work}/new {work}/server; exec sleep 60;; esac; "
+        'exec $clang "$@"\n'
+    )
     settings = in_place_of_clang(driver, work, script)
     os.mkfifo(work / "pipe.c")
-    writer = threading.Thread(target=(work / "pipe.c").write_text, args=(SOURCE,))
-    writer.start()
-    command = ["sh", "-c", '"$@" & wait $!', "sh", *driver.command("-O2", "-c", "pipe.c")]
-    process = psutil.Popen(
-        command, cwd=work, env={**driver.environment, **settings}, stderr=subprocess.PIPE
-    )
-    servers: list[psutil.Process] = []
+    process = subprocess.Popen(
+        driver.command("-O2", "-c", "pipe.c"), cwd=work, stderr=subprocess.PIPE,
+        env={**driver.environment, **settings},
+    )  # fmt: skip
     until = time.monotonic() + 60
-    while not servers and time.monotonic() < until:  # sh, the driver, its server, clang
-        found = process.children(recursive=True)
-        servers = [each for each in found if each.name() == "mlgo-cc" and each.children()][1:]
+    while not (work / "server").exists() and time.monotonic() < until:
         time.sleep(0.05)
-    servers[0].kill()
+    os.kill(int((work / "server").read_text()), signal.SIGKILL)
     _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr.decode()) == (
         1,
         "mlgo-cc: error: the process that answers clang was killed; "
         "a pipe among clang's files cannot be had twice\n",
     )
-    (work / "pipe.c").read_text()
-    writer.join()
 
 
 def test_a_response_file_that_is_a_pipe(driver: Driver, work: Path) -> None:

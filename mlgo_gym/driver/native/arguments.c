@@ -16,8 +16,11 @@
 static const char *const NO_CODE[] = {
     "-###",
     "-E",
+    "--preprocess",
     "-M",
+    "--dependencies",
     "-MM",
+    "--user-dependencies",
     "-fsyntax-only",
     "-cc1",
     "-cc1as",
@@ -34,6 +37,8 @@ static const char *const NO_CODE[] = {
     "-rewrite-objc",
 };
 static const char *const NO_CODE_PREFIXES[] = {"-print-", "--print-", "--autocomplete"};
+/* With one of these nothing is linked. */
+static const char *const NO_LINK[] = {"-c", "--compile", "-S", "--assemble", "-emit-llvm"};
 /* The word behind one of these is its value. */
 static const char *const VALUED[] = {
     "-o",       "--output",    "-MF",       "-MT",            "-MQ",     "-MJ",
@@ -99,6 +104,20 @@ static bool names_stream(const char *argument) {
 
 static void look_at(const char *argument, struct seen *seen);
 
+static char *read_whole(const char *path) {
+  struct stat about;
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  bool is_open = file >= 0 && !fstat(file, &about) && S_ISREG(about.st_mode);
+  char *text = is_open ? calloc((size_t)about.st_size + 1, 1) : NULL;
+  ssize_t length, used = 0;
+  while (text && used < about.st_size &&
+         (length = read(file, text + used, (size_t)(about.st_size - used))) > 0)
+    used += length;
+  if (file >= 0)
+    close(file);
+  return text;
+}
+
 /* A response file; one that cannot be read is clang's to complain about, and one that can be read
  * only once is left to clang. */
 static void look_into(const char *path, struct seen *seen) {
@@ -107,50 +126,42 @@ static void look_into(const char *path, struct seen *seen) {
     seen->runs_once = seen->is_unseen = true;
     return;
   }
-  int file = seen->depth < 8 ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
-  char *text = file < 0 ? NULL : malloc(1 << 20);
-  ssize_t length = text ? read(file, text, (1 << 20) - 1) : -1;
-  if (length > 0) {
-    text[length] = 0;
-    ++seen->depth;
-    for (char *rest, *word = strtok_r(text, " \t\r\n\"'", &rest); word;
-         word = strtok_r(NULL, " \t\r\n\"'", &rest))
-      look_at(word, seen);
-    --seen->depth;
-  }
+  char *text = seen->depth < 8 ? read_whole(path) : NULL;
+  ++seen->depth;
+  for (char *rest, *word = text ? strtok_r(text, " \t\r\n\"'", &rest) : NULL; word;
+       word = strtok_r(NULL, " \t\r\n\"'", &rest))
+    look_at(word, seen);
+  --seen->depth;
   free(text);
-  if (file >= 0)
-    close(file);
 }
 
-static bool takes_value(const char *argument) {
-  for (size_t index = 0; index < COUNT(VALUED); ++index)
-    if (!strcmp(argument, VALUED[index]))
+static bool is_among(const char *argument, const char *const *words, size_t count) {
+  for (size_t index = 0; index < count; ++index)
+    if (!strcmp(argument, words[index]))
       return true;
   return false;
 }
 
 static void look_at(const char *argument, struct seen *seen) {
   bool is_value = seen->expects_value;
-  seen->expects_value = !is_value && takes_value(argument);
+  seen->expects_value = !is_value && is_among(argument, VALUED, COUNT(VALUED));
   seen->runs_once |= names_stream(argument);
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
     seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
   if (is_value)
     return;
-  for (size_t index = 0; index < COUNT(NO_CODE); ++index)
-    seen->no_code |= !strcmp(argument, NO_CODE[index]);
+  seen->no_code |= is_among(argument, NO_CODE, COUNT(NO_CODE));
   for (size_t index = 0; index < COUNT(NO_CODE_PREFIXES); ++index)
     seen->no_code |= has_prefix(argument, NO_CODE_PREFIXES[index]);
   if (argument[0] == '@')
     look_into(argument + 1, seen);
   else if (!strcmp(argument, "-"))
     seen->has_source = seen->reads_stdin = true;
-  else if (!strcmp(argument, "-c") || !strcmp(argument, "-S") || !strcmp(argument, "-emit-llvm"))
+  else if (is_among(argument, NO_LINK, COUNT(NO_LINK)))
     seen->compiles = true;
   else if (has_prefix(argument, "-x"))
     seen->has_source = true;
-  else if (has_prefix(argument, "-flto")) {
+  else if (!strcmp(argument, "-flto") || has_prefix(argument, "-flto=")) {
     seen->links_lto = true;
     seen->is_thin = !strcmp(argument, "-flto=thin");
   } else if (!strcmp(argument, "-fno-lto"))

@@ -9,8 +9,6 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-static const char IN_TURN[] = "-Wl,--thinlto-jobs=1,--lto-partitions=1";
-
 /* Terminals that LLVM writes to in colour (llvm/lib/Support/Unix/Process.inc). */
 static const char *const COLOURFUL[] = {"ansi",  "cygwin", "linux", "screen",
                                         "xterm", "vt100",  "rxvt"};
@@ -61,6 +59,14 @@ static bool has_colours(void) {
   return strstr(terminal, "color") != NULL;
 }
 
+/* All of a link's code is generated in turn: threads would share a channel, and each take the
+ * other's advice. */
+static void add_turns(struct list *list) {
+  add_word(list, "--start-no-unused-arguments");
+  add_word(list, "-Wl,--thinlto-jobs=1,--lto-partitions=1");
+  add_word(list, "--end-no-unused-arguments");
+}
+
 /* What clang would find out about the terminal that its messages are kept from until it ends. */
 static void add_terminal(struct list *list) {
   const char *columns = getenv("COLUMNS");
@@ -70,9 +76,8 @@ static void add_terminal(struct list *list) {
     add_word(list, joined("-fmessage-length=", columns));
 }
 
-/* Ours stand in front, where nothing can swallow them and the user's have the last word. All of a
- * link's code is generated in turn: threads would share a channel, and each take the other's
- * advice. That comes last, for it must have the last word; behind "--" there are only inputs. */
+/* Ours stand in front, where nothing can swallow them and the user's have the last word. What keeps
+ * a link in turn comes last, for it must have that word; behind "--" there are only inputs. */
 char **advised(const struct settings *settings, const struct plan *plan, const struct job *job) {
   struct list list = {calloc(settings->argument_count + 64, sizeof *list.items), 0};
   bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
@@ -92,13 +97,13 @@ char **advised(const struct settings *settings, const struct plan *plan, const s
   bool is_told = !links;
   for (size_t index = 1; index < settings->argument_count; ++index) {
     if (!is_told && !strcmp(settings->arguments[index], "--")) {
-      add_word(&list, IN_TURN);
+      add_turns(&list);
       is_told = true;
     }
     add_word(&list, settings->arguments[index]);
   }
   if (!is_told)
-    add_word(&list, IN_TURN);
+    add_turns(&list);
   return list.items;
 }
 
