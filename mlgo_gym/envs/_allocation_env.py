@@ -126,12 +126,13 @@ class AllocationEnv(DecisionEnv):
             self._place = self._place and replace(self._place, rest=())
         if asked == Asked():
             return (yield from self._start_next(skipped))
-        return (yield from self._start(self._found(asked)))
+        place = yield from self._found(asked)
+        return (yield from self._start(place))
 
-    def _found(self, asked: Asked) -> _Place:
+    def _found(self, asked: Asked) -> Steps[_Place]:
         """The module that was asked for, from a function in it on."""
         if asked.module is not None:
-            place = self._take_apart(asked.module)
+            place = yield from self._take_apart(asked.module)
         elif self._place is not None:
             place = self._place
         else:
@@ -156,33 +157,34 @@ class AllocationEnv(DecisionEnv):
                 except (CompilationError, ModuleError) as error:
                     skipped[f"{place.module.name}:{place.rest[0]}"] = str(error)
                     self._place = replace(place, rest=place.rest[1:])
-            self._turn_to_next_module(skipped)
+            yield from self._turn_to_next_module(skipped)
         last = f"; the last: {skipped.popitem()[1]}" if skipped else ""
         raise CorpusError(
             f"corpus {str(self.corpus.folder)!r}: expected a function that asks for a decision, "
             f"found none among {len(self.corpus)} modules{last}"
         )
 
-    def _turn_to_next_module(self, skipped: dict[str, str]) -> None:
+    def _turn_to_next_module(self, skipped: dict[str, str]) -> Steps[None]:
         if not self._modules:
             order = self.np_random.permutation(len(self.corpus))
             self._modules.extend(self.corpus.names[int(index)] for index in order)
         name = self._modules.popleft()
         if name not in self._unusable:
             try:
-                self._place = self._take_apart(self.corpus[name])
+                self._place = yield from self._take_apart(self.corpus[name])
             except (CompilationError, ModuleError) as error:
                 self._unusable[name] = str(error)
         if name in self._unusable:
             skipped[name] = self._unusable[name]
 
-    def _take_apart(self, module: Module) -> _Place:
+    def _take_apart(self, module: Module) -> Steps[_Place]:
         options = options_of(module, self._opt_level)
         key = (module.sha256, options)
         if key not in self._known:
-            optimized = self._allocator.optimize(module, options)
-            optimized = self._allocator.find_functions(optimized)
-            self._known[key] = _Parts(self._allocator.take_apart(optimized))
+            optimized = yield from self._allocator.optimizing(module, options)
+            optimized = yield from self._allocator.finding_functions(optimized)
+            functions = yield from self._allocator.taking_apart(optimized)
+            self._known[key] = _Parts(functions)
             self._forget_the_oldest()
         parts = self._known[key]
         return _Place(module, parts, tuple(parts.functions))
@@ -203,7 +205,8 @@ class AllocationEnv(DecisionEnv):
         named = replace(function.module, name=f"{place.module.name}:{name}")
         function = replace(function, module=named)
         if name not in place.parts.baselines:
-            result, function = self._allocator.baseline(function, self._baseline_policy)
+            comparing = self._allocator.comparing(function, self._baseline_policy)
+            result, function = yield from comparing
             place.parts.functions[name], place.parts.baselines[name] = function, result
         compilation = self.compiler.start(named, self.problem, function.options, task=ALLOCATE)
         yield from self._first(compilation)

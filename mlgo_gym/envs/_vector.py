@@ -36,9 +36,6 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
     ``float64 [N]``, terminations and truncations ``bool [N]``. Infos, masks among them: as of the
     single environment, batched as Gymnasium does.
 
-    Register allocation optimises a module, and takes its baselines, when it comes up for the first
-    time in a row; the other rows wait meanwhile.
-
     Args:
         problem: what LLVM asks for, or its name.
         num_envs: how many.

@@ -13,6 +13,7 @@ from mlgo_gym.errors import ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._result import CompilationResult, Product
 from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._fork import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.process._inquiry import inquire
@@ -148,7 +149,7 @@ class Compiler:
             raise UsageError("compile_module: expected a problem with a policy, or neither")
         answers = {problem: policy} if problem is not None and policy is not None else {}
         answers |= also
-        return self._run(module, options, answers, COMPILE, keep_object=keep_object).result
+        return run_to_end(self.running(module, options, answers, keep_object=keep_object)).result
 
     def produce(
         self,
@@ -169,17 +170,18 @@ class Compiler:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
         """
-        return self._run(module, options, answers, task, keep_object=False).product
+        return run_to_end(self.running(module, options, answers, task)).product
 
-    def _run(
+    def running(
         self,
         module: Module,
         options: CompileOptions | None,
-        answers: Mapping[Problem, PolicyLike],
-        task: Task,
+        answers: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        task: Task = COMPILE,
         *,
-        keep_object: bool,
-    ) -> Compilation:
+        keep_object: bool = False,
+    ) -> Steps[Compilation]:
+        """`compile_module` and `produce`, for several at once (`llvm._waiting`)."""
         with ExitStack() as stack:
             asked = {
                 problem: stack.enter_context(as_policy(policy).begin(module))
@@ -188,8 +190,10 @@ class Compiler:
             compilation = stack.enter_context(
                 self.start(module, tuple(answers), options, keep_object=keep_object, task=task)
             )
+            yield compilation
             while (observation := compilation.next_observation()) is not None:
                 compilation.answer(asked[compilation.asked_by](observation))
+                yield compilation
             return compilation
 
     def inquire(

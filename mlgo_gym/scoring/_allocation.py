@@ -20,7 +20,8 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import Product
-from mlgo_gym.llvm._task import ALLOCATE, ALLOCATE_WITH_FREQUENCIES, OPTIMIZE, extract
+from mlgo_gym.llvm._task import ALLOCATE, ALLOCATE_WITH_FREQUENCIES, OPTIMIZE, Task, extract
+from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.text._allocation_score import (
     AllocationScore,
@@ -146,7 +147,11 @@ class Allocator:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
         """
-        product = self.compiler.produce(module, options, OPTIMIZE)
+        return run_to_end(self.optimizing(module, options))
+
+    def optimizing(self, module: Module, options: CompileOptions) -> Steps[OptimizedModule]:
+        """`optimize`, for several at once (`llvm._waiting`)."""
+        product = (yield from self.compiler.running(module, options, task=OPTIMIZE)).product
         return OptimizedModule(
             module=Module(module.name, product.data),
             options=replace(options, opt_level=product.opt_level),
@@ -161,13 +166,17 @@ class Allocator:
             ModuleError: LLVM refused the module.
             CompilationError: LLVM crashed or outran its deadline.
         """
+        return run_to_end(self.finding_functions(optimized))
+
+    def finding_functions(self, optimized: OptimizedModule) -> Steps[OptimizedModule]:
+        """`find_functions`, for several at once (`llvm._waiting`)."""
         names: dict[str, None] = {}
 
         def watch(observation: Observation) -> Action:
             names[observation.context] = None
             return self.problem.fallback_action(observation)
 
-        self._produce(optimized, {self.problem: watch})
+        yield from self._producing(optimized, {self.problem: watch})
         return replace(optimized, functions=tuple(names))
 
     def take_apart(self, optimized: OptimizedModule) -> dict[str, OptimizedModule]:
@@ -177,8 +186,13 @@ class Allocator:
             ModuleError: LLVM cannot take the module apart.
             CompilationError: LLVM crashed or outran its deadline.
         """
-        names = optimized.functions
-        product = self.compiler.produce(optimized.module, optimized.options, extract(names))
+        return run_to_end(self.taking_apart(optimized))
+
+    def taking_apart(self, optimized: OptimizedModule) -> Steps[dict[str, OptimizedModule]]:
+        """`take_apart`, for several at once (`llvm._waiting`)."""
+        names, task = optimized.functions, extract(optimized.functions)
+        running = self.compiler.running(optimized.module, optimized.options, task=task)
+        product = (yield from running).product
         parts: dict[str, OptimizedModule] = {}
         start = 0
         for name, size in zip(names, product.sizes, strict=True):
@@ -204,8 +218,14 @@ class Allocator:
             ModuleError: LLVM refused the module, or its target cannot be scored.
             CompilationError: LLVM crashed or outran its deadline.
         """
+        return run_to_end(self.comparing(optimized, policy))
+
+    def comparing(
+        self, optimized: OptimizedModule, policy: PolicyLike | None = None
+    ) -> Steps[tuple[AllocationResult, OptimizedModule]]:
+        """`baseline`, for several at once (`llvm._waiting`)."""
         answers = {self.problem: policy} if policy else {}
-        product = self._produce(optimized, answers, print_frequencies=True)
+        product = yield from self._producing(optimized, answers, ALLOCATE_WITH_FREQUENCIES)
         printed = block_frequencies(product.stderr)
         frequencies = {
             function.name: complete_frequencies(function, printed.pop(function.name))
@@ -236,7 +256,7 @@ class Allocator:
                 asked.add(observation.context)
                 return answer(observation)
 
-            product = self._produce(optimized, {self.problem: watched})
+            product = run_to_end(self._producing(optimized, {self.problem: watched}))
         return replace(self.result(optimized, product), asked=frozenset(asked))
 
     def result(self, optimized: OptimizedModule, product: Product) -> AllocationResult:
@@ -257,12 +277,11 @@ class Allocator:
             machine_code_sha256=hashlib.sha256(product.data).hexdigest(),
         )
 
-    def _produce(
+    def _producing(
         self,
         optimized: OptimizedModule,
         answers: Mapping[Problem, PolicyLike],
-        *,
-        print_frequencies: bool = False,
-    ) -> Product:
-        task = ALLOCATE_WITH_FREQUENCIES if print_frequencies else ALLOCATE
-        return self.compiler.produce(optimized.module, optimized.options, task, answers)
+        task: Task = ALLOCATE,
+    ) -> Steps[Product]:
+        running = self.compiler.running(optimized.module, optimized.options, answers, task)
+        return (yield from running).product

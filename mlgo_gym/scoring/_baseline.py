@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import PolicyLike, as_policy
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 
 
@@ -30,8 +29,7 @@ class BaselineCache:
         self, compiler: Compiler, problem: Problem, policy: PolicyLike | None = None
     ) -> None:
         self._compiler = compiler
-        self._problem = problem if policy else None
-        self._policy = as_policy(policy) if policy else None
+        self._answers = {problem: policy} if policy else {}
         self._results: dict[tuple[str, CompileOptions], CompilationResult] = {}
 
     def get(self, module: Module, options: CompileOptions) -> CompilationResult:
@@ -47,16 +45,8 @@ class BaselineCache:
         """`get`, for several at once (`llvm._waiting`)."""
         key = (module.sha256, options)
         if key not in self._results:
-            with (
-                self._policy.begin(module) if self._policy else nullcontext() as answer,
-                self._compiler.start(module, self._problem, options) as compilation,
-            ):
-                yield compilation
-                while (observation := compilation.next_observation()) is not None:
-                    if answer:
-                        compilation.answer(answer(observation))
-                    yield compilation
-                self._results[key] = compilation.result
+            compilation = yield from self._compiler.running(module, options, self._answers)
+            self._results[key] = compilation.result
         return self._results[key]
 
     def copy_for(self, compiler: Compiler) -> BaselineCache:

@@ -12,6 +12,8 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs import _allocation_env
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.errors import CorpusError, MlgoGymError, ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm._task import OPTIMIZE
+from mlgo_gym.llvm._waiting import run_together
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 
 SILENT = Module.from_ir("define i32 @f(i32 %x) {\n  ret i32 %x\n}\n", "silent")
@@ -121,6 +123,20 @@ def test_a_failed_first_reset_opens_nothing(env: AllocationEnv) -> None:
     with pytest.raises(OptionsError, match="expected a module with the first function$"):
         env.reset(options={"function": "expr_run"})
     assert env.reset(seed=1)[1]["decision"] == 0
+
+
+def test_rows_optimise_at_once(corpus: Corpus) -> None:
+    """No row waits for another's module: all are under way before the first is done."""
+    envs = [AllocationEnv(RegallocEviction(), corpus, illegal_action="fallback") for _ in range(2)]
+    work = [env.resetting(options={"module": "expr_vm.c"}) for env in envs]
+    waited_for = [next(steps) for steps in work]
+    assert [compilation.task for compilation in waited_for] == [OPTIMIZE, OPTIMIZE]
+    assert not any(env._known for env in envs)
+    infos = [info for _, info in run_together(work)]
+    assert infos[0]["baseline_score"] == infos[1]["baseline_score"]
+    assert finished(envs[0])["score"] == finished(envs[1])["score"]
+    for env in envs:
+        env.close()
 
 
 def test_a_level_is_compiled_at(corpus: Corpus) -> None:

@@ -21,6 +21,7 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm._waiting import run_to_end
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
@@ -336,7 +337,7 @@ def test_masked_sampling_in_vector_environments() -> None:
 def test_the_first_legal_position_scores_as_in_the_whole_module(env: AllocationEnv) -> None:
     """A function alone and in its module: equal scores, under the default and under a policy."""
     module = env.corpus["expr_vm.c"]
-    functions = env._take_apart(module).parts.functions
+    functions = run_to_end(env._take_apart(module)).parts.functions
     optimized = env._allocator.optimize(module, functions["expr_run"].options)
     baseline, known = env._allocator.baseline(optimized)
     whole = env._allocator.allocate(known, first_legal)
