@@ -76,6 +76,12 @@ def describe_modules(
 
     Raises:
         OptionsError: ``jobs`` is not above 0.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> found = describe_modules(corpus.__getitem__, ["digest.c"], jobs=1, timeout_s=60)
+    >>> [done.item for done in found]
+    ['digest.c']
     """
 
     def describe(compiler: Compiler, name: str) -> ModuleFacts:

@@ -104,6 +104,12 @@ def verify_corpus(
 
     Raises:
         OptionsError: ``jobs`` is not above 0.
+
+    >>> from dataclasses import replace
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> corpus = replace(Corpus.load(SAMPLE_CORPUS), names=("digest.c",))
+    >>> [str(verdict.embedded) for verdict in verify_corpus(corpus)]
+    ['compiled']
     """
     task = _Task(corpus, clang, objects, timeout_s)
     compiler = partial(Compiler, timeout_s=timeout_s)

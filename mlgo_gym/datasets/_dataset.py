@@ -32,6 +32,17 @@ class Dataset:
     Attributes:
         parts: the files, as far as their metadata says.
         differences: how parts differ that were taken together because that was allowed.
+
+    >>> import tempfile
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> from mlgo_gym.datasets import DatasetWriter, header_of, record
+    >>> corpus, problem = Corpus.load(SAMPLE_CORPUS), InliningForSize()
+    >>> where = {"package": "sample", "names": ["digest.c"]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with DatasetWriter(folder, header_of(problem)) as writer:
+    ...         _ = list(record(writer, corpus, problem, "never", lambda _: 0, **where))
+    ...     Dataset.open(folder, problem=problem).row_count > 10
+    True
     """
 
     parts: tuple[Part, ...]

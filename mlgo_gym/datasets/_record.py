@@ -38,6 +38,10 @@ def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
     Raises:
         OptionsError: there is no such level.
         EnvironmentSetupError: LLVM cannot be started.
+
+    >>> from mlgo_gym import InliningForSize
+    >>> header_of(InliningForSize()).problem.name
+    'InliningForSize'
     """
     CompileOptions(opt_level)
     llvmlite = metadata.version("llvmlite")
@@ -120,6 +124,16 @@ def record(
         DatasetError: the dataset cannot be written.
         UsageError: its header is one of another problem or of other settings, or it has a module
             already.
+
+    >>> import tempfile
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> corpus, problem = Corpus.load(SAMPLE_CORPUS), InliningForSize()
+    >>> where = {"package": "sample", "names": ["digest.c"]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with DatasetWriter(folder, header_of(problem)) as writer:
+    ...         reports = list(record(writer, corpus, problem, "never", lambda _: 0, **where))
+    >>> [report.module for report in reports]
+    ['digest.c']
     """
     expected, found = writer.header.settings, problem.settings()
     if expected != found:

@@ -42,6 +42,14 @@ class DatasetWriter:
     Raises:
         DatasetError: the folder cannot be written, another process is writing there, or it has
             parts that are damaged or whose header differs from this one.
+
+    >>> import tempfile
+    >>> from mlgo_gym import InliningForSize
+    >>> from mlgo_gym.datasets import header_of
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with DatasetWriter(folder, header_of(InliningForSize())) as writer:
+    ...         len(writer.keys)
+    0
     """
 
     def __init__(

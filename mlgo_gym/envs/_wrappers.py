@@ -21,6 +21,12 @@ class FloatVectorObservation(
     """All features as one ``float32`` vector, in LLVM's order. It goes around the other wrappers.
 
     Large counts are rounded to what a float32 holds.
+
+    >>> import gymnasium, mlgo_gym
+    >>> env = FloatVectorObservation(gymnasium.make("mlgo_gym/InliningForSize-v0"))
+    >>> env.observation_space.shape
+    (38,)
+    >>> env.close()
     """
 
     def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:
@@ -46,6 +52,12 @@ class SignedLogObservation(
 
     It needs no statistics, so it is the same in every run and in every worker. For zero mean and
     unit variance put `FloatVectorObservation` and Gymnasium's ``NormalizeObservation`` on top.
+
+    >>> import gymnasium, mlgo_gym
+    >>> env = SignedLogObservation(gymnasium.make("mlgo_gym/InliningForSize-v0"))
+    >>> len(env.observation_space.spaces)
+    38
+    >>> env.close()
     """
 
     def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:
@@ -70,6 +82,12 @@ class DefaultAdviceObservation(
     """LLVM's own answer as one more feature, ``inlining_default``: ``int64 (1,)``, 0 or 1.
 
     In the terminal observation it is 0, as all features are.
+
+    >>> import gymnasium, mlgo_gym
+    >>> env = DefaultAdviceObservation(gymnasium.make("mlgo_gym/InliningForSize-v0"))
+    >>> "inlining_default" in env.observation_space.spaces
+    True
+    >>> env.close()
     """
 
     def __init__(self, env: gymnasium.Env[ObservationDict, Any]) -> None:

@@ -45,6 +45,9 @@ class Done(Generic[_Item, _Value]):
     Attributes:
         item: the item.
         error: why there is no value; ``None`` where there is one.
+
+    >>> Done("digest.c", None, ("compiled",)).value
+    'compiled'
     """
 
     item: _Item
@@ -115,6 +118,11 @@ def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
 
     Raises:
         OptionsError: ``jobs`` is not above 0.
+
+    >>> from mlgo_gym import Compiler
+    >>> with workers(Compiler, jobs=1) as executor:
+    ...     list(executor.run(lambda compiler, item: 2 * item, [1, 2], in_order=True))
+    [2, 4]
     """
     if not isinstance(jobs, int):
         return jobs(state)
@@ -150,7 +158,7 @@ def each(
     Raises:
         OptionsError: ``jobs`` is not above 0.
 
-    >>> from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
     >>> corpus = Corpus.load(SAMPLE_CORPUS)
     >>> def code(compiler: Compiler, name: str) -> int:
     ...     return compiler.compile_module(corpus[name]).text_size_bytes

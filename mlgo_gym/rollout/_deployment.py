@@ -65,6 +65,15 @@ def deploy(
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
         ModelError: the model does not fit what LLVM offers.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> from mlgo_gym.llvm import options_of
+    >>> module = corpus["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     made = deploy(compiler, module, options_of(module), None, form="assembly")
+    >>> b".text" in made.output
+    True
     """
     problem = model.problem if model else InliningForSize()
     unit = ObjectUnit(compiler, module, options, problem, keep_object=True)

@@ -85,6 +85,13 @@ class Attempt:
         result: what came out; ``None`` where it failed.
         error: why it failed.
         decisions: every decision, in order, where they were asked for.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> policies = {"never": lambda observation: 0}
+    >>> (report,) = rollout(corpus, policies, InliningForSize(), names=["digest.c"])
+    >>> report.attempts[0].policy, report.attempts[0].error
+    ('never', None)
     """
 
     policy: str
@@ -131,6 +138,13 @@ class ModuleReport:
         attempts: one for each policy, in the order in which they were given.
         error: why the plain compilation failed; then there are no attempts.
         not_honoured: what the embedded compiler leaves out of the module's command line.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> policies = {"never": lambda observation: 0}
+    >>> (report,) = rollout(corpus, policies, InliningForSize(), names=["digest.c"])
+    >>> report.module, report.is_complete
+    ('digest.c', True)
     """
 
     module: str
@@ -301,6 +315,15 @@ class RolloutLog:
     problem's features, then what LLVM sends besides, then the action under the advice's name, which
     is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
     a context's last decision the share of the baseline's score that was saved.
+
+    >>> import io
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> corpus, policies = Corpus.load(SAMPLE_CORPUS), {"never": lambda observation: 0}
+    >>> log = RolloutLog(io.BytesIO(), InliningForSize())
+    >>> kept = {"names": ["digest.c"], "keep_decisions": True}
+    >>> (report,) = rollout(corpus, policies, InliningForSize(), **kept)
+    >>> log.write(report) == report.attempts[0].result.decisions
+    True
     """
 
     def __init__(self, file: BinaryIO, problem: Problem) -> None:

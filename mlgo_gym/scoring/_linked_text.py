@@ -28,6 +28,9 @@ class Code:
     Attributes:
         text_bytes: all of it.
         comdat_bytes: what of it is in each COMDAT group, by the group's name.
+
+    >>> Code(text_bytes=10, comdat_bytes={}).text_bytes
+    10
     """
 
     text_bytes: int

@@ -43,6 +43,9 @@ class Header:
 
     Raises:
         TrainingLogError: no features, two of one name, or observations too large.
+
+    >>> Header((TensorSpec("callee_users", "int64_t", (1,)),)).size_bytes
+    8
     """
 
     features: tuple[TensorSpec, ...]

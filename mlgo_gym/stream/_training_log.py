@@ -41,6 +41,12 @@ class StreamDecoder:
 
     Raises:
         TrainingLogError: from `next_event` and `finish`, with the position in bytes.
+
+    >>> decoder = StreamDecoder()
+    >>> decoder.feed(b'{"features":[{"name":"size","port":0,"type":"int64_t","shape":[1]}]}')
+    >>> decoder.feed(bytes([10]))
+    >>> decoder.next_event().features[0].name
+    'size'
     """
 
     def __init__(self) -> None:
@@ -217,6 +223,15 @@ class TrainingLogWriter:
     """Writes a training log to a binary file, as LLVM's ``Logger`` does, to the byte.
 
     The header is written at construction. The file stays the caller's to flush and close.
+
+    >>> import io
+    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> file = io.BytesIO()
+    >>> writer = TrainingLogWriter(file, Header((TensorSpec("size", "int64_t", (1,)),)))
+    >>> writer.start_context("main")
+    >>> writer.log_observation((7).to_bytes(8, "little"))
+    >>> b'{"context":"main"}' in file.getvalue()
+    True
     """
 
     def __init__(self, file: BinaryIO, header: Header) -> None:

@@ -57,6 +57,9 @@ class CompileOptions:
     Raises:
         OptionsError: a value that the field cannot have, or an option of LLVM's own that is not
             passed on (`llvm.command._own_options`).
+
+    >>> CompileOptions(opt_level="O2").with_level("Oz").opt_level
+    'Oz'
     """
 
     opt_level: str | None = None

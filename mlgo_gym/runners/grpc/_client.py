@@ -54,6 +54,16 @@ class GrpcInteractiveModelRunner(MLModelRunner):
         OptionsError: a setting cannot be used, or the host refuses the token.
         SpecError: a spec is malformed or too large, or the host's model takes other specs.
         RunnerError: nobody listens there, or the host does not acknowledge in time.
+
+    >>> from mlgo_gym.runners import ScriptedRunner
+    >>> from mlgo_gym.runners.grpc import GrpcInteractiveModelRunner, serve_grpc
+    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> size = TensorSpec("size", "int64_t", (1,))
+    >>> with serve_grpc(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
+    ...     with GrpcInteractiveModelRunner(host.address, [size], size) as runner:
+    ...         runner.switch_context("main")
+    ...         int(runner.evaluate()[0])
+    1
     """
 
     def __init__(

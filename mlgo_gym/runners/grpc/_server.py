@@ -69,6 +69,14 @@ def serve_grpc(
 
     Raises:
         OptionsError: the address cannot be listened on, or is public and not protected.
+
+    >>> from mlgo_gym.runners import ScriptedRunner
+    >>> from mlgo_gym.runners.grpc import GrpcInteractiveModelRunner, serve_grpc
+    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> size = TensorSpec("size", "int64_t", (1,))
+    >>> with serve_grpc(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
+    ...     host.address.partition(":")[0]
+    'localhost'
     """
     place = Address(address)
     check_token(token)
@@ -88,6 +96,14 @@ class GrpcHost:
 
     Attributes:
         address: where compilers reach it, with the port that was taken.
+
+    >>> from mlgo_gym.runners import ScriptedRunner
+    >>> from mlgo_gym.runners.grpc import GrpcInteractiveModelRunner, serve_grpc
+    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> size = TensorSpec("size", "int64_t", (1,))
+    >>> with serve_grpc(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
+    ...     host.address.partition(":")[0]
+    'localhost'
     """
 
     def __init__(
