@@ -25,7 +25,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(project: Path, folder: Path) -> Path:
-    command = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, project]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--outdir",
+        folder,
+        project,
+    ]
     subprocess.run(command, check=True, capture_output=True)
     (found,) = folder.glob("*.whl")
     return found
