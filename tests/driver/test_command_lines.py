@@ -273,6 +273,47 @@ def test_one_thread_links_whatever_the_command_line_says(
     assert "-enable-ml-inliner=" in command
 
 
+def test_thinlto_s_cache_is_of_use(driver: Driver, folders: tuple[Path, Path]) -> None:
+    """What LLVM is told of the channel is among its keys: the model counts, the run does not."""
+    require("ld.lld-22", "lld-22")
+    lto = ["-flto=thin", "-O2"]
+    compare(driver, folders, [*lto, "-c", "one.c", "two.c"])
+    cache = "-Wl,--thinlto-cache-dir=cache"
+    link = [*lto, "--ld-path=/usr/bin/ld.lld-22", cache, "one.o", "two.o", "-o", "program"]
+    entries = []
+    for model in ("default", "default", "never"):
+        settings = AS_DEFAULT | {"MLGO_INLINING_MODEL": str(MODELS / model)}
+        assert driver.run(*link, cwd=folders[0], settings=settings).returncode == 0
+        entries.append(len(list((folders[0] / "cache").glob("llvmcache-*"))))
+    assert entries == [2, 2, 4]
+
+
+@pytest.mark.parametrize("option", ["-grecord-command-line", "-frecord-command-line"])
+def test_an_object_that_holds_the_command_line_can_be_made_again(
+    driver: Driver, folders: tuple[Path, Path], option: str
+) -> None:
+    command = ("-O2", "-g", option, "-MJ", "one.json", "-c", "one.c")
+    made = []
+    for _ in range(2):
+        done = driver.run(*command, cwd=folders[0], settings=AS_DEFAULT)
+        assert (done.returncode, done.stderr) == (0, b"")
+        made.append([(folders[0] / f"one.{kind}").read_bytes() for kind in ("o", "json")])
+    assert made[0] == made[1]
+    assert b"-enable-ml-inliner=" in made[0][0]
+
+
+def test_many_open_files_are_none_of_ours(driver: Driver, folders: tuple[Path, Path]) -> None:
+    """The channel's name is then another; and where no number is free, the folder's."""
+    clang = ["-O2", "-c", "one.c"]
+    for limits in ("exec 100<one.c", "ulimit -n 64"):
+        done = subprocess.run(
+            ["/bin/bash", "-c", f'{limits}; exec "$@"', "bash", *driver.command(*clang)],
+            cwd=folders[0], env={**driver.environment, **AS_DEFAULT}, check=False,
+            capture_output=True,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_a_temporary_folder_with_a_comma(
     driver: Driver, folders: tuple[Path, Path], own_temporary_folder: Path
 ) -> None:

@@ -232,4 +232,4 @@ def has_channel(process: psutil.Process) -> bool:
         links = [str(path.readlink()) for path in Path(f"/proc/{process.pid}/fd").iterdir()]
     except OSError:
         return False
-    return any(link.endswith("/inlining.out") for link in links)
+    return any(link.endswith(".out") for link in links)

@@ -31,10 +31,23 @@ static int open_outbound(const struct channel *channel) {
   return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
-bool open_channel(struct channel *channel, const char *folder, struct message *message) {
+/* What clang is told names the model and nothing that differs from one run to the next: it gets
+ * into objects (-grecord-command-line) and into the keys of ThinLTO's cache. */
+static void name_channel(struct channel *channel, const char *folder, int folder_file) {
+  char name[256];
+  snprintf(name, sizeof name, "%s-%.64s-%zu", PROBLEMS[channel->problem].name,
+           channel->policy->sha256, channel->policy->decision);
+  snprintf(channel->base, sizeof channel->base, "%.3800s/%s", folder, name);
+  if (folder_file >= 0)
+    snprintf(channel->told, sizeof channel->told, "/proc/self/fd/%d/%s", folder_file, name);
+  else
+    memcpy(channel->told, channel->base, sizeof channel->told);
+}
+
+bool open_channel(struct channel *channel, const char *folder, int folder_file,
+                  struct message *message) {
   char inbound[4200], outbound[4200];
-  snprintf(channel->base, sizeof channel->base, "%.4000s/%s", folder,
-           PROBLEMS[channel->problem].name);
+  name_channel(channel, folder, folder_file);
   name_of(channel, "in", inbound, sizeof inbound);
   name_of(channel, "out", outbound, sizeof outbound);
   channel->inbound = channel->outbound = -1;

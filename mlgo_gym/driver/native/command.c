@@ -42,7 +42,7 @@ static void add_advisor(struct list *list, bool to_linker, const struct settings
                         const struct channel *channel) {
   const struct problem_flags *flags = &PROBLEMS[channel->problem];
   add(list, to_linker, flags->enable, "");
-  add(list, to_linker, flags->channel, channel->base);
+  add(list, to_linker, flags->channel, channel->told);
   if (flags->include_default && wants_input(channel->policy, flags->default_name))
     add(list, to_linker, flags->include_default, "");
   if (channel->problem == INLINING && settings->threshold)

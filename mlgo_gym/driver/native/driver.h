@@ -104,7 +104,8 @@ bool wants_input(const struct mlgo_policy *policy, const char *name);
 struct channel {
   enum problem problem;
   const struct mlgo_policy *policy;
-  char base[4096];
+  char base[4096]; /* of the FIFOs' names */
+  char told[4096]; /* the same, as clang's processes are told */
   int inbound, outbound;
   bool is_open; /* between a header and the end of its stream */
   bool was_open;
@@ -112,7 +113,9 @@ struct channel {
   uint8_t *buffer;
   size_t used, capacity;
 };
-bool open_channel(struct channel *channel, const char *folder, struct message *message);
+/* Makes the FIFOs in a folder, which clang has under a descriptor; or -1. */
+bool open_channel(struct channel *channel, const char *folder, int folder_file,
+                  struct message *message);
 /* Takes in what LLVM has sent and answers it. */
 bool serve_channel(struct channel *channel, struct message *message);
 void remove_channel(const struct channel *channel);
@@ -131,6 +134,7 @@ struct job {
   struct channel *channels;
   size_t channel_count;
   char folder[4096];
+  int folder_file; /* under the same number in clang; or -1 */
   double timeout_s;
   int stdout_copy; /* or -1 */
   int stderr_copy; /* or -1 */

@@ -14,6 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* Of descriptors that clang has from us; whoever started this has few as high as that. */
+#define FIRST_DESCRIPTOR 100
+
 static const char *program = "mlgo-cc";
 
 static void say(const char *kind, const char *text, const char *rest) {
@@ -76,10 +79,14 @@ static bool make_folder(struct job *job, struct message *message) {
   struct stat names = {0};
   parent = parent && *parent ? parent : "/tmp";
   stat("/proc/self/ns/pid", &names);
-  int length = snprintf(job->folder, 4000, "%s/mlgo-gym-channel-%u-%llu-%ld-XXXXXX", parent,
+  int length = snprintf(job->folder, 3800, "%s/mlgo-gym-channel-%u-%llu-%ld-XXXXXX", parent,
                         (unsigned)getuid(), (unsigned long long)names.st_ino, (long)getpid());
-  if (length < 4000 && mkdtemp(job->folder))
+  if (length < 3800 && mkdtemp(job->folder)) {
+    int file = open(job->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    job->folder_file = fcntl(file, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
+    close(file);
     return true;
+  }
   snprintf(message->text, MESSAGE_BYTES,
            "cannot make a folder in '%.512s': %s; TMPDIR names another", parent, strerror(errno));
   return false;
@@ -141,7 +148,7 @@ static bool open_channels(struct job *job, const struct settings *settings,
   if (!make_folder(job, message))
     return false;
   for (size_t index = 0; index < job->channel_count; ++index)
-    if (!open_channel(&job->channels[index], job->folder, message)) {
+    if (!open_channel(&job->channels[index], job->folder, job->folder_file, message)) {
       remove_folder(job);
       return false;
     }
@@ -153,6 +160,7 @@ static int compile(const struct settings *settings, const struct clang *clang,
   struct channel channels[PROBLEM_COUNT] = {0};
   struct job job = {.clang = clang,
                     .channels = channels,
+                    .folder_file = -1,
                     .timeout_s = settings->timeout_s,
                     .stdout_copy = -1,
                     .stderr_copy = -1};

@@ -128,6 +128,8 @@ static pid_t start_clang(const struct job *job, const sigset_t *mask) {
       dup2(job->stdout_copy, 1);
     if (job->stderr_copy >= 0)
       dup2(job->stderr_copy, 2);
+    if (job->folder_file >= 0)
+      fcntl(job->folder_file, F_SETFD, 0);
     execv(job->clang->path, job->arguments);
     error = errno;
     _exit(write(report[1], &error, sizeof error) == sizeof error ? 127 : 126);
