@@ -1,6 +1,7 @@
 from ._allocation_env import AllocationEnv as AllocationEnv
 from ._compilation_env import CompilationEnv as CompilationEnv
 from ._making import make_env as make_env
+from ._observation_space import observed as observed
 from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
 from ._wrappers import SignedLogObservation as SignedLogObservation

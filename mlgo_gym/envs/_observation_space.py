@@ -36,7 +36,12 @@ def observed(problem: Problem, asked: Observation | None) -> ObservationDict:
     """A question as the space of its problem's features has it, in arrays of its own.
 
     NaN and infinity are replaced by the feature's upper bound; what LLVM sends besides the features
-    is left out; where nothing is asked, all is 0.
+    is left out; where nothing is asked, all is 0. It is what the environments show; a policy that
+    was trained with them sees the same elsewhere if it answers this.
+
+    >>> from mlgo_gym.problems import RegallocPriority
+    >>> observed(RegallocPriority(), None)["weight"]
+    array([0.], dtype=float32)
     """
     if asked is None:
         return {

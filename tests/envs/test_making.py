@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import gymnasium
+import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
@@ -51,6 +53,41 @@ def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
     assert reward == pytest.approx(1 - info["text_size_bytes"] / baseline)
     assert reward != 0
     check_env(env, skip_render_check=True)
+    env.close()
+
+
+ALWAYS = {
+    "InliningForSize": ("module", "decision"),
+    "RegallocEviction": ("module", "function", "decision", "action_mask"),
+    "RegallocPriority": ("module", "function", "decision"),
+}
+"""What the documentation says is always in the info: what may be recorded step by step."""
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("limit", [None, 2])
+def test_what_is_always_in_the_info(sample: Corpus, name: str, limit: int | None) -> None:
+    """From ``reset`` to the end, truncated or not, and of one shape and type."""
+    corpus = Corpus(sample.folder, ("expr_vm.c",))
+    env = gymnasium.make(
+        f"mlgo_gym/{name}-v0", corpus=corpus, decision_limit=limit, illegal_action="fallback"
+    )
+    env.action_space.seed(1)
+    options = {"module": "expr_vm.c"}
+    if "function" in ALWAYS[name]:
+        options["function"] = "expr_run"
+    infos, ended = [env.reset(options=options)[1]], False
+    while not ended:
+        *_, terminated, truncated, info = env.step(env.action_space.sample())
+        infos.append(info)
+        ended = terminated or truncated
+    assert ("error" in infos[-1]) == (limit is not None)
+    kinds = [
+        [(np.asarray(info[key]).dtype.kind, np.shape(info[key])) for key in ALWAYS[name]]
+        for info in infos
+    ]
+    assert all(each == kinds[0] for each in kinds)
+    assert set(ALWAYS[name]) == set.intersection(*(set(info) for info in infos))
     env.close()
 
 
