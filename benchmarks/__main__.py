@@ -44,7 +44,7 @@ RUNS: Final[dict[str, _Run]] = {
     "forks": lambda module, _: module.run(built("lupa", "O3", whole_program=True), forks=30),
     "scaling": _scaling,
     "oracle": lambda module, options: module.run(
-        [[built("libsass")], [built("fasttext"), built("sentencepiece")]], options.budget
+        [[built("libsass")], [built("fasttext"), built("sentencepiece")]], options.seconds
     ),
     "runner_latency": lambda module, options: module.run(options.model),
     "extraction_throughput": lambda module, options: module.run(
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=2000, help="for soak")
     parser.add_argument("--model", type=Path, help="for runner_latency (benchmarks.latency_model)")
     parser.add_argument("--sdists", type=Path, help="for driver_builds: where sdists are kept")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds a module, for oracle")
+    parser.add_argument("--seconds", type=float, default=60.0, help="a module, for oracle")
     parser.add_argument("--tries", type=int, default=200, help="a function, for regalloc_headroom")
     parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
     parser.add_argument("--build", help="for real_builds: only those with this in their names")

@@ -13,32 +13,34 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.cli._options import (
-    above_zero,
+    add_budget_option,
     add_compilation_options,
+    add_corpus_options,
     add_problem_option,
     add_seed_option,
-    make_problem,
+    packages_of,
+    problem_of,
 )
-from mlgo_gym.cli._rollout import run_policies, warn_of_failures
+from mlgo_gym.cli._packages import rolled_out
 from mlgo_gym.cli._train import TrainingRequest, train_model
+from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import hold_out
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.native._freeze import freeze
 from mlgo_gym.policies._models import Model
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._registry import problem_named
-from mlgo_gym.rollout._deployment import deploy
+from mlgo_gym.rollout._deployment import deploy_modules
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.runners._load import runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
 
 DESCRIPTION = (
-    "Train a policy for LLVM's inliner on a corpus for two minutes, evaluate it on modules that it"
+    "Train a policy for LLVM's inliner on corpora for two minutes, evaluate it on modules that it"
     " has not seen, freeze it, and compile with it. With another problem, compare a few policies "
     "with LLVM's own heuristic."
 )
@@ -47,24 +49,16 @@ EXAMPLE = "mlgo-gym demo --corpus corpora/lupa --jobs 2 --plot lupa.png"
 _CONTROL: Final = "default"
 """LLVM's own default as a policy; only the inliner says what it would be."""
 
-_TRAINED: Final = "trained"
-_SHIPPED: Final = "shipped"
 _SETTINGS: Final = ("rounds=2", "batches=3", "teacher.least_leaf_rows=20", "hidden=[32, 32]")
 """For a corpus of a few thousand decisions."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    add_compilation_options(parser)
-    add_problem_option(parser)
+    add_corpus_options(parser)
+    add_problem_option(parser, of_model=False)
     add_seed_option(parser)
-    parser.add_argument(
-        "--budget",
-        type=above_zero,
-        metavar="MINUTES",
-        default=2.0,
-        help="how long to train (default: 2)",
-    )
+    add_budget_option(parser, "how long to train", "2m")
     parser.add_argument(
         "--output",
         type=Path,
@@ -79,109 +73,130 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=Path("mlgo-gym-demo.png"),
         help="where the plot goes: .png, .svg or .pdf (default: mlgo-gym-demo.png)",
     )
+    add_compilation_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the subcommand."""
+    """Run the command."""
     if problem := comparison.check_plot_path(options.plot):
         raise OptionsError(f"--plot: {problem}")
-    if problem_named(options.problem).rule == _CONTROL:
-        return _run_inlining(options, output)
-    return _run_allocation(options, output)
+    packages = packages_of(options)
+    if problem_of(options).rule == _CONTROL:
+        return _run_inlining(packages, options, output)
+    return _run_allocation(packages, options, output)
 
 
-def _run_inlining(options: argparse.Namespace, output: Output) -> int:
-    corpus = Corpus.load(options.corpus)
-    packages, held_out = hold_out({"corpus": corpus}, ())
-    unseen = held_out["corpus"]
-    shown, model = _TRAINED, options.output / "run" / "model"
-    try:
-        output.print(
-            f"1. Train on {len(packages['corpus'])} modules, for about {options.budget:g} min."
-        )
-        request = TrainingRequest(
-            trainer="advantage",
-            problem=make_problem(problem_named(options.problem), options),
-            output=options.output / "run",
-            settings=_SETTINGS,
-            seed=options.seed,
-            budget_s=60 * options.budget,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
-        )
-        model = train_model(request, packages, held_out, output).model
-    except EnvironmentSetupError as error:
-        output.print(f"   {error}. The model that ships with mlgo_gym takes its place.")
-        shown, model = _SHIPPED, Path(find_model("inlining-for-size"))
-    output.print(f"\n2. Evaluate on {len(unseen)} other modules.")
-    factory = RunnerPolicy(runner_factory(str(model), "release"))
-    reports = _compared(options, output, unseen, {shown: factory}, shown)
+def _run_inlining(
+    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
+) -> int:
+    kept, unseen = hold_out(packages, ())
+    name, model = _trained(kept, unseen, options, output)
+    output.print(f"\n2. Evaluate on {sum(map(len, unseen.values()))} other modules.")
+    reports = _compared(unseen, name, model, options, output)
     frozen = options.output / "frozen"
     files = freeze(model, frozen, name="inliner")
     output.print(f"\n3. Freeze: {files.object}, with a C header and a shared library.")
-    _compile(options, output, unseen, frozen, shown)
+    _compile(unseen, name, frozen, options, output)
     return warn_of_failures(reports, output)
 
 
-def _compared(
+def _trained(
+    kept: Mapping[str, Corpus],
+    unseen: Mapping[str, Corpus],
     options: argparse.Namespace,
     output: Output,
-    corpus: Corpus,
-    models: Mapping[str, PolicyLike],
-    first: str,
+) -> tuple[str, Path]:
+    """A model and what it is called: one that is trained here, or the one that ships."""
+    modules = sum(map(len, kept.values()))
+    output.print(f"1. Train on {modules} modules, for about {options.budget / 60:g} min.")
+    request = TrainingRequest(
+        trainer="advantage",
+        problem=problem_of(options),
+        output=options.output / "run",
+        settings=_SETTINGS,
+        seed=options.seed,
+        budget_s=options.budget,
+        jobs=options.jobs,
+        timeout_s=options.timeout,
+    )
+    try:
+        return "trained", train_model(request, kept, unseen, output).model
+    except EnvironmentSetupError as error:
+        output.print(f"   {error}. The model that ships with mlgo_gym takes its place.")
+        return "shipped", Path(find_model("inlining-for-size"))
+
+
+def _compared(
+    packages: Mapping[str, Corpus],
+    name: str,
+    model: Path,
+    options: argparse.Namespace,
+    output: Output,
 ) -> list[ModuleReport]:
     """Compile under a model and policies by name; print, plot, and answer in JSON."""
-    shown = (first, *problem_named(options.problem).compared)
-    kind = problem_named(options.problem)
-    names = (_CONTROL, *shown)
-    policies = {name: models.get(name) or kind.policy(name, options.seed) for name in names}
-    reports = list(run_policies(options, output, policies, corpus=corpus))
+    problem = problem_of(options)
+    shown = (name, *problem.compared)
+    policies: dict[str, PolicyLike] = {_CONTROL: problem.policy(_CONTROL)}
+    policies[name] = RunnerPolicy(runner_factory(str(model), "release"))
+    policies |= {each: problem.policy(each, options.seed) for each in problem.compared}
+    reports = list(rolled_out(packages, policies, problem, options, output))
     output.print(
         comparison.as_table(reports, shown, output.width),
         _legend(reports, "LLVM's default"),
         _control_note(reports),
     )
-    output.json(comparison.as_json(reports, names))
+    output.json(comparison.as_json(reports, (_CONTROL, *shown)))
     _save_plot(options, output, reports, shown)
     return reports
 
 
 def _compile(
-    options: argparse.Namespace, output: Output, corpus: Corpus, frozen: Path, name: str
+    packages: Mapping[str, Corpus],
+    name: str,
+    frozen: Path,
+    options: argparse.Namespace,
+    output: Output,
 ) -> None:
     """Compile the largest of the modules with the frozen model."""
-    module = corpus[max(corpus, key=corpus.size_bytes)]
-    target = options.output / f"{Path(module.name).name}.o"
-    model = Model(
-        name,
-        frozen,
-        make_problem(problem_named(options.problem), options),
-        runner_factory(str(frozen), "release"),
+    sizes = {
+        (package, module): corpus.size_bytes(module)
+        for package, corpus in packages.items()
+        for module in corpus
+    }
+    package, module = max(sizes, key=lambda key: sizes[key])
+    factory = runner_factory(str(frozen), "release")
+    model = Model(name, frozen, problem_of(options), factory)
+    (done,) = deploy_modules(
+        packages[package].__getitem__,
+        [module],
+        model,
+        opt_level=options.opt_level,
+        timeout_s=options.timeout,
     )
-    with Compiler(timeout_s=options.timeout) as compiler:
-        made = deploy(compiler, module, options_of(module, options.opt_level), model)
-    target.write_bytes(made.output)
-    result = made.report.attempts[0].result
-    if made.report.baseline is not None and result is not None:
+    target = options.output / f"{Path(module).name}.o"
+    with writing(target) as file:
+        file.write(done.value.output)
+    report = done.value.report
+    result = report.attempts[0].result
+    if report.baseline is not None and result is not None:
         output.print(
             f"\n4. Compile: {target}, {result.score:,.0f} bytes of code; LLVM's own heuristic "
-            f"makes {made.report.baseline.score:,.0f}.\n"
-            f"   The same for bitcode of yours: mlgo-gym compile x.bc -o x.o "
-            f"--model {frozen}"
+            f"makes {report.baseline.score:,.0f}.\n"
+            f"   The same for bitcode of yours: mlgo-gym compile x.bc -o x.o --model {frozen}"
         )
 
 
-def _run_allocation(options: argparse.Namespace, output: Output) -> int:
-    shown = problem_named(options.problem).compared
-    kind = problem_named(options.problem)
-    running = run_policies(
-        options, output, {name: kind.policy(name, options.seed) for name in shown}
-    )
+def _run_allocation(
+    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
+) -> int:
+    problem = problem_of(options)
+    shown = problem.compared
+    policies = {name: problem.policy(name, options.seed) for name in shown}
     output.print(
         "LLVM's register allocator asks about the live ranges of every function; the answers: "
         f"{', '.join(shown)}.\n"
     )
-    reports = list(running)
+    reports = list(rolled_out(packages, policies, problem, options, output))
     output.print(
         comparison.as_table(reports, shown, output.width),
         _legend(reports, shown[0]),

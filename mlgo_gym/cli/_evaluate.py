@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
-    add_opt_level_option,
+    add_compilation_options,
+    add_corpus_options,
+    add_model_options,
     add_policy_option,
     add_problem_option,
-    add_setting_options,
-    add_worker_options,
-    make_problem,
+    add_seed_option,
+    packages_of,
+    policies_of,
+    problem_of,
 )
-from mlgo_gym.cli._packages import add_packages_options, packages_of
-from mlgo_gym.cli._rollout import replacing
+from mlgo_gym.cli._writing import make_folder, writing
 from mlgo_gym.cli.show import _evaluation_tables as tables
 from mlgo_gym.cli.show._evaluation_page import evaluation_page
 from mlgo_gym.cli.show._evaluation_record import as_record, time_record
-from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._plot_files import make_folder, save_plots
+from mlgo_gym.cli.show._plot_files import save_plots
+from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of, warn_of_not_honoured
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._evaluate import Setting, evaluate, in_order
@@ -31,12 +32,7 @@ from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.evaluation._timing import REPEATS, ModuleTimes, measure_times, time_changes
-from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._models import model_policies, problem_of_models
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problem_named
-from mlgo_gym.runners._load import MODES
 
 DESCRIPTION = (
     "Compile packages of modules under models and policies and under LLVM's default; print totals "
@@ -47,43 +43,11 @@ EXAMPLE = "mlgo-gym evaluate --corpus corpora --split test --model run/model"
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    _add_what(parser)
-    _add_how(parser)
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page of it all")
-    parser.add_argument("--modules", action="store_true", help="print every module, too")
-
-
-def _add_what(parser: argparse.ArgumentParser) -> None:
-    add_packages_options(parser)
-    parser.add_argument(
-        "--model",
-        type=find_model,
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a model directory, a frozen model, or a host's address, once for each",
-    )
-    parser.add_argument(
-        "--mode",
-        choices=MODES,
-        default="release",
-        help="how models run: as native code, in TFLite, or at a gRPC host (default: release)",
-    )
+    add_corpus_options(parser)
+    add_model_options(parser, "what is compared, once for each", many=True)
     add_policy_option(parser, many=True)
-    add_problem_option(parser, default="")
-
-
-def _add_how(parser: argparse.ArgumentParser) -> None:
-    add_opt_level_option(parser)
-    add_setting_options(parser)
-    add_worker_options(parser)
-    parser.add_argument(
-        "--seed",
-        type=whole(0),
-        default=0,
-        help="of the bootstrap and of the random policy (default: 0)",
-    )
+    add_problem_option(parser)
+    add_seed_option(parser, "the bootstrap and of the random policy")
     parser.add_argument(
         "--traces", type=Path, metavar="DIR", help="what 'search --output' has written"
     )
@@ -97,22 +61,27 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"time compilations too, {REPEATS} of each module under each policy, one at a time",
     )
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page of it all")
+    parser.add_argument("--modules", action="store_true", help="print every module, too")
+    add_compilation_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
     _check_outputs(options)
     packages = packages_of(options)
-    kind = problem_named(options.problem) if options.problem else problem_of_models(options.model)
     setting = Setting(
-        make_problem(kind, options),
+        problem_of(options),
         opt_level=options.opt_level,
         jobs=options.jobs,
         timeout_s=options.timeout,
         with_text=options.text,
         traces=options.traces,
     )
-    with _policies(options, setting.problem) as policies:
+    if not options.model and not options.policy:
+        raise OptionsError("expected --model or --policy, found neither")
+    with policies_of(options, setting.problem) as policies:
         scores = _evaluated(packages, policies, setting, output)
         times = _timed(packages, policies, setting, output) if options.time else []
     scored = Scored(scores, tuple(policies), options.seed)
@@ -144,18 +113,8 @@ def _save(scored: Scored, options: argparse.Namespace) -> None:
     if options.plots:
         save_plots(options.plots, plots)
     if options.html:
-        with replacing(options.html) as file:
+        with writing(options.html) as file:
             file.write(evaluation_page(scored, plots))
-
-
-@contextlib.contextmanager
-def _policies(options: argparse.Namespace, problem: Problem) -> Iterator[Mapping[str, PolicyLike]]:
-    if not options.model and not options.policy:
-        raise OptionsError("expected --model or --policy, found neither")
-    names = dict.fromkeys(options.policy)
-    named = {name: problem.policy(name, options.seed) for name in names}
-    with model_policies(options.model, options.mode, problem, names) as models:
-        yield {**models, **named}
 
 
 def _evaluated(
@@ -183,10 +142,5 @@ def _timed(
 
 def _warn(scores: list[ModuleScores], output: Output) -> int:
     warn_of_not_honoured(count_not_honoured(each.not_honoured for each in scores), output)
-    errors = [
-        *(error for each in scores for error in each.errors),
-        *(each.trace_error for each in scores if each.trace_error),
-    ]
-    for error in errors:
-        output.warn(error)
-    return 1 if errors else 0
+    errors = [error for each in scores for error in each.errors]
+    return warn_of([*errors, *(each.trace_error for each in scores if each.trace_error)], output)

@@ -13,15 +13,18 @@ from rich.table import Table
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
-    add_opt_level_option,
-    add_setting_options,
-    add_worker_options,
+    add_compilation_options,
+    add_corpus_options,
+    add_model_options,
+    add_seed_option,
     make_problem,
+    packages_of,
 )
-from mlgo_gym.cli._packages import add_packages_options, packages_of
+from mlgo_gym.cli._writing import make_folder
 from mlgo_gym.cli.show._evaluation_tables import percent
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._plot_files import make_folder, save_plots
+from mlgo_gym.cli.show._plot_files import save_plots
+from mlgo_gym.cli.show._warnings import warn_of
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._explain import (
@@ -36,7 +39,6 @@ from mlgo_gym.evaluation._explain import (
     text_when_permuted,
 )
 from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
-from mlgo_gym.model._shipped import find_model
 from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._base import MLModelRunner
@@ -59,22 +61,8 @@ _T = TypeVar("_T")
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "--model",
-        type=find_model,
-        required=True,
-        metavar="DIR",
-        help="a model directory or a frozen model",
-    )
-    add_packages_options(parser)
-    add_opt_level_option(parser)
-    add_setting_options(parser)
-    add_worker_options(parser)
-    _add_amounts(parser)
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
-
-
-def _add_amounts(parser: argparse.ArgumentParser) -> None:
+    add_model_options(parser, "what is explained", modes=(), required=True)
+    add_corpus_options(parser)
     parser.add_argument(
         "--decisions",
         type=whole(1),
@@ -96,9 +84,9 @@ def _add_amounts(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="compile N modules with each feature permuted, too: those that ask most (default: 0)",
     )
-    parser.add_argument(
-        "--seed", type=whole(0), default=0, help="of all that is drawn by chance (default: 0)"
-    )
+    add_seed_option(parser, "all that is drawn by chance")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
+    add_compilation_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -132,7 +120,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             save_plots(options.plots, _plots(runner, sample, found, options.seed))
     output.print(_table(found, code), _note(sample, recorded, found, code))
     output.json(_record(sample, recorded, found, code))
-    return _warn([*recorded.errors, *(code.errors if code else ())], output)
+    return warn_of([*recorded.errors, *(code.errors if code else ())], output)
 
 
 def _modules(packages: Mapping[str, Corpus]) -> int:
@@ -195,9 +183,3 @@ def _record(
         "text": code and {"modules": list(code.modules), "text_bytes": dict(code.text_bytes)},
         "errors": [*recorded.errors, *(code.errors if code else ())],
     }
-
-
-def _warn(errors: Sequence[str], output: Output) -> int:
-    for error in errors:
-        output.warn(error)
-    return 1 if errors else 0

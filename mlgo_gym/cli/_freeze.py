@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mlgo_gym.cli._options import add_model_options, add_output_option
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.model._shipped import find_model
 from mlgo_gym.native._freeze import freeze
 
 DESCRIPTION = (
@@ -14,18 +14,13 @@ DESCRIPTION = (
     "description for 'rollout --model', and, where the machine has a linker, a shared library. "
     "Neither TensorFlow nor TFLite is needed, here or to run the result."
 )
-EXAMPLE = "mlgo-gym freeze inlining-for-size --output frozen"
+EXAMPLE = "mlgo-gym freeze --model inlining-for-size --output frozen"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "model",
-        type=find_model,
-        metavar="MODEL_DIR",
-        help="has model.tflite in it, or the name of a model that ships with mlgo_gym",
-    )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where it goes")
+    add_model_options(parser, "what is compiled", modes=(), required=True)
+    add_output_option(parser, "where it goes")
     parser.add_argument(
         "--name", default="model", help="the files' name and the C prefix (default: model)"
     )

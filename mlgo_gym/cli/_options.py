@@ -1,72 +1,72 @@
-"""Command-line options that several commands share, and the types of their values."""
+"""Options that commands share, the types of their values, and what the values make.
+
+An option is spelled alike and means the same wherever it is taken.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import Field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from corpus_tools.command_line import whole
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.corpus._packages import SPLITS, corpus_folders, load_packages
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.command._options import OPT_LEVELS
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.policies._models import model_policies, problem_of_models
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import DEFAULT, problems
+from mlgo_gym.problems._registry import DEFAULT, problem_named, problems
+from mlgo_gym.runners._load import MODES
 
 _P = TypeVar("_P", bound=Problem)
 
+_UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
+_DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
+
+
+def add_corpus_options(parser: argparse.ArgumentParser) -> None:
+    """Add ``--corpus``, which may be repeated, and ``--split``."""
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="the corpus of a package, or a folder of corpora; repeat for more (default: the "
+        "sample in this package)",
+    )
+    parser.add_argument(
+        "--split", choices=SPLITS, help="only corpora whose recipes are of this split"
+    )
+
 
 def add_compilation_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is compiled, and how."""
-    add_corpus_option(parser)
+    """Add the options that say how modules are compiled, and how many at once."""
     add_opt_level_option(parser)
     add_setting_options(parser)
     add_worker_options(parser)
 
 
-def add_corpus_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--corpus``."""
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        metavar="DIR",
-        default=SAMPLE_CORPUS,
-        help="a corpus in mlgo-utils' layout (default: the sample in this package)",
-    )
-
-
-def add_worker_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how many workers there are, and how long they may take."""
-    add_timeout_option(parser)
-    parser.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        default=1,
-        help="work on N modules at once (default: 1)",
-    )
-
-
-def add_timeout_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--timeout``."""
-    parser.add_argument(
-        "--timeout",
-        type=above_zero,
-        metavar="SECONDS",
-        default=DEFAULT_TIMEOUT_S,
-        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g})",
-    )
-
-
-def add_opt_level_option(parser: argparse.ArgumentParser) -> None:
+def add_opt_level_option(
+    parser: argparse.ArgumentParser,
+    levels: Sequence[str] = OPT_LEVELS[1:],
+    default: str | None = None,
+) -> None:
     """Add ``--opt-level``."""
+    said = default or "each module's own"
     parser.add_argument(
         "--opt-level",
-        choices=OPT_LEVELS[1:],
+        choices=levels,
         metavar="LEVEL",
-        help="O1, O2, O3, Os or Oz (default: each module's own)",
+        default=default,
+        help=f"{', '.join(levels[:-1])} or {levels[-1]} (default: {said})",
     )
 
 
@@ -83,22 +83,92 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def add_problem_option(parser: argparse.ArgumentParser, default: str = DEFAULT) -> None:
-    """Add ``--problem``; an empty default is what the first model was made for."""
-    said = default or f"what the first model was made for, else {DEFAULT}"
+def add_worker_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how many workers there are, and how long they may take."""
+    add_timeout_option(parser)
+    add_jobs_option(parser)
+
+
+def add_jobs_option(
+    parser: argparse.ArgumentParser, default: int = 1, what: str = "work on N modules at once"
+) -> None:
+    """Add ``--jobs``."""
+    parser.add_argument(
+        "--jobs", type=whole(1), metavar="N", default=default, help=f"{what} (default: {default})"
+    )
+
+
+def add_timeout_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--timeout``."""
+    parser.add_argument(
+        "--timeout",
+        type=duration,
+        metavar="TIME",
+        default=DEFAULT_TIMEOUT_S,
+        help=f"for LLVM's part of one compilation (default: {DEFAULT_TIMEOUT_S:g}s)",
+    )
+
+
+def add_budget_option(parser: argparse.ArgumentParser, what: str, default: str = "") -> None:
+    """Add ``--budget``; without a default there is no limit."""
+    parser.add_argument(
+        "--budget",
+        type=duration,
+        metavar="TIME",
+        default=duration(default) if default else None,
+        help=f"{what}, such as 90s, 30m or 1h30m (default: {default or 'no limit'})",
+    )
+
+
+def add_seed_option(parser: argparse.ArgumentParser, of: str = "the random policy") -> None:
+    """Add ``--seed``."""
+    parser.add_argument(
+        "--seed", type=whole(0), metavar="N", default=0, help=f"of {of} (default: 0)"
+    )
+
+
+def add_output_option(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add ``--output``, which must be given."""
+    parser.add_argument("--output", type=Path, metavar="DIR", required=True, help=what)
+
+
+def add_problem_option(parser: argparse.ArgumentParser, *, of_model: bool = True) -> None:
+    """Add ``--problem``, which a model's card may say instead."""
+    said = f"the first model's, else {DEFAULT}" if of_model else DEFAULT
     parser.add_argument(
         "--problem",
         choices=tuple(problems()),
         metavar="PROBLEM",
-        default=default,
         help=f"what LLVM asks about: {', '.join(problems())} (default: {said})",
     )
 
 
-def make_problem(kind: type[_P], options: argparse.Namespace) -> _P:
-    """A problem with the settings of `add_setting_options`."""
-    given = {each.name: getattr(options, each.name, None) for each in _settings(kind)}
-    return kind(**{name: value for name, value in given.items() if value is not None})
+def add_model_options(
+    parser: argparse.ArgumentParser,
+    what: str = "what answers LLVM",
+    *,
+    modes: Sequence[str] = MODES,
+    many: bool = False,
+    required: bool = False,
+) -> None:
+    """Add ``--model``, and ``--mode`` where there is more than one."""
+    address = "; with --mode interactive, a host's address" if "interactive" in modes else ""
+    parser.add_argument(
+        "--model",
+        type=find_model,
+        action="append" if many else "store",
+        default=[] if many else None,
+        required=required,
+        metavar="DIR",
+        help=f"{what}: a model directory, a frozen model, or the name of one that ships{address}",
+    )
+    if len(modes) > 1:
+        parser.add_argument(
+            "--mode",
+            choices=modes,
+            default=modes[0],
+            help=f"how it runs: {', '.join(modes)} (default: {modes[0]})",
+        )
 
 
 def add_policy_option(parser: argparse.ArgumentParser, *, many: bool = False) -> None:
@@ -115,20 +185,109 @@ def add_policy_option(parser: argparse.ArgumentParser, *, many: bool = False) ->
     )
 
 
-def _settings(kind: type[Problem]) -> tuple[Field[Any], ...]:
-    return fields(kind)  # type: ignore[arg-type]
+def folders_of(options: argparse.Namespace) -> list[Path]:
+    """The corpora of `add_corpus_options`, the sample where none is given.
+
+    Raises:
+        CorpusError: a folder is no corpus and has none in it.
+    """
+    return corpus_folders(options.corpus or [SAMPLE_CORPUS], options.split)
 
 
-def add_seed_option(parser: argparse.ArgumentParser) -> None:
-    """Add ``--seed``."""
-    parser.add_argument(
-        "--seed", type=whole(0), default=0, help="for the random policy (default: 0)"
+def packages_of(options: argparse.Namespace, *, allow_thinlto: bool = False) -> dict[str, Corpus]:
+    """The same, opened, by the names of their packages.
+
+    Args:
+        options: of the command line.
+        allow_thinlto: take corpora that were made for ThinLTO too.
+
+    Raises:
+        CorpusError: one cannot be used.
+        OptionsError: one is given twice.
+    """
+    return load_packages(folders_of(options), allow_thinlto=allow_thinlto)
+
+
+def models_of(options: argparse.Namespace) -> list[str]:
+    """The models of `add_model_options`, whether there may be many or not."""
+    given = getattr(options, "model", None) or []
+    return [given] if isinstance(given, str) else given
+
+
+@contextlib.contextmanager
+def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[str, PolicyLike]]:
+    """The models by the ends of their paths, and the policies of `add_policy_option` by name.
+
+    Where neither is given, the problem's default policy.
+
+    Raises:
+        ModelError: a model cannot be used, or was made for another problem.
+        OptionsError: the problem has no such policy, or a model is given twice.
+    """
+    models = models_of(options)
+    names = [options.policy] if isinstance(options.policy, str) else options.policy or []
+    if not models and not names:
+        names = [problem.default_policy]
+    named = {name: problem.policy(name, options.seed) for name in names}
+    with model_policies(models, options.mode, problem, named) as made:
+        yield {**made, **named}
+
+
+@contextlib.contextmanager
+def policy_of(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[str, PolicyLike]]:
+    """The one policy or model that is given, and its name.
+
+    Raises:
+        ModelError, OptionsError: as from `policies_of`, or there are both.
+    """
+    if options.policy and options.model:
+        raise OptionsError("expected --policy or --model, found both")
+    with policies_of(options, problem) as policies:
+        ((name, policy),) = policies.items()
+        yield name, policy
+
+
+def problem_of(options: argparse.Namespace) -> Problem:
+    """The problem of `add_problem_option`, with the settings of `add_setting_options`.
+
+    Raises:
+        ModelError: the first model's card cannot be read.
+    """
+    kind = problem_named(options.problem) if options.problem else None
+    return make_problem(kind or problem_of_models(models_of(options)), options)
+
+
+def make_problem(kind: type[_P], options: argparse.Namespace) -> _P:
+    """A problem with the settings of `add_setting_options`."""
+    given = {each.name: getattr(options, each.name, None) for each in _settings(kind)}
+    return kind(**{name: value for name, value in given.items() if value is not None})
+
+
+def duration(text: str) -> float:
+    """An argparse type: a time with its units, in seconds.
+
+    >>> duration("1h30m"), duration("2.5s")
+    (5400.0, 2.5)
+    """
+    found = _DURATION.fullmatch(text)
+    numbers = zip(found.groups(default="0"), _UNITS_S.values(), strict=True) if found else ()
+    if seconds := sum(float(number) * unit_s for number, unit_s in numbers):
+        return seconds
+    raise argparse.ArgumentTypeError(
+        f"expected a time above 0 with its unit, such as 90s, 30m or 1h30m, found {text!r}"
     )
 
 
 def above_zero(text: str) -> float:
     """An argparse type: numbers above 0, ``inf`` included."""
-    with contextlib.suppress(ValueError):
-        if (value := float(text)) > 0:
-            return value
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if value > 0:
+        return value
     raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
+
+
+def _settings(kind: type[Problem]) -> tuple[Field[Any], ...]:
+    return fields(kind)  # type: ignore[arg-type]

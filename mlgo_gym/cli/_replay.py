@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from mlgo_gym.cli._options import add_corpus_option, add_opt_level_option, add_timeout_option
+from mlgo_gym.cli._options import (
+    add_corpus_options,
+    add_opt_level_option,
+    add_timeout_option,
+    packages_of,
+)
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.records._replay import options_of_trace, replay
@@ -24,19 +30,19 @@ EXAMPLE = "mlgo-gym replay traces/digest.c.trace"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("traces", type=Path, nargs="+", metavar="FILE", help="a trace")
-    add_corpus_option(parser)
+    add_corpus_options(parser)
     add_opt_level_option(parser)
     add_timeout_option(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the subcommand."""
-    corpus = Corpus.load(options.corpus)
+    """Run the command."""
+    corpora = tuple(packages_of(options).values())
     records: list[dict[str, object]] = []
     with Compiler(timeout_s=options.timeout) as compiler:
         for path in options.traces:
             try:
-                records.append(_replayed(compiler, corpus, path, options.opt_level))
+                records.append(_replayed(compiler, corpora, path, options.opt_level))
             except (InputError, CompilationError) as error:
                 output.error(str(error))
                 continue
@@ -46,11 +52,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _replayed(
-    compiler: Compiler, corpus: Corpus, path: Path, opt_level: str | None
+    compiler: Compiler, corpora: Sequence[Corpus], path: Path, opt_level: str | None
 ) -> dict[str, object]:
     trace = Trace.load(path)
     options = opt_level and replace(options_of_trace(trace), opt_level=opt_level)
-    result = replay(compiler, trace, corpus[trace.module], options or None)
+    result = replay(compiler, trace, _module(corpora, trace), options or None)
     return {
         "trace": str(path),
         "module": trace.module,
@@ -58,3 +64,10 @@ def _replayed(
         "object_sha256": result.object_sha256,
         "text_size_bytes": result.text_size_bytes,
     }
+
+
+def _module(corpora: Sequence[Corpus], trace: Trace) -> Module:
+    """The trace's module; of several packages that have one of its name, the one of its bytes."""
+    having = [each for each in corpora if trace.module in each] or corpora[:1]
+    modules = [corpus[trace.module] for corpus in having]
+    return next((each for each in modules if each.sha256 == trace.module_sha256), modules[0])

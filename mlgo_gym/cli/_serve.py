@@ -7,8 +7,8 @@ import contextlib
 import signal
 import threading
 
+from mlgo_gym.cli._options import add_model_options
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.model._shipped import find_model
 from mlgo_gym.runners._load import MODES, runner_factory
 
 DESCRIPTION = (
@@ -18,13 +18,10 @@ DESCRIPTION = (
 )
 EXAMPLE = "mlgo-gym serve --model inlining-for-size --address localhost:5001"
 
-_LOCAL_MODES = MODES[:-1]
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("--model", type=find_model, required=True, metavar="DIR", help="the model")
-    parser.add_argument("--mode", choices=_LOCAL_MODES, default="release")
+    add_model_options(parser, "what answers", modes=MODES[:-1], required=True)
     parser.add_argument(
         "--address",
         default="localhost:0",

@@ -11,7 +11,7 @@ from typing import Final
 from rich.table import Table
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli._rollout import replacing
+from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._page import Cell, as_page
 from mlgo_gym.cli.show._page import as_table as html_table
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     result = compare_builds(options.before, options.after)
     if options.html:
         page = as_html(result, str(options.before), str(options.after), options.functions)
-        with replacing(options.html) as file:
+        with writing(options.html) as file:
             file.write(page)
     for title, changes in _parts(result, options.functions):
         if changes:

@@ -14,22 +14,23 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
-from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
-    above_zero,
+    add_budget_option,
+    add_corpus_options,
+    add_output_option,
     add_problem_option,
+    add_seed_option,
     add_setting_options,
     add_worker_options,
-    make_problem,
+    packages_of,
+    problem_of,
 )
-from mlgo_gym.cli._packages import add_packages_options, packages_of
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import hold_out
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problem_named
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -47,9 +48,7 @@ DESCRIPTION = (
     + "; ".join(f"{name}: {what}" for name, what in TRAINERS.items())
     + "."
 )
-EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30"
-
-_SECONDS: Final = 60.0
+EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30m"
 
 _TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets nobody, and its sums do not depend on the machine's load."""
@@ -58,7 +57,7 @@ _TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OP
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("trainer", choices=tuple(TRAINERS), help="how it is trained")
-    add_packages_options(parser)
+    add_corpus_options(parser)
     parser.add_argument(
         "--hold-out",
         action="append",
@@ -67,19 +66,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a package to choose the model on, not to train on; repeat for more (default: every "
         "fourth module)",
     )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", required=True, help="the run's folder"
-    )
-    parser.add_argument(
-        "--budget",
-        type=above_zero,
-        metavar="MINUTES",
-        help="for all runs in the folder together (default: no limit)",
-    )
-    add_problem_option(parser)
-    parser.add_argument(
-        "--seed", type=whole(0), default=0, help="of everything random (default: 0)"
-    )
+    add_output_option(parser, "the run's folder")
+    add_budget_option(parser, "for all runs in the folder together")
+    add_problem_option(parser, of_model=False)
+    add_seed_option(parser, "everything random")
     parser.add_argument(
         "--set",
         action="append",
@@ -94,14 +84,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the subcommand."""
-    problem = make_problem(problem_named(options.problem), options)
     request = TrainingRequest(
         trainer=options.trainer,
-        problem=problem,
+        problem=problem_of(options),
         output=options.output,
         settings=tuple(options.set),
         seed=options.seed,
-        budget_s=None if options.budget is None else options.budget * _SECONDS,
+        budget_s=options.budget,
         jobs=options.jobs,
         timeout_s=options.timeout,
     )

@@ -39,7 +39,7 @@ def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Pa
         if not inside:
             raise CorpusError(
                 f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it or in folders in it, "
-                "found none"
+                "found none; 'mlgo-gym corpus build' makes a corpus"
             )
         found += inside
     chosen = [each for each in found if split is None or _split_of(each) in {None, split}]
@@ -48,11 +48,12 @@ def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Pa
     return chosen
 
 
-def load_packages(folders: Sequence[Path]) -> dict[str, Corpus]:
+def load_packages(folders: Sequence[Path], *, allow_thinlto: bool = False) -> dict[str, Corpus]:
     """Corpora by the names of their packages, which are the shortest ends that tell them apart.
 
     Args:
         folders: each is the corpus of one package.
+        allow_thinlto: take those that were made for ThinLTO too.
 
     Raises:
         CorpusError: a folder is no corpus.
@@ -61,7 +62,7 @@ def load_packages(folders: Sequence[Path]) -> dict[str, Corpus]:
     names = shortest_names(folders)
     if SAMPLE_CORPUS in names:
         names[SAMPLE_CORPUS] = _SAMPLE
-    return {names[folder]: Corpus.load(folder) for folder in folders}
+    return {names[each]: Corpus.load(each, allow_thinlto=allow_thinlto) for each in folders}
 
 
 def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:

@@ -6,13 +6,15 @@ of one more compilation, which the same model answers alike.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.policies._models import Model
@@ -91,3 +93,35 @@ def deploy(
     if form == "object":
         return Deployed(report, made.object_bytes or b"")
     return Deployed(report, compiler.produce(module, options, _TASKS[form], answers).data)
+
+
+def deploy_modules(
+    read: Callable[[str], Module],
+    names: Iterable[str],
+    model: Model | None,
+    *,
+    opt_level: str | None = None,
+    jobs: int = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    form: Form = "object",
+    keep_decisions: bool = False,
+) -> Generator[Done[str, Deployed]]:
+    """The same for modules by their names, in order; one that fails does not end the rest.
+
+    Args:
+        read: gives a module by its name.
+        names: which modules.
+        model: as for `deploy`.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        form: as for `deploy`.
+        keep_decisions: as for `deploy`.
+    """
+
+    def work(compiler: Compiler, name: str) -> Deployed:
+        module = read(name)
+        options = options_of(module, opt_level)
+        return deploy(compiler, module, options, model, form=form, keep_decisions=keep_decisions)
+
+    return each(names, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)

@@ -73,8 +73,8 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
     manifest = {"modules": list(small), "has_thinlto": False}
     (folder / "corpus_description.json").write_text(json.dumps(manifest))
     log = tmp_path / "training.log"
-    arguments = ["--model", ADVICE, "--log", str(log), "--jobs", "2", "-Oz"]
-    assert main(["compile", str(folder), "-o", str(tmp_path / "out"), *arguments]) == 0
+    arguments = ["--model", ADVICE, "--log", str(log), "--jobs", "2", "--opt-level", "Oz"]
+    assert main(["compile", "--corpus", str(folder), "-o", str(tmp_path / "out"), *arguments]) == 0
     for name in small:
         assert text_of(tmp_path / "out" / f"{name}.o")
     with log.open("rb") as file:
@@ -87,7 +87,7 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
     [
         (
             ["IN.c", "-o", "OUT"],
-            "input: expected a file that ends in .bc or .ll, or a corpus, found 'IN.c'",
+            "input: expected a file that ends in .bc or .ll, found 'IN.c'; --corpus takes corpora",
         ),
         (
             ["IN.bc", "-o", "OUT"],
@@ -106,9 +106,14 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
             "--log: expected a --model whose decisions are logged, found none",
         ),
         (
-            [".", "-o", "OUT"],
-            "corpus '.': expected corpus_description.json in it, found none; "
+            ["--corpus", ".", "-o", "OUT"],
+            "corpus '.': expected corpus_description.json in it or in folders in it, found none; "
             "'mlgo-gym corpus build' makes a corpus",
+        ),
+        (["-o", "OUT"], "input: expected a file or --corpus, found neither"),
+        (
+            ["IN.bc", "--corpus", ".", "-o", "OUT"],
+            "input: expected a file or --corpus, found both",
         ),
     ],
 )

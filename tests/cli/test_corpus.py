@@ -20,8 +20,12 @@ def inputs(tmp_path: Path) -> list[str]:
     return list(data)
 
 
+def corpora(folders: list[str]) -> list[str]:
+    return [argument for folder in folders for argument in ("--corpus", folder)]
+
+
 def test_split(inputs: list[str], tmp_path: Path) -> None:
-    done = run("corpus", "split", *inputs, "--output", "out", "--jobs", "2", cwd=tmp_path)
+    done = run("corpus", "split", *corpora(inputs), "--output", "out", "--jobs", "2", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(len(line) for line in done.stdout.splitlines() if line[0] in "┏┃┡│├└") <= 80
     assert "near-duplicates, kept together: a, b" in done.stdout
@@ -30,7 +34,7 @@ def test_split(inputs: list[str], tmp_path: Path) -> None:
 
 
 def test_split_for_machines(inputs: list[str], tmp_path: Path) -> None:
-    arguments = ["corpus", "split", *inputs, "--seed", "4", "--json"]
+    arguments = ["corpus", "split", *corpora(inputs), "--seed", "4", "--json"]
     results = []
     for name in ("one", "two"):
         done = run(*arguments, "--output", name, cwd=tmp_path)
@@ -47,7 +51,7 @@ def test_split_for_machines(inputs: list[str], tmp_path: Path) -> None:
 
 def test_split_with_a_bad_module(inputs: list[str], tmp_path: Path) -> None:
     (tmp_path / "c/m.bc").write_bytes(b"BC\xc0\xde")
-    done = run("corpus", "split", *inputs, "--output", "out", cwd=tmp_path)
+    done = run("corpus", "split", *corpora(inputs), "--output", "out", cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr == (
         "mlgo-gym: c/m: module 'm': LLVM bitcode parsing error\nExpected a single module\n"
@@ -58,12 +62,14 @@ def test_split_with_a_bad_module(inputs: list[str], tmp_path: Path) -> None:
 
 def test_split_functions(tmp_path: Path) -> None:
     make_corpus(tmp_path / "in", {"m": program("m"), "n": program("n")})
-    done = run("corpus", "split-functions", "in", "--output", "out", cwd=tmp_path)
+    done = run("corpus", "split-functions", "--corpus", "in", "--output", "out", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert " ".join(done.stdout.split()).endswith("out of 2 modules, in out")
     names = Corpus.load(tmp_path / "out").names
     assert names == ("m/m_0", "m/m_1", "n/n_0", "n/n_1")
-    done = run("corpus", "split-functions", "in", "--output", "out", "--json", cwd=tmp_path)
+    done = run(
+        "corpus", "split-functions", "--corpus", "in", "--output", "out", "--json", cwd=tmp_path
+    )
     result = json.loads(done.stdout)
     assert (result["modules"], result["failures"]) == (list(names), {})
 
@@ -103,25 +109,25 @@ def test_stats_of_profiles(tmp_path: Path) -> None:
     ("arguments", "message"),
     [
         (
-            ["split", "a", "--output", "a/out"],
+            ["split", "--corpus", "a", "--output", "a/out"],
             "output a/out: expected a folder apart from the inputs, found a",
         ),
         (
-            ["split", "a", "--output", "out", "--test-fraction", "1"],
+            ["split", "--corpus", "a", "--output", "out", "--test-fraction", "1"],
             "test_fraction: expected a number above 0 and below 1, found 1.0",
         ),
         (
-            ["split", "a", "--output", "out"],
+            ["split", "--corpus", "a", "--output", "out"],
             "corpora: expected at least two packages that are no near-duplicates, found 1; "
             "split it by module",
         ),
         (
-            ["split-functions", "none", "--output", "out"],
-            "corpus 'none': expected corpus_description.json in it, found none; "
-            "'mlgo-gym corpus build' makes a corpus",
+            ["split-functions", "--corpus", "none", "--output", "out"],
+            "corpus 'none': expected corpus_description.json in it or in folders in it, "
+            "found none; 'mlgo-gym corpus build' makes a corpus",
         ),
         (
-            ["split-functions", "a", "--output", "a/m.bc"],
+            ["split-functions", "--corpus", "a", "--output", "a/m.bc"],
             "output {cwd}/a/m.bc: expected a folder or nothing, found a file",
         ),
     ],

@@ -306,7 +306,7 @@ def test_only_bad_modules(small_folder: Path, capsys: pytest.CaptureFixture[str]
         (
             ["--policy", "never", "--corpus", "empty"],
             "corpus 'empty': expected corpus_description.json in it or in folders in it, found "
-            "none",
+            "none; 'mlgo-gym corpus build' makes a corpus",
         ),
         (
             ["--model", "lowest_density", "--traces", "empty"],

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from mlgo_gym.cli._command import CommandParser
 from mlgo_gym.cli._main import parser
 
+ROOT = Path(__file__).parents[2]
 HEAVY = ("lief", "llvmlite", "matplotlib", "rich", "tensorflow", "unearth", "mlgo_gym.llvm")
 LOADED = """
 import sys
@@ -55,6 +58,19 @@ def test_help_fits_a_narrow_screen(name: str, monkeypatch: pytest.MonkeyPatch) -
     text = COMMANDS[name].format_help()
     assert text.startswith(f"usage: {name} ")
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def documented() -> Iterator[str]:
+    """The command lines of README.md and docs/, without what a shell would put into them."""
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = page.read_text().replace("\\\n", " ")
+        for line in re.findall(r"^(?:\$ )?(mlgo-gym .*)$", text, re.MULTILINE):
+            yield re.sub(r"(\$\(|>).*", "", line)
+
+
+@pytest.mark.parametrize("line", sorted(set(documented())))
+def test_documented_command_lines(line: str) -> None:
+    parser().parse_args(shlex.split(line, comments=True)[1:])
 
 
 def test_commands_are_imported_when_they_are_used() -> None:

@@ -64,14 +64,14 @@ def test_traces_that_cannot_be_written(small_folder: Path, tmp_path: Path) -> No
 
 def test_search_finds_and_goes_on(small_folder: Path, tmp_path: Path) -> None:
     arguments = ("search", "--corpus", small_folder, "--output", "found", "--jobs", "2", "--json")
-    done = run(*arguments, "--budget", "2", cwd=tmp_path)
+    done = run(*arguments, "--budget", "2s", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert [each["module"] for each in found] == ["json_write.c", "hash_map.c", "digest.c"]
     assert all(each["size_bytes"] <= each["default_size_bytes"] for each in found)
-    again = run(*arguments, "--budget", "2", cwd=tmp_path)
+    again = run(*arguments, "--budget", "2s", cwd=tmp_path)
     assert json.loads(again.stdout) == found
-    table = run(*arguments[:-1], "--budget", "2", cwd=tmp_path).stdout
+    table = run(*arguments[:-1], "--budget", "2s", cwd=tmp_path).stdout
     assert "total" in table
     done = run(
         "replay", *sorted((tmp_path / "found").glob("*.trace")), "--corpus", small_folder,
@@ -82,7 +82,10 @@ def test_search_finds_and_goes_on(small_folder: Path, tmp_path: Path) -> None:
 
 def test_search_with_a_budget_that_is_none(small_folder: Path, tmp_path: Path) -> None:
     done = run(
-        "search", "--corpus", small_folder, "--output", "found", "--budget", "0", cwd=tmp_path
+        "search", "--corpus", small_folder, "--output", "found", "--budget", "0s", cwd=tmp_path
     )
     assert done.returncode == 2
-    assert "argument --budget: expected a number above 0, found '0'" in done.stderr
+    assert (
+        "argument --budget: expected a time above 0 with its unit, such as 90s, 30m or 1h30m, "
+        "found '0s'"
+    ) in done.stderr

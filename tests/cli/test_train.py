@@ -25,7 +25,7 @@ def test_from_a_corpus_to_a_model_that_is_used(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    command = ["train", "advantage", "--output", str(folder), "--budget", "0.1", *QUICK]
+    command = ["train", "advantage", "--output", str(folder), "--budget", "6s", *QUICK]
     assert main([*command, "--json"]) == 0
     printed = json.loads(capfd.readouterr().out)
     assert printed["model"] == str(folder / "model")
@@ -92,7 +92,7 @@ def test_folders_of_corpora(small_folder: Path, tmp_path: Path) -> None:
         corpus_folders([tmp_path / "empty"])
     assert str(error.value) == (
         f"corpus {str(tmp_path / 'empty')!r}: expected corpus_description.json in it or in "
-        "folders in it, found none"
+        "folders in it, found none; 'mlgo-gym corpus build' makes a corpus"
     )
 
 

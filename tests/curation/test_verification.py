@@ -51,9 +51,18 @@ def corpus(clang22: str, tmp_path: Path) -> Path:
     return folder
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def run(corpus: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "mlgo_gym.cli._main", "corpus", "verify", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "mlgo_gym.cli._main",
+            "corpus",
+            "verify",
+            "--corpus",
+            corpus,
+            *arguments,
+        ],
         capture_output=True,
         text=True,
         env=os.environ | {"COLUMNS": "120"},

@@ -14,11 +14,12 @@ from rich.progress import Progress as RichProgress
 from corpus_tools.build import build_corpus
 from corpus_tools.build_all import build_all
 from corpus_tools.clang import OPT_LEVELS, find_clang
-from corpus_tools.command_line import whole
 from corpus_tools.compilation import Progress
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
+from mlgo_gym.cli._options import add_jobs_option, add_opt_level_option, add_output_option
 from mlgo_gym.cli.corpus._outcomes import described, outcome_table
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._packages import SPLITS
 from mlgo_gym.errors import OptionsError
 
 DESCRIPTION = (
@@ -32,18 +33,10 @@ EXAMPLE = "mlgo-gym corpus build lupa --output corpora/lupa"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     _add_selection(parser)
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="where it goes")
+    add_output_option(parser, "where it goes")
     parser.add_argument("--clang", metavar="PATH", help="clang 19 or newer (default: from PATH)")
-    parser.add_argument(
-        "--opt-level", choices=OPT_LEVELS, default="Oz", help="clang's level (default: Oz)"
-    )
-    parser.add_argument(
-        "--jobs",
-        type=whole(1),
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="run N clangs at once (default: one for each core)",
-    )
+    add_opt_level_option(parser, OPT_LEVELS, "Oz")
+    add_jobs_option(parser, os.cpu_count() or 1)
     parser.add_argument("--cache", type=Path, metavar="DIR", help="keep fetched sources there")
     parser.add_argument(
         "--keep-going", action="store_true", help="leave out sources that do not compile"
@@ -55,9 +48,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
         "recipes", nargs="*", metavar="NAME", help="a recipe's name, or a recipe file"
     )
     parser.add_argument("--all", action="store_true", help="every recipe of the package")
-    parser.add_argument(
-        "--split", choices=("train", "test"), help="with --all: only the recipes of this split"
-    )
+    parser.add_argument("--split", choices=SPLITS, help="with --all: only recipes of this split")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from corpus_tools.command_line import whole
-from mlgo_gym.cli._options import add_worker_options
+from mlgo_gym.cli._options import (
+    add_corpus_options,
+    add_output_option,
+    add_seed_option,
+    add_worker_options,
+    folders_of,
+)
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._sources import JoinedCorpora, join_corpora
 from mlgo_gym.curation._split import UNITS, Group, Split, SplitOptions, split_corpora
@@ -19,7 +23,7 @@ DESCRIPTION = (
     "Split corpora into one to train on and one to test on. What shares much of its code stays on "
     "one side."
 )
-EXAMPLE = "mlgo-gym corpus split corpora/lupa corpora/lz4 --output both"
+EXAMPLE = "mlgo-gym corpus split --corpus corpora --output both"
 
 _SHOWN_NAMES = 4
 
@@ -27,10 +31,8 @@ _SHOWN_NAMES = 4
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     default = SplitOptions()
-    parser.add_argument("corpora", nargs="+", type=Path, metavar="DIR", help="a corpus")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="OUT", help="for OUT/train and OUT/test"
-    )
+    add_corpus_options(parser)
+    add_output_option(parser, "for DIR/train and DIR/test")
     parser.add_argument(
         "--test-fraction",
         type=float,
@@ -38,9 +40,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help=f"share of the bitcode to test on (default: {default.test_fraction:g})",
     )
-    parser.add_argument(
-        "--seed", type=whole(0), default=default.seed, metavar="N", help="(default: 0)"
-    )
+    add_seed_option(parser, "which side is which")
     parser.add_argument("--by", choices=UNITS, default=default.by, help=f"(default: {default.by})")
     parser.add_argument(
         "--similarity",
@@ -66,8 +66,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         options.similarity,
         honour_recorded=not options.ignore_recorded,
     )
-    check_split_output(options.output, options.corpora)
-    corpora = join_corpora(options.corpora)
+    folders = folders_of(options)
+    check_split_output(options.output, folders)
+    corpora = join_corpora(folders)
     with output.progress() as progress:
         task = progress.add_task("reading", total=len(corpora.modules))
         split = split_corpora(
@@ -77,10 +78,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
             timeout_s=options.timeout,
             progress=lambda: progress.advance(task),
         )
-    folders = write_split(corpora, split, chosen, options.output)
+    written = write_split(corpora, split, chosen, options.output)
     for name, failure in split.failures.items():
         output.warn(f"{name}: {failure}")
-    sides = {side: _side(corpora, split, side) for side in folders}
+    sides = {side: _side(corpora, split, side) for side in written}
     output.print(_table(sides))
     for line in _sentences(split):
         output.print(line)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli._options import add_opt_level_option, add_worker_options
+from mlgo_gym.cli._options import (
+    add_corpus_options,
+    add_opt_level_option,
+    add_output_option,
+    add_worker_options,
+    packages_of,
+)
+from mlgo_gym.cli._packages import folder_of, module_name
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.cli.show._warnings import warn_of
 from mlgo_gym.curation._functions import split_functions
 
 DESCRIPTION = (
-    "Optimise every module of a corpus and make a module of each of its functions, whose code is "
+    "Optimise every module of corpora and make a module of each of its functions, whose code is "
     "that of the whole module."
 )
-EXAMPLE = "mlgo-gym corpus split-functions corpora/lupa --output functions"
+EXAMPLE = "mlgo-gym corpus split-functions --corpus corpora/lupa --output out"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("corpus", type=Path, metavar="DIR", help="a corpus")
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="OUT", help="where the new corpus goes"
-    )
+    add_corpus_options(parser)
+    add_output_option(parser, "where the new corpus goes; of several packages, a folder for each")
     add_opt_level_option(parser)
     parser.add_argument(
         "--minimum-instructions",
@@ -36,30 +40,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    corpus = Corpus.load(options.corpus)
+    """Run the command."""
+    packages = packages_of(options)
+    total = sum(map(len, packages.values()))
+    modules: list[str] = []
+    failures: dict[str, str] = {}
+    instructions = 0
     with output.progress() as progress:
-        task = progress.add_task("optimising", total=len(corpus))
-        result = split_functions(
-            corpus,
-            options.output,
-            opt_level=options.opt_level,
-            minimum_instructions=options.minimum_instructions,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
-            progress=lambda: progress.advance(task),
-        )
-    for failure in result.failures.values():
-        output.warn(failure)
+        task = progress.add_task("optimising", total=total)
+        for package, corpus in packages.items():
+            made = split_functions(
+                corpus,
+                folder_of(packages, options.output, package),
+                opt_level=options.opt_level,
+                minimum_instructions=options.minimum_instructions,
+                jobs=options.jobs,
+                timeout_s=options.timeout,
+                progress=lambda: progress.advance(task),
+            )
+            modules += [module_name(packages, package, each) for each in made.modules]
+            failures |= {
+                module_name(packages, package, name): why for name, why in made.failures.items()
+            }
+            instructions += made.instructions
     output.print(
-        f"{len(result.modules):,} functions with {result.instructions:,} instructions, out of "
-        f"{len(corpus) - len(result.failures):,} modules, in {options.output}"
+        f"{len(modules):,} functions with {instructions:,} instructions, out of "
+        f"{total - len(failures):,} modules, in {options.output}"
     )
     output.json(
         {
             "output": str(options.output),
-            "modules": list(result.modules),
-            "instructions": result.instructions,
-            "failures": result.failures,
+            "modules": modules,
+            "instructions": instructions,
+            "failures": failures,
         }
     )
-    return 1 if result.failures else 0
+    return warn_of(failures.values(), output)

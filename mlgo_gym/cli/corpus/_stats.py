@@ -1,4 +1,4 @@
-"""``mlgo-gym corpus stats``: what is in a corpus."""
+"""``mlgo-gym corpus stats``: what is in corpora."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from mlgo_gym.cli._options import add_compilation_options
-from mlgo_gym.cli._rollout import run_policies, warn_of_failures
-from mlgo_gym.cli.show._not_honoured import count_not_honoured
+from mlgo_gym.cli._options import (
+    add_compilation_options,
+    add_corpus_options,
+    make_problem,
+    packages_of,
+)
+from mlgo_gym.cli._packages import module_names, module_reader, rolled_out
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_failures
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._language import language_of
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import ModuleReport
 
-DESCRIPTION = "Compile a corpus with LLVM's default and count what is in it."
+DESCRIPTION = "Compile corpora with LLVM's default and count what is in them."
 EXAMPLE = "mlgo-gym corpus stats --corpus corpora/lupa"
 
 _NO_PROFILE: Final = "none"
@@ -49,14 +54,18 @@ _PROFILES: Final = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    add_corpus_options(parser)
     add_compilation_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    corpus = Corpus.load(options.corpus)
-    reports = list(run_policies(options, output, {"default": InliningForSize.policy()}))
-    facts = _facts(corpus, options, output)
-    modules = [_module(corpus, report, facts.get(report.module)) for report in reports]
+    """Run the command."""
+    packages = packages_of(options)
+    problem = make_problem(InliningForSize, options)
+    policies = {problem.default_policy: problem.policy()}
+    reports = list(rolled_out(packages, policies, problem, options, output))
+    facts = _facts(packages, options, output)
+    modules = [_module(packages, report, facts.get(report.module)) for report in reports]
     languages = sorted({each["language"] for each in modules})
     counts = [_total(modules, language) for language in (*languages, None)]
     profiles = _by_profile(modules)
@@ -64,7 +73,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(*([_table("profile", profiles, _PROFILES)] if _has_profiles(profiles) else []))
     output.json(
         {
-            "corpus": str(options.corpus),
+            "packages": {name: str(corpus.folder) for name, corpus in packages.items()},
             "languages": counts[:-1],
             "total": counts[-1],
             "not_honoured": count_not_honoured(each.not_honoured for each in reports),
@@ -75,25 +84,29 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return warn_of_failures(reports, output)
 
 
-def _facts(corpus: Corpus, options: argparse.Namespace, output: Output) -> dict[str, ModuleFacts]:
+def _facts(
+    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
+) -> dict[str, ModuleFacts]:
     """What is in each module that LLVM can read; the compilations name the others."""
-    found = describe_modules(
-        corpus.__getitem__, corpus.names, jobs=options.jobs, timeout_s=options.timeout
-    )
+    names, read = list(module_names(packages)), module_reader(packages)
+    found = describe_modules(read, names, jobs=options.jobs, timeout_s=options.timeout)
     with closing(found):
-        tracked = output.track(found, "reading", len(corpus))
+        tracked = output.track(found, "reading", len(names))
         return {done.item: done.value for done in tracked if not done.error}
 
 
-def _module(corpus: Corpus, report: ModuleReport, facts: ModuleFacts | None) -> dict[str, Any]:
+def _module(
+    packages: Mapping[str, Corpus], report: ModuleReport, facts: ModuleFacts | None
+) -> dict[str, Any]:
     """The figures of one module; what could not be had is 0."""
     result = report.attempts[0].result if report.attempts and report.is_complete else None
     text_size = int(report.baseline.score) if report.baseline and result else 0
+    package, name = module_names(packages)[report.module]
     return {
         "module": report.module,
-        "language": language_of(corpus[report.module]),
+        "language": language_of(packages[package][name]),
         "modules": 1,
-        "bitcode_bytes": (corpus.folder / f"{report.module}.bc").stat().st_size,
+        "bitcode_bytes": packages[package].size_bytes(name),
         "text_size_bytes": text_size,
         "decisions": result.decisions if result else 0,
         "asking_modules": int(bool(result and result.decisions)),

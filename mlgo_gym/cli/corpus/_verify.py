@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from corpus_tools.clang import find_clang
-from mlgo_gym.cli._options import add_worker_options
-from mlgo_gym.cli.show._not_honoured import count_not_honoured, warn_of_not_honoured
+from mlgo_gym.cli._options import add_corpus_options, add_worker_options, packages_of
+from mlgo_gym.cli._packages import folder_of, over_packages
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_not_honoured
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.curation._verification import Outcome, Verdict, verify_corpus
 from mlgo_gym.errors import OptionsError
@@ -25,12 +25,12 @@ DESCRIPTION = (
     "with the original object's, the embedded LLVM's with clang's. Exit status 1: something "
     "failed, or differs from the original."
 )
-EXAMPLE = "mlgo-gym corpus verify corpora/lupa --clang"
+EXAMPLE = "mlgo-gym corpus verify --corpus corpora/lupa --clang"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument("corpus", type=Path, metavar="DIR", help="a corpus in mlgo-utils' layout")
+    add_corpus_options(parser)
     parser.add_argument(
         "--clang",
         nargs="?",
@@ -42,12 +42,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--objects",
         type=Path,
         metavar="DIR",
-        help="the original objects; that of module NAME is DIR/NAME",
+        help="the original objects: that of module NAME is DIR/NAME, or, of several packages, "
+        "DIR/PACKAGE/NAME",
     )
     add_worker_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    """Run the command."""
     verdicts = _verdicts(options, output)
     counts = count_not_honoured(each.not_honoured for each in verdicts)
     bad = [each for each in verdicts if not each.is_good]
@@ -57,7 +59,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     warn_of_not_honoured(counts, output)
     output.json(
         {
-            "corpus": str(options.corpus),
             "modules": [_record(each) for each in verdicts],
             "total": {name: dict(_count(verdicts, name)) for name in _CHECKS},
             "not_honoured": counts,
@@ -75,16 +76,18 @@ def _verdicts(options: argparse.Namespace, output: Output) -> list[Verdict]:
     if options.objects is not None and not options.objects.is_dir():
         raise OptionsError(f"--objects: expected a folder, found {str(options.objects)!r}")
     clang = None if options.clang is None else find_clang(options.clang or None)
-    corpus = Corpus.load(options.corpus, allow_thinlto=clang is not None)
-    running = verify_corpus(
-        corpus,
-        clang=clang,
-        objects=options.objects,
-        jobs=options.jobs,
-        timeout_s=options.timeout,
-    )
-    with contextlib.closing(running):
-        return list(output.track(running, "verifying", len(corpus)))
+    packages = packages_of(options, allow_thinlto=clang is not None)
+
+    def work(package: str, corpus: Corpus) -> Generator[Verdict]:
+        return verify_corpus(
+            corpus,
+            clang=clang,
+            objects=options.objects and folder_of(packages, options.objects, package),
+            jobs=options.jobs,
+            timeout_s=options.timeout,
+        )
+
+    return list(over_packages(packages, work, "verifying", output))
 
 
 _CHECKS = {

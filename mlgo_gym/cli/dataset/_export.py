@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
 
 DESCRIPTION = (
@@ -45,10 +46,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     dataset = Dataset.open(*options.datasets, allow_mixed=options.allow_mixed)
     if options.log is not None:
-        from mlgo_gym.datasets._files import staged
         from mlgo_gym.datasets._logs import export_log
 
-        with staged(options.log) as file:
+        with writing(options.log) as file:
             count = export_log(dataset, file)
         text = f"{count:,} decisions in {options.log}"
         value = {"log": str(options.log), "decisions": count}

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mlgo_gym.cli._options import add_output_option
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import InputError
 
@@ -24,9 +25,7 @@ EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a log or a trace")
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", required=True, help="the dataset's folder"
-    )
+    add_output_option(parser, "the dataset's folder")
     parser.add_argument("--package", default="", metavar="NAME", help="the corpus that they are of")
     parser.add_argument(
         "--llvm-version",

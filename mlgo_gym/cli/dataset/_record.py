@@ -6,31 +6,26 @@ import argparse
 import contextlib
 import hashlib
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
 from mlgo_gym.cli._options import (
-    add_opt_level_option,
+    add_compilation_options,
+    add_corpus_options,
+    add_model_options,
+    add_output_option,
     add_policy_option,
     add_problem_option,
     add_seed_option,
-    add_setting_options,
-    add_worker_options,
-    make_problem,
+    packages_of,
+    policy_of,
+    problem_of,
 )
-from mlgo_gym.cli._rollout import warn_of_failures
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
-from mlgo_gym.corpus._packages import load_packages
+from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._shipped import find_model
-from mlgo_gym.policies._models import model_policies
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problem_named
 from mlgo_gym.rollout._rollout import ModuleReport
-from mlgo_gym.runners._load import MODES
 
 DESCRIPTION = (
     "Compile every module under a policy and under LLVM's default, and write the decisions with "
@@ -43,28 +38,13 @@ _HASH_DIGITS: Final = 12
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    parser.add_argument(
-        "--corpus",
-        type=Path,
-        action="append",
-        metavar="DIR",
-        help="the corpus of a package, once for each (default: the sample in this package)",
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="DIR", required=True, help="the dataset's folder"
-    )
+    add_corpus_options(parser)
+    add_output_option(parser, "the dataset's folder")
     add_problem_option(parser)
     add_policy_option(parser)
-    parser.add_argument(
-        "--model", type=find_model, metavar="DIR", help="a model that answers, as in 'rollout'"
-    )
-    parser.add_argument(
-        "--mode", choices=MODES, default="release", help="how the model runs (default: release)"
-    )
+    add_model_options(parser, "what answers LLVM instead")
     add_seed_option(parser)
-    add_opt_level_option(parser)
-    add_setting_options(parser)
-    add_worker_options(parser)
+    add_compilation_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -73,10 +53,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.datasets._record import record as record_corpus
     from mlgo_gym.datasets._writer import DatasetWriter
 
-    problem = make_problem(problem_named(options.problem), options)
-    packages = load_packages(options.corpus or [SAMPLE_CORPUS])
+    problem = problem_of(options)
+    packages = packages_of(options)
     with contextlib.ExitStack() as stack:
-        name, policy = stack.enter_context(_policy(options, problem))
+        name, policy = stack.enter_context(policy_of(options, problem))
+        name += _further_name(options, name)
         header = header_of(problem, options.opt_level)
         writer = stack.enter_context(DatasetWriter(options.output, header))
         left = {
@@ -106,17 +87,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return warn_of_failures(reports, output)
 
 
-@contextlib.contextmanager
-def _policy(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[str, PolicyLike]]:
-    """The policy, and what it is called: another model, or another seed, is another policy."""
+def _further_name(options: argparse.Namespace, name: str) -> str:
+    """What tells it from others of the name: another model, or another seed, is another policy."""
     if options.model is not None:
-        with model_policies([options.model], options.mode, problem) as policies:
-            ((name, policy),) = policies.items()
-            yield f"{name}{_digest(Path(options.model))}", policy
-        return
-    name = options.policy or problem.default_policy
-    label = f"{name} {options.seed}" if name == "random" else name
-    yield label, problem.policy(name, options.seed)
+        return _digest(Path(options.model))
+    return f" {options.seed}" if name == "random" else ""
 
 
 def _digest(model: Path) -> str:

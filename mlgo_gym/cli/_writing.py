@@ -1,0 +1,48 @@
+"""Files and folders that commands write: why they cannot is said in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.files import replacing
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing, as `mlgo_gym.files.replacing` does.
+
+    Raises:
+        OptionsError: it cannot be written. Other errors of the system in the block stay as they
+            are, and so does a pipe whose reader has seen enough.
+    """
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        if error.filename != str(path) or isinstance(error, BrokenPipeError):
+            raise
+        raise _refused(path, error) from error
+
+
+def make_folder(folder: Path, *, to_write: Path | None = None) -> None:
+    """Make a folder if need be, before the work whose results it gets.
+
+    Args:
+        folder: where.
+        to_write: what will be written there, for the error.
+
+    Raises:
+        OptionsError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(to_write or folder, error) from error
+
+
+def _refused(path: Path, error: OSError) -> OptionsError:
+    return OptionsError(f"cannot write {str(path)!r}: {error.strerror}")
