@@ -92,7 +92,7 @@ def recorded(allocator: Allocator, known: OptimizedModule) -> bytes:
 
 def replay(session: binding.Session, known: OptimizedModule, base: str) -> None:
     session.set_options([*RegallocEviction().advisor_options(base), *COMPILE.llvm_options()])
-    target = binding.Target(**known.options.settings())
+    target = known.options.target()
     with binding.parse(known.module.data, is_text=False, verify=False) as parsed:
         binding.emit_object(parsed, target, known.options.opt_level or "")
 

@@ -60,7 +60,7 @@ def run(corpus: Corpus, rounds: int) -> None:
 
 def bare(session: binding.Session, module: Module) -> int:
     session.set_options(["-enable-ml-inliner=default"])
-    target = binding.Target(**options_of(module).target())
+    target = options_of(module).target()
     with binding.parse(module.data, is_text=False, verify=False) as parsed:
         binding.emit_object(parsed, target, binding.optimize(parsed, target))
     return 0

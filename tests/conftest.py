@@ -11,9 +11,14 @@ from typing import NoReturn
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.llvm._compiler import Compiler
+
+# How long one example takes is the machine's business; a whole test has pytest's own limit.
+settings.register_profile("mlgo-gym", deadline=None)
+settings.load_profile("mlgo-gym")
 
 
 @pytest.fixture(scope="session")

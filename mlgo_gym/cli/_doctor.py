@@ -19,7 +19,7 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process._worker import check_llvmlite, installed_llvmlite
+from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 
 DESCRIPTION = (

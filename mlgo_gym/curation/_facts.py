@@ -10,6 +10,7 @@ from typing import Any, Final
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Done, each
+from mlgo_gym.llvm.process._request import DescribeRequest
 from mlgo_gym.llvm.text._fingerprint import Body
 from mlgo_gym.llvm.text._profile import Profile
 
@@ -53,7 +54,7 @@ def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
         CompilationError: LLVM crashed or outran its deadline.
     """
     answer: dict[str, Any]
-    answer, _ = compiler.inquire(module, {"op": "describe"})
+    answer, _ = compiler.inquire(module, DescribeRequest(module.is_text))
     return ModuleFacts(
         module.name,
         module.sha256,

@@ -25,6 +25,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._request import SplitRequest
 
 _NO_PASSES: Final = "-disable-llvm-passes"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.$-]|^\.")
@@ -84,11 +85,7 @@ def split_module(
         CompilationError: LLVM crashed or outran its deadline.
     """
     chosen = options or options_of(module)
-    request = {
-        "op": "split_functions",
-        "target": chosen.target(),
-        "minimum_instructions": minimum_instructions,
-    }
+    request = SplitRequest(module.is_text, chosen.target(), minimum_instructions)
     answer, payload = compiler.inquire(module, request, chosen.llvm_options)
     command = _command(module, answer["opt_level"])
     return tuple(_cut(answer["functions"], payload, command))

@@ -13,8 +13,7 @@ none::
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn, Self
 
 from mlgo_gym.corpus._corpus import Module
@@ -28,14 +27,13 @@ from mlgo_gym.errors import (
 from mlgo_gym.llvm._result import CompilationResult, Product, settings_of
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._advisors import Channels
-from mlgo_gym.llvm.process._failures import crash_of, timeout_error
-from mlgo_gym.llvm.process._fork import Branches, ForkRefusedError, fork_worker
-from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError
+from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
+from mlgo_gym.llvm.process._exchange import Exchange
+from mlgo_gym.llvm.process._request import CompileRequest
+from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.problems import _registry as registry
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
 
 _ABANDON_TIMEOUT_S: Final = 1.0
@@ -74,50 +72,38 @@ class Compilation:
         branches: Branches,
         task: Task = COMPILE,
         keep_stderr: bool = False,
+        is_branch: bool = False,
     ) -> None:
         self.module: Final = module
         self.problems: Final = tuple(problems)
         self.task: Final = task
         self.is_replayed = False
-        self._branches = branches
-        self._is_branch = False
-        self._advice: list[bytes] = []
-        self._keep_object = keep_object
-        self._worker = worker
         self._options = options
         self._timeout_s = timeout_s
-        self._remaining_s = timeout_s
-        self._pending: tuple[Problem, Observation] | None = None
+        self._keep_object = keep_object
+        self._branches = branches
         self._result: CompilationResult | None = None
         self._product: Product | None = None
-        self._finished = False
-        self._stderr = ""
-        self._channels = Channels(worker)
-        try:
-            for problem in self.problems:
-                self._channels.open(problem)
-            worker.keep_stderr(keep_stderr or task.print_frequencies)
-            worker.send(self._request(), module.data)
-        except BaseException:
-            self._abort()
-            raise
+        keep_stderr = keep_stderr or task.print_frequencies
+        self._exchange = Exchange(
+            worker, module, timeout_s, self.problems, keep_stderr=keep_stderr, owns_worker=is_branch
+        )
+        self._exchange.send(self._request())
 
-    def _request(self) -> dict[str, Any]:
-        defaults = [
-            each for kind in registry.problems().values() for each in kind().default_options()
-        ]
-        chosen = [*self._options.llvm_options, *self._channels.advisor_options()]
-        return {
-            "op": "compile",
-            "is_text": self.module.is_text,
-            "verify": self.module.sha256 not in self._worker.verified,
-            "target": self._options.target(),
-            "plain_options": [*defaults, *COMPILE.llvm_options()],
-            "llvm_options": [*defaults, *chosen, *self.task.llvm_options()],
-            "keep_object": self._keep_object,
-            "task": self.task.settings(),
-            "is_forkable": self.is_forkable,
-        }
+    def _request(self) -> CompileRequest:
+        kinds = registry.problems().values()
+        defaults = tuple(option for kind in kinds for option in kind().default_options())
+        chosen = (*self._options.llvm_options, *self._exchange.advisor_options())
+        return CompileRequest(
+            is_text=self.module.is_text,
+            verify=self.module.sha256 not in self._exchange.worker.verified,
+            is_forkable=self.is_forkable,
+            target=self._options.target(),
+            task=self.task,
+            keep_object=self._keep_object,
+            plain_options=(*defaults, *COMPILE.llvm_options()),
+            llvm_options=(*defaults, *chosen, *self.task.llvm_options()),
+        )
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -132,32 +118,32 @@ class Compilation:
     @property
     def decisions(self) -> int:
         """How many observations have been answered."""
-        return len(self._advice)
+        return len(self._exchange.advice)
 
     @property
     def advice(self) -> tuple[bytes, ...]:
         """The raw tensors of the answers so far: what it takes to get here again."""
-        return tuple(self._advice)
+        return tuple(self._exchange.advice)
 
     @property
     def interest(self) -> Mapping[int, int]:
         """What to wait for: descriptors and the events of ``select.poll``."""
-        return self._worker.interest
+        return self._exchange.worker.interest
 
     @property
     def remaining_s(self) -> float:
         """How long LLVM may still take, in seconds."""
-        return self._remaining_s
+        return self._exchange.remaining_s
 
     @property
     def worker_pid(self) -> int:
         """The process id of the worker that compiles."""
-        return self._worker.pid
+        return self._exchange.worker.pid
 
     @property
     def llvm_version(self) -> str:
         """The LLVM that compiles."""
-        return self._worker.versions["llvm"]
+        return self._exchange.worker.versions["llvm"]
 
     @property
     def result(self) -> CompilationResult:
@@ -196,10 +182,7 @@ class Compilation:
         All that it printed before the pending observation, or until it ended, is there, if it was
         started with ``keep_stderr``; otherwise it is empty.
         """
-        if not self._finished:
-            return self._worker.take_stderr()
-        taken, self._stderr = self._stderr, ""
-        return taken
+        return self._exchange.take_stderr()
 
     def next_observation(self) -> Observation | None:
         """Wait for the next question; ``None`` when the compilation has ended.
@@ -212,10 +195,11 @@ class Compilation:
             CompilationTimeoutError: LLVM outran the deadline.
             UsageError: this process was forked from the one that compiles.
         """
-        self._worker.check_owner(self.module.name)
-        while not self._guarded(self._has_arrived):
-            self._guarded(self._wait, self._remaining_s)
-        return self._pending[1] if self._pending else None
+        self._exchange.worker.check_owner(self.module.name)
+        while not self._has_arrived():
+            self._exchange.wait(self._exchange.remaining_s)
+        question = self._exchange.question
+        return question[1] if question else None
 
     def is_ready(self) -> bool:
         """Whether `next_observation` returns at once; takes in what has come, never waits.
@@ -223,14 +207,15 @@ class Compilation:
         Raises:
             MlgoGymError: as `next_observation` does.
         """
-        self._worker.check_owner(self.module.name)
-        if not self._guarded(self._has_arrived):
-            self._guarded(self._wait, 0.0)
-        return self._guarded(self._has_arrived)
+        self._exchange.worker.check_owner(self.module.name)
+        if self._has_arrived():
+            return True
+        self._exchange.wait(0.0)
+        return self._has_arrived()
 
     def charge(self, seconds: float) -> None:
         """Count time against the deadline: what a caller waited for several at once."""
-        self._remaining_s -= seconds
+        self._exchange.remaining_s -= seconds
 
     def answer(self, action: Action) -> None:
         """Answer the pending observation.
@@ -239,9 +224,9 @@ class Compilation:
             UsageError: nothing is pending, or LLVM does not take this action; then the
                 observation stays pending.
         """
-        self._worker.check_owner(self.module.name)
+        self._exchange.worker.check_owner(self.module.name)
         problem, observation = self._question()
-        self._reply(problem, problem.encode_advice(action, observation))
+        self._exchange.reply(problem, problem.encode_advice(action, observation))
 
     def fork(self) -> Compilation:
         """Branch off at the pending decision: a compilation that has come the same way.
@@ -258,8 +243,8 @@ class Compilation:
             CompilationTimeoutError: the worker did not answer before the deadline.
             EnvironmentSetupError: the system has no descriptors or processes left.
         """
-        self._worker.check_owner(self.module.name)
-        if self._pending is None:
+        self._exchange.worker.check_owner(self.module.name)
+        if self._exchange.question is None:
             raise UsageError(f"module {self.module.name!r}: fork: no decision is pending")
         if not self.is_forkable:
             raise UsageError(
@@ -270,13 +255,10 @@ class Compilation:
         if self._branches.by_replay:
             return self._replayed()
         try:
-            return self._forked(self._channels[self.asked_by])
+            return self._forked()
         except ForkRefusedError as error:
             warnings.warn(f"fork: {error}; compiling again instead", RuntimeWarning, stacklevel=2)
             return self._replayed()
-        except (WorkerDiedError, TimeoutError) as error:
-            self._abort()
-            raise self._failure(error) from error
         except OSError as error:
             raise EnvironmentSetupError(f"fork: {error}") from error
 
@@ -287,14 +269,13 @@ class Compilation:
         that has not finished by then is killed, and the compiler starts another. The worker of a
         branch is killed at once.
         """
-        if self._finished or self._worker.is_disowned:
+        if self._exchange.is_over or self._exchange.worker.is_disowned:
             return
-        if self._is_branch:
-            self._abort()
+        if self._exchange.owns_worker:
+            self._exchange.abort()
             return
-        self._remaining_s = min(self._remaining_s, _ABANDON_TIMEOUT_S)
         try:
-            self._worker.send({"op": "cancel"})
+            self._exchange.cancel(_ABANDON_TIMEOUT_S)
             while (observation := self.next_observation()) is not None:
                 self.answer(self.asked_by.fallback_action(observation))
         except (CompilationError, ModuleError):
@@ -309,52 +290,21 @@ class Compilation:
     def __reduce__(self) -> NoReturn:
         raise UsageError(f"module {self.module.name!r}: a running compilation cannot be copied")
 
-    def _guarded(self, step: Callable[..., bool], *arguments: float) -> bool:
-        """Take a step; where it fails, the compilation is over."""
-        try:
-            return step(*arguments)
-        except BaseException:
-            self._abort()
-            raise
-
     def _question(self) -> tuple[Problem, Observation]:
-        if self._pending is None:
+        if self._exchange.question is None:
             raise UsageError(f"module {self.module.name!r}: no decision is pending")
-        return self._pending
+        return self._exchange.question
 
     def _has_arrived(self) -> bool:
-        """Whether a whole observation, or the end, is among what has been taken in."""
-        if self._pending is None and not self._finished:
-            self._pending = self._channels.next_question()
-            if self._pending is None and (frame := self._worker.take_frame()) is not None:
-                self._finish(*frame)
-        return self._pending is not None or self._finished
+        """Whether an observation, or the end, is among what has come; keeps what came out."""
+        if not self._exchange.poll():
+            return False
+        if self._exchange.answer is not None:
+            self._keep(*self._exchange.answer)
+            self._exchange.answer = None
+        return True
 
-    def _wait(self, timeout_s: float) -> bool:
-        """Take in what comes; whether any of it came over a channel."""
-        start = monotonic()
-        try:
-            readable = self._worker.wait(timeout_s)
-        except WorkerDiedError as error:
-            raise self._failure(error) from error
-        self._remaining_s -= monotonic() - start
-        self._channels.receive(readable)
-        if self._remaining_s <= 0:
-            raise self._failure(TimeoutError())
-        return bool(readable)
-
-    def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
-        if isinstance(error, WorkerDiedError):
-            return crash_of(self.module.name, error)
-        return timeout_error(self.module.name, self._timeout_s, self._worker, self.decisions)
-
-    def _finish(self, answer: dict[str, Any], payload: bytes) -> None:
-        self._end()
-        if self._is_branch:
-            self._worker.kill()
-        if "error" in answer:
-            raise ModuleError(self.module.name, answer["error"])
-        self._worker.verified.add(self.module.sha256)
+    def _keep(self, answer: dict[str, Any], payload: bytes) -> None:
         if "cancelled" in answer:
             return
         record: dict[str, Any] = {
@@ -366,60 +316,34 @@ class Compilation:
         if self.task.product == "object":
             self._result = CompilationResult.of(self.module.name, record, answer, payload)
         else:
-            self._product = Product.of(record, answer, payload, self._stderr)
+            printed = self._exchange.take_stderr()
+            self._product = Product.of(record, answer, payload, printed)
 
-    def _reply(self, problem: Problem, advice: bytes) -> None:
-        self._pending = None
-        self._advice.append(advice)
-        self._channels[problem].reply(advice)
-
-    def _forked(self, own: Channel) -> Compilation:
-        worker, channel = fork_worker(self._worker, own, self._remaining_s)
-        channels = Channels(worker)
-        channels.open(self.problems[0], channel)
+    def _forked(self) -> Compilation:
+        exchange = self._exchange.fork(self.asked_by)
         branch = type(self).__new__(type(self))
-        vars(branch).update(
-            vars(self),
-            _advice=list(self._advice),
-            _is_branch=True,
-            _worker=worker,
-            _channels=channels,
-            is_replayed=False,
-        )
-        self._branches.add(worker)
+        vars(branch).update(vars(self), _exchange=exchange, is_replayed=False)
+        self._branches.add(exchange.worker)
         return branch
 
     def _replayed(self) -> Compilation:
         branch = Compilation(
-            Worker(self._worker.llvm_options),
+            Worker(self._exchange.worker.llvm_options),
             self.module,
             self._options,
             self.problems,
             timeout_s=self._timeout_s,
             keep_object=self._keep_object,
             branches=self._branches,
+            is_branch=True,
         )
-        branch._is_branch = branch.is_replayed = True
-        self._branches.add(branch._worker)
-        for advice in self._advice:
+        branch.is_replayed = True
+        self._branches.add(branch._exchange.worker)
+        for advice in self.advice:
             if branch.next_observation() is not None:
-                branch._reply(branch.asked_by, advice)
+                branch._exchange.reply(branch.asked_by, advice)
         pending = branch.next_observation()
         if pending is None or pending.payload != self._question()[1].payload:
             branch.close()
             raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
         return branch
-
-    def _abort(self) -> None:
-        # LLVM may still be waiting for advice that will never come.
-        if self._is_branch or not self._finished:
-            self._worker.kill()
-        self._pending = None
-        self._end()
-
-    def _end(self) -> None:
-        """The worker is gone, or another compilation's from now on."""
-        self._channels.close()
-        if not self._finished:
-            self._stderr = self._worker.kept_stderr()
-        self._finished = True

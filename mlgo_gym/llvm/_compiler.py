@@ -15,8 +15,9 @@ from mlgo_gym.llvm._result import CompilationResult, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._fork import DEFAULT_BRANCH_LIMIT, Branches
-from mlgo_gym.llvm.process._inquiry import inquire
+from mlgo_gym.llvm.process._branches import DEFAULT_BRANCH_LIMIT, Branches
+from mlgo_gym.llvm.process._exchange import Exchange
+from mlgo_gym.llvm.process._request import Request
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
@@ -197,17 +198,17 @@ class Compiler:
             return compilation
 
     def inquire(
-        self, module: Module, request: dict[str, Any], llvm_options: tuple[str, ...] = ()
+        self, module: Module, request: Request, llvm_options: tuple[str, ...] = ()
     ) -> tuple[dict[str, Any], bytes]:
         """Ask the worker something else about a module; an unfinished compilation is closed first.
 
         Args:
             module: what is asked about.
-            request: for one of the functions of `llvm.process._answers`.
+            request: what is asked.
             llvm_options: LLVM's own options that hold meanwhile.
 
         Returns:
-            What that function returns.
+            The answer as JSON values, and bytes.
 
         Raises:
             ModuleError: LLVM refused the module.
@@ -216,7 +217,8 @@ class Compiler:
             UsageError: the compiler is closed.
         """
         self._end_current()
-        return inquire(self._ready_worker(llvm_options), module, request, self.timeout_s)
+        worker = self._ready_worker(llvm_options)
+        return Exchange(worker, module, self.timeout_s).run(request)
 
     def interrupt(self) -> None:
         """Kill the worker, from any thread, for good.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from mlgo_gym.errors import InternalError
 
@@ -51,10 +51,6 @@ class Task:
             f"-print-machine-bfi={str(self.print_frequencies).lower()}",
             *self.printing,
         )
-
-    def settings(self) -> dict[str, Any]:
-        """The fields by name, as JSON values, for requests."""
-        return asdict(self)
 
 
 COMPILE: Final = Task()

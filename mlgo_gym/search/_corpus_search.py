@@ -27,7 +27,7 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._worker import installed_llvmlite
+from mlgo_gym.llvm.process._launch import installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.records._trace import trace_path

@@ -49,7 +49,7 @@ def write(
 
 
 @pytest.mark.parametrize("problem", problems().values())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) -> None:
     sources = [

@@ -63,7 +63,7 @@ def logs(draw: st.DrawFn) -> bytes:
     return file.getvalue()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(logs())
 def test_any_log_comes_back(log: bytes) -> None:
     if log.count(b"\n") == 1:

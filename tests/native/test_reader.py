@@ -71,7 +71,7 @@ def test_flipped_bytes(name: str) -> None:
         _read_and_lower(bytes(broken))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(min_size=8, max_size=64), st.integers(0, len(DENSE)), st.sampled_from(SMALL))
 def test_overwritten_bytes(noise: bytes, position: int, name: str) -> None:
     data = (FOLDER / f"{name}.tflite").read_bytes()

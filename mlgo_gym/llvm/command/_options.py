@@ -8,13 +8,14 @@ clang where it takes effect, and which the embedded compiler does not honour.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm.command._cc1 import Argument, not_honoured, read_arguments
 from mlgo_gym.llvm.command._own_options import known_llvm_options, refusal
+from mlgo_gym.llvm.process._request import Target
 
 OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
 """Clang's optimisation levels, as they are spelled here: without the dash."""
@@ -101,10 +102,9 @@ class CompileOptions:
         """The fields by name, as JSON values, for records."""
         return asdict(self)
 
-    def target(self) -> dict[str, Any]:
-        """The fields that a compilation takes one by one, as JSON values, for requests."""
-        apart = ("llvm_options", "not_honoured")
-        return {name: value for name, value in asdict(self).items() if name not in apart}
+    def target(self) -> Target:
+        """What a worker is told of them, but for LLVM's own options."""
+        return Target(**{each.name: getattr(self, each.name) for each in fields(Target)})
 
     @classmethod
     def from_command(cls, command: Sequence[str]) -> CompileOptions:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
+from mlgo_gym.llvm.process._request import Target
 from mlgo_gym.llvm.text._function_split import function_texts
 from mlgo_gym.llvm.text._module_text import ModuleText
 from mlgo_gym.llvm.text._names import name_in_assembly
@@ -43,26 +44,6 @@ def _refusals() -> Iterator[None]:
         yield
     except (RuntimeError, UnicodeDecodeError) as error:
         raise BitcodeError(str(error).strip()) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What decides the code besides the module itself; see `llvm.command._options`.
-
-    ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
-    chooses for the level. Without `run_passes` a module is taken as it is.
-    """
-
-    opt_level: str | None
-    relocation_model: str
-    code_model: str
-    vectorize_loops: bool | None
-    vectorize_slp: bool | None
-    unroll_loops: bool | None
-    cpu: str = ""
-    features: str = ""
-    abi: str = ""
-    run_passes: bool = True
 
 
 def llvm_version() -> str:

@@ -21,12 +21,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.llvm.process import _binding as binding
-from mlgo_gym.llvm.process._answers import INQUIRIES
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
-from mlgo_gym.llvm.process._fork_request import is_supported
 from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.process._request import (
+    CancelRequest,
+    CompileRequest,
+    DescribeRequest,
+    Request,
+    SplitRequest,
+    can_fork,
+    request_from_json,
+)
+from mlgo_gym.llvm.text._fingerprint import bodies_of
+from mlgo_gym.llvm.text._function_split import function_texts
+from mlgo_gym.llvm.text._module_text import ModuleText
+from mlgo_gym.llvm.text._names import name_in_assembly
+from mlgo_gym.llvm.text._profile import profile_of
 
-_RECEIVE_BYTES = 1 << 20
+_RECEIVE_BYTES: Final = 1 << 20
+
+_Answer = tuple[dict[str, Any], bytes]
+"""JSON values, and raw bytes."""
 
 
 def main(socket_fd: int, control_fd: int) -> None:
@@ -49,38 +64,47 @@ class _Server:
         self._session = session
         self._decoder = FrameDecoder()
 
-    def receive(self) -> tuple[dict[str, Any], bytes] | None:
+    def receive(self) -> tuple[Request, bytes] | None:
         while (frame := self._decoder.next_frame()) is None:
             data = self._parent.recv(_RECEIVE_BYTES)
             if not data:
                 return None
             self._decoder.feed(data)
-        return frame
+        return request_from_json(frame[0]), frame[1]
 
-    def serve(self, request: dict[str, Any], data: bytes) -> None:
-        answers = {"compile": self._compile, **INQUIRIES}
-        if request["op"] not in answers:  # a cancellation that came after the end
+    def serve(self, request: Request, data: bytes) -> None:
+        if isinstance(request, CancelRequest):  # it came after the end
             return
         try:
-            answer, payload = answers[request["op"]](request, data)
+            answer, payload = self._answer(request, data)
         except binding.BitcodeError as error:
             answer, payload = {"error": str(error)}, b""
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
-    def _compile(self, request: dict[str, Any], data: bytes) -> tuple[dict[str, Any], bytes]:
-        if request["is_forkable"] and self._fork_handler is None and is_supported():
+    def _answer(
+        self, request: CompileRequest | DescribeRequest | SplitRequest, data: bytes
+    ) -> _Answer:
+        match request:
+            case CompileRequest():
+                return self._compile(request, data)
+            case DescribeRequest():
+                return _describe(request, data)
+            case SplitRequest():
+                return _split(request, data)
+
+    def _compile(self, request: CompileRequest, data: bytes) -> _Answer:
+        if request.is_forkable and self._fork_handler is None and can_fork():
             # What an earlier compilation has set must not hold for the handler's own code.
-            self._session.set_options(request["plain_options"])
+            self._session.set_options(request.plain_options)
             self._fork_handler = ForkHandler(self._control_fd)
-        self._session.set_options(request["llvm_options"])
-        target = binding.Target(**request["target"])
-        with binding.parse(data, is_text=request["is_text"], verify=request["verify"]) as module:
-            level = target.opt_level or ""
-            if request["task"]["optimize"]:
-                level = binding.optimize(module, target)
+        self._session.set_options(request.llvm_options)
+        with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
+            level = request.target.opt_level or ""
+            if request.task.optimize:
+                level = binding.optimize(module, request.target)
             if self._is_cancelled():
                 return {"cancelled": True}, b""
-            answer, product = _PRODUCTS[request["task"]["product"]](module, target, level, request)
+            answer, product = _PRODUCTS[request.task.product](module, request, level)
         return {"opt_level": level} | answer, product
 
     def _is_cancelled(self) -> bool:
@@ -90,31 +114,25 @@ class _Server:
         )
 
 
-def _object(
-    module: Any, target: binding.Target, level: str, request: dict[str, Any]
-) -> tuple[dict[str, Any], bytes]:
-    output = binding.emit_object(module, target, level)
+def _object(module: Any, request: CompileRequest, level: str) -> _Answer:
+    output = binding.emit_object(module, request.target, level)
     answer = {
         "sections": binding.section_sizes(output),
         "object_sha256": hashlib.sha256(output).hexdigest(),
     }
-    return answer, output if request["keep_object"] else b""
+    return answer, output if request.keep_object else b""
 
 
-def _bitcode(module: Any, *_: Any) -> tuple[dict[str, Any], bytes]:
+def _bitcode(module: Any, *_: Any) -> _Answer:
     return {}, binding.to_bitcode(module)
 
 
-def _text(
-    module: Any, target: binding.Target, level: str, _: dict[str, Any]
-) -> tuple[dict[str, Any], bytes]:
-    return {}, binding.emit_text(module, target, level)
+def _text(module: Any, request: CompileRequest, level: str) -> _Answer:
+    return {}, binding.emit_text(module, request.target, level)
 
 
-def _functions(
-    module: Any, _target: binding.Target, _level: str, request: dict[str, Any]
-) -> tuple[dict[str, Any], bytes]:
-    modules = binding.extract_functions(module, request["task"]["functions"])
+def _functions(module: Any, request: CompileRequest, _: str) -> _Answer:
+    modules = binding.extract_functions(module, request.task.functions)
     return {"sizes": [len(each) for each in modules]}, b"".join(modules)
 
 
@@ -125,7 +143,32 @@ _PRODUCTS: Final = {
     "machine code": _text,
     "functions": _functions,
 }
-"""What makes each product of `mlgo_gym.llvm.Task`."""
+"""What makes each product of a `Task`."""
+
+
+def _describe(request: DescribeRequest, data: bytes) -> _Answer:
+    with binding.parse(data, is_text=request.is_text, verify=True) as module:
+        text = ModuleText.read(str(module))
+    bodies = [body.to_json() for body in bodies_of(text)]
+    return {"bodies": bodies, "profile": profile_of(text).to_json()}, b""
+
+
+def _split(request: SplitRequest, data: bytes) -> _Answer:
+    with binding.parse(data, is_text=request.is_text, verify=True) as module:
+        level = binding.optimize(module, request.target)
+        text = ModuleText.read(str(module))
+    counts = {
+        name: function.instruction_count
+        for name, function in text.functions.items()
+        if function.linkage != "available_externally"
+        and function.instruction_count >= request.minimum_instructions
+    }
+    functions, payload = [], bytearray()
+    for name, assembly in function_texts(text, counts):
+        bitcode = binding.assemble(assembly)
+        payload += bitcode
+        functions.append([name_in_assembly(name), counts[name], len(bitcode)])
+    return {"opt_level": level, "functions": functions}, bytes(payload)
 
 
 def _die_with_parent() -> None:

@@ -5,7 +5,7 @@ and in the clone puts other descriptors where the channel, the sockets and the p
 installed so that the system restarts the interrupted ``read``, which then goes on at the clone's
 own channel. No C compiler is needed, since the handler is LLVM IR.
 
-`llvm.process._fork_request` says what a request is. A signal without one changes nothing.
+`llvm.process._request` says what it is told. A signal without one changes nothing.
 Only system calls are made here, all of them async-signal-safe; the process has one thread. The
 clone is made with ``CLONE_PARENT``: it is a child of whoever started the worker, so it can be
 waited for there and outlives the worker. Its standard input is a lifeline of its own (see
@@ -18,7 +18,7 @@ import ctypes
 from typing import Final
 
 from mlgo_gym.llvm.process import _binding as binding
-from mlgo_gym.llvm.process._fork_request import FORK_SIGNAL, MAX_DESCRIPTORS, clone_number
+from mlgo_gym.llvm.process._request import FORK_SIGNAL, MAX_DESCRIPTORS, clone_number
 
 _HANDLER: Final = """
 %pointer_and_size = type {{ ptr, i64 }}

@@ -1,7 +1,7 @@
 """What ties a worker's child process to this one: the process, two sockets and two pipes.
 
 A child is either started anew (`start_child`) or branches off another in the middle of a
-compilation (`llvm.process._fork`). Both have the same link, so both are workers.
+compilation (`llvm.process._branches`). Both have the same link, so both are workers.
 """
 
 from __future__ import annotations

@@ -9,24 +9,19 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import socket
 import subprocess
 import weakref
 from collections.abc import Mapping
-from importlib import metadata
 from time import monotonic
 from typing import Any, Final
 
-from packaging.version import Version
-
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
+from mlgo_gym.llvm.process._failures import WorkerDiedError
 from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
 from mlgo_gym.llvm.process._link import Link, start_child
 from mlgo_gym.stream._channel import remove_stale_folders
-
-MINIMUM_LLVMLITE: Final = "0.48"
-"""The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
 
 _START_TIMEOUT_S: Final = 60.0
 _CHUNK_BYTES: Final = 1 << 16
@@ -34,55 +29,6 @@ _STDERR_LINES: Final = 20
 _STDERR_BYTES: Final = 1 << 14
 _CLOSE_TIMEOUT_S: Final = 1.0
 _LONGEST_POLL_S: Final = 3600.0
-
-
-def check_llvmlite(version: str | None) -> None:
-    """Raise unless this version of llvmlite embeds an LLVM that can be used.
-
-    Raises:
-        EnvironmentSetupError: it is missing (``None``) or too old.
-    """
-    if version is None or Version(version) < Version(MINIMUM_LLVMLITE):
-        raise EnvironmentSetupError(
-            f"llvmlite: expected version {MINIMUM_LLVMLITE} or newer, found {version or 'none'}; "
-            f"run: pip install 'llvmlite>={MINIMUM_LLVMLITE}'"
-        )
-
-
-def installed_llvmlite() -> str | None:
-    """The version of the installed llvmlite; importing it is left to the workers."""
-    try:
-        return metadata.version("llvmlite")
-    except metadata.PackageNotFoundError:
-        return None
-
-
-class WorkerDiedError(Exception):
-    """The child process is gone.
-
-    Attributes:
-        exit_status: its exit status; negative is the signal that ended it.
-        stderr_tail: the last lines that it wrote to its standard error.
-    """
-
-    def __init__(self, exit_status: int, stderr_tail: tuple[str, ...]) -> None:
-        super().__init__(f"worker died with {describe_exit(exit_status)}")
-        self.exit_status = exit_status
-        self.stderr_tail = stderr_tail
-
-
-def describe_exit(status: int) -> str:
-    """An exit status in words.
-
-    >>> describe_exit(1), describe_exit(-6)
-    ('exit status 1', 'signal 6 (SIGABRT)')
-    """
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"signal {-status} ({signal.Signals(-status).name})"
-    except ValueError:
-        return f"signal {-status}"
 
 
 class Worker:

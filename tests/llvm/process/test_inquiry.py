@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.curation._facts import describe_module, profile_path
 from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError, ModuleError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._request import SplitRequest
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 
@@ -38,8 +42,9 @@ def test_a_module_that_llvm_refuses(compiler: Compiler) -> None:
 
 
 def test_a_worker_that_dies(compiler: Compiler) -> None:
+    unknown = replace(CompileOptions().target(), opt_level="O9")
     with pytest.raises(CompilerCrashError, match="^module 'x': LLVM ended with exit status 1; "):
-        compiler.inquire(Module.from_ir("", "x"), {"op": "split_functions"})
+        compiler.inquire(Module.from_ir("", "x"), SplitRequest(True, unknown, 0))
     assert not describe_module(compiler, Module.from_ir("")).bodies
 
 

@@ -10,7 +10,9 @@ import psutil
 import pytest
 
 from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, check_llvmlite, describe_exit
+from mlgo_gym.llvm.process._failures import WorkerDiedError, describe_exit
+from mlgo_gym.llvm.process._launch import check_llvmlite
+from mlgo_gym.llvm.process._worker import Worker
 
 
 @pytest.mark.parametrize("version", ["0.48.0", "0.50.0", "1.0", "0.48.1rc1"])
@@ -80,7 +82,9 @@ def test_what_it_writes_after_garbage() -> None:
     worker.send({"op": "compile"})  # lacks everything that a request has
     with pytest.raises(WorkerDiedError, match="^worker died with exit status 1$") as caught:
         _wait_for_the_end(worker)
-    assert caught.value.stderr_tail[-1].startswith("KeyError")
+    assert caught.value.stderr_tail[-1].startswith(
+        "mlgo_gym.errors.InternalError: request: CompileRequest.__init__() missing 8 required"
+    )
 
 
 def _wait_for_the_end(worker: Worker) -> None:

@@ -59,7 +59,7 @@ def sections(bitcode: bytes, llc: str) -> list[bytes]:
 
 def optimised(module: Module) -> bytes:
     binding.Session()
-    target = binding.Target(**options_of(module).target())
+    target = options_of(module).target()
     with binding.parse(module.data, is_text=module.is_text, verify=True) as whole:
         binding.optimize(whole, target)
         return binding.to_bitcode(whole)

@@ -16,8 +16,8 @@ from typing import Final
 from weakref import WeakSet
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm.process._fork_request import FORK_SIGNAL, is_supported
 from mlgo_gym.llvm.process._link import BranchProcess, Link
+from mlgo_gym.llvm.process._request import FORK_SIGNAL, can_fork
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.stream._channel import Channel
 
@@ -85,7 +85,7 @@ def fork_worker(worker: Worker, channel: Channel, timeout_s: float) -> tuple[Wor
         WorkerDiedError: the worker is gone.
         TimeoutError: the worker did not answer; it must not be used again.
     """
-    if not is_supported():
+    if not can_fork():
         raise ForkRefusedError("this platform is neither Linux on x86-64 nor on AArch64")
     compilers_ends = channel.compilers_ends(worker.pid)
     if compilers_ends is None:

@@ -1,0 +1,232 @@
+"""One request to a worker: the questions that LLVM asks meanwhile, the answer, and the deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import CompilationError, InternalError, ModuleError
+from mlgo_gym.llvm.process._branches import fork_worker
+from mlgo_gym.llvm.process._failures import WorkerDiedError, crash_of, timeout_of
+from mlgo_gym.llvm.process._request import CancelRequest, Request, request_to_json
+from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.stream._channel import Channel
+from mlgo_gym.stream._events import Observation
+
+
+class Exchange:
+    """What goes to a worker, and comes from it, over one module.
+
+    Poll, and wait where nothing has come, until it is over; answer each question. Every wait
+    counts against the deadline. Where something fails, it is over and the worker is killed; where
+    it ends well, the worker can serve the next.
+
+    Args:
+        worker: an idle one.
+        module: what it is about.
+        timeout_s: how long the worker may take in all, in seconds.
+        problems: what LLVM asks about, over a channel each.
+        keep_stderr: `take_stderr` has what LLVM prints.
+        owns_worker: the worker is this exchange's alone, and is killed when it ends.
+
+    Attributes:
+        worker: as given.
+        owns_worker: as given.
+        remaining_s: how long the worker may still take, in seconds.
+        question: the observation that waits for an answer, and the problem that it belongs to.
+        advice: the raw tensors of the answers so far.
+        answer: what the worker answered to the request, and the bytes with it.
+        is_over: the answer has come, or something failed.
+
+    Raises:
+        EnvironmentSetupError: a channel cannot be made.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        module: Module,
+        timeout_s: float,
+        problems: Sequence[Problem] = (),
+        *,
+        keep_stderr: bool = False,
+        owns_worker: bool = False,
+    ) -> None:
+        self.worker = worker
+        self.owns_worker = owns_worker
+        self.remaining_s = timeout_s
+        self.question: tuple[Problem, Observation] | None = None
+        self.advice: list[bytes] = []
+        self.answer: tuple[dict[str, Any], bytes] | None = None
+        self.is_over = False
+        self._module = module
+        self._timeout_s = timeout_s
+        self._asks = bool(problems)
+        self._stderr = ""
+        self._channels: dict[Problem, Channel] = {}
+        try:
+            for problem in problems:
+                self._open(problem, Channel(problem.check_header))
+            worker.keep_stderr(keep_stderr)
+        except BaseException:
+            self.abort()
+            raise
+
+    def advisor_options(self) -> tuple[str, ...]:
+        """LLVM's options that make it ask over the channels."""
+        return tuple(
+            option
+            for problem, channel in self._channels.items()
+            for option in problem.advisor_options(channel.base)
+        )
+
+    def send(self, request: Request) -> None:
+        """Send the request, with the module's bytes."""
+        try:
+            self.worker.send(request_to_json(request), self._module.data)
+        except BaseException:
+            self.abort()
+            raise
+
+    def run(self, request: Request) -> tuple[dict[str, Any], bytes]:
+        """Send a request over which LLVM asks nothing, and wait for the answer.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: it outran the deadline.
+        """
+        self.send(request)
+        while not self.poll():
+            self.wait(self.remaining_s)
+        if self.answer is None:
+            raise InternalError(f"module {self._module.name!r}: an answer without anything in it")
+        return self.answer
+
+    def cancel(self, at_most_s: float) -> None:
+        """Have the worker come to an end, within so many seconds at most."""
+        self.remaining_s = min(self.remaining_s, at_most_s)
+        self.worker.send(request_to_json(CancelRequest()))
+
+    def poll(self) -> bool:
+        """Whether a question waits, or it is over; never waits.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            TrainingLogError: LLVM broke the format of questions.
+        """
+        if self.question is None and not self.is_over:
+            try:
+                self.question = self._next_question()
+                if self.question is None and (frame := self.worker.take_frame()) is not None:
+                    self._take(*frame)
+            except BaseException:
+                self.abort()
+                raise
+        return self.question is not None or self.is_over
+
+    def wait(self, timeout_s: float) -> None:
+        """Take in what comes; wait so many seconds at most where nothing does.
+
+        Raises:
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: it outran the deadline.
+        """
+        start = monotonic()
+        try:
+            readable = self.worker.wait(timeout_s)
+            self.remaining_s -= monotonic() - start
+            for channel in self._channels.values():
+                if channel.fileno() in readable and not channel.receive():
+                    self.worker.unwatch(channel.fileno())
+        except WorkerDiedError as error:
+            raise self._failure(error) from error
+        except BaseException:
+            self.abort()
+            raise
+        if self.remaining_s <= 0:
+            raise self._failure(TimeoutError())
+
+    def reply(self, problem: Problem, advice: bytes) -> None:
+        """Answer the question, a problem's, with the raw tensor of the advice."""
+        self.question = None
+        self.advice.append(advice)
+        self._channels[problem].reply(advice)
+
+    def fork(self, problem: Problem) -> Exchange:
+        """Clone the worker while it waits for advice on a problem, the only one.
+
+        Returns:
+            The exchange with the clone, which has come as far, and has the same question.
+
+        Raises:
+            ForkRefusedError: not on this platform, or not by this system.
+            CompilerCrashError: the worker died.
+            CompilationTimeoutError: it outran the deadline.
+            OSError: the system has no descriptors or processes left.
+        """
+        own = self._channels[problem]
+        try:
+            worker, channel = fork_worker(self.worker, own, self.remaining_s)
+        except (WorkerDiedError, TimeoutError) as error:
+            raise self._failure(error) from error
+        branch = Exchange(worker, self._module, self._timeout_s, owns_worker=True)
+        branch._open(problem, channel)
+        branch.remaining_s, branch._asks = self.remaining_s, self._asks
+        branch.question, branch.advice = self.question, list(self.advice)
+        return branch
+
+    def take_stderr(self) -> str:
+        """What LLVM has printed since the last call, until it was over."""
+        if not self.is_over:
+            return self.worker.take_stderr()
+        taken, self._stderr = self._stderr, ""
+        return taken
+
+    def abort(self) -> None:
+        """End it wherever it is; safe to call twice."""
+        if not self.is_over:  # LLVM may still be waiting for advice that will never come
+            self.worker.kill()
+        self._end()
+
+    def _open(self, problem: Problem, channel: Channel) -> None:
+        self._channels[problem] = channel
+        self.worker.watch(channel.fileno())
+
+    def _next_question(self) -> tuple[Problem, Observation] | None:
+        for problem, channel in self._channels.items():
+            if (observation := channel.next_observation()) is not None:
+                return problem, observation
+        return None
+
+    def _take(self, answer: dict[str, Any], payload: bytes) -> None:
+        self._end()
+        if "error" in answer:
+            raise ModuleError(self._module.name, answer["error"])
+        self.worker.verified.add(self._module.sha256)
+        self.answer = answer, payload
+
+    def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
+        self.abort()
+        if isinstance(error, WorkerDiedError):
+            return crash_of(self._module.name, error)
+        decisions = len(self.advice) if self._asks else None
+        tail = self.worker.stderr_tail()
+        return timeout_of(self._module.name, self._timeout_s, decisions, tail)
+
+    def _end(self) -> None:
+        """The worker is gone, or another's from now on."""
+        for channel in self._channels.values():
+            self.worker.unwatch(channel.fileno())
+            channel.close()
+        self._channels.clear()
+        self.question = None
+        if self.is_over:
+            return
+        self.is_over = True
+        if self.owns_worker and not self.worker.is_reaped:
+            self.worker.kill()
+        self._stderr = self.worker.kept_stderr()

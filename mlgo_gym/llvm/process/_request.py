@@ -1,0 +1,179 @@
+"""What a worker is told: requests, in one form for both ends, and what clones its process.
+
+A request travels as a frame (`llvm.process._frames`): its fields as a JSON object, ``op`` saying
+which one it is, and the module's bytes. One is served after the other; only a cancellation may
+come while another is served. Nothing of LLVM is imported here.
+
+To clone the process is asked beside that, on the control socket, since LLVM is in the middle of a
+compilation then: one message with, for each descriptor that the clone gets, the number that it
+takes the place of, an ``int32``; the descriptors themselves are attached (``SCM_RIGHTS``). Then
+comes `FORK_SIGNAL`. The answer comes from the clone, over the control socket that it has been
+given: its process id, an ``int32``. The end of that socket instead says that there is no clone,
+whatever became of the worker. All in native byte order.
+"""
+
+from __future__ import annotations
+
+import platform
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from mlgo_gym.errors import InternalError
+from mlgo_gym.llvm._task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What decides the code besides the module itself; see `llvm.command._options`.
+
+    ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
+    chooses for the level. Without `run_passes` a module is taken as it is.
+    """
+
+    opt_level: str | None
+    relocation_model: str
+    code_model: str
+    vectorize_loops: bool | None
+    vectorize_slp: bool | None
+    unroll_loops: bool | None
+    cpu: str = ""
+    features: str = ""
+    abi: str = ""
+    run_passes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """Compile a module; LLVM's options say whether it asks meanwhile, and over which channels.
+
+    Attributes:
+        is_text: the module is LLVM assembly.
+        verify: LLVM's verifier looks at the module first.
+        is_forkable: the process may be told to clone itself meanwhile.
+        target: how code is generated.
+        task: what is done, and what comes back.
+        keep_object: the object comes back, and not its hash and sizes alone.
+        plain_options: LLVM's own options with which it asks nothing and emits objects.
+        llvm_options: those that hold for this compilation.
+    """
+
+    is_text: bool
+    verify: bool
+    is_forkable: bool
+    target: Target
+    task: Task
+    keep_object: bool
+    plain_options: tuple[str, ...]
+    llvm_options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRequest:
+    """Tell the bodies and the profile of a module, as it is.
+
+    Attributes:
+        is_text: the module is LLVM assembly.
+    """
+
+    is_text: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRequest:
+    """Optimise a module and make one of each of its functions.
+
+    Attributes:
+        is_text: the module is LLVM assembly.
+        target: how it is optimised.
+        minimum_instructions: functions with fewer are left out.
+    """
+
+    is_text: bool
+    target: Target
+    minimum_instructions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequest:
+    """Come to an end with what is being compiled, without generating code."""
+
+
+Request = CompileRequest | DescribeRequest | SplitRequest | CancelRequest
+
+_KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
+    {
+        "compile": CompileRequest,
+        "describe": DescribeRequest,
+        "split": SplitRequest,
+        "cancel": CancelRequest,
+    }
+)
+_NESTED: Final[Mapping[str, type[Target | Task]]] = MappingProxyType(
+    {"target": Target, "task": Task}
+)
+
+
+def request_to_json(request: Request) -> dict[str, Any]:
+    """A request as JSON values.
+
+    >>> request_to_json(DescribeRequest(is_text=True))
+    {'op': 'describe', 'is_text': True}
+    """
+    op = next(op for op, kind in _KINDS.items() if isinstance(request, kind))
+    return {"op": op} | asdict(request)
+
+
+def request_from_json(value: Mapping[str, Any]) -> Request:
+    """The request that `request_to_json` was given.
+
+    >>> request_from_json({"op": "cancel"})
+    CancelRequest()
+
+    Raises:
+        InternalError: it is none.
+    """
+    kind = _KINDS.get(value.get("op", ""))
+    if kind is None:
+        raise InternalError(f"request: expected one of {', '.join(_KINDS)}, found {value!r}")
+    try:
+        return kind(**_fields({name: each for name, each in value.items() if name != "op"}))
+    except TypeError as error:
+        raise InternalError(f"request: {error}") from error
+
+
+def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _field(name, each) for name, each in value.items()}
+
+
+def _field(name: str, value: Any) -> Any:
+    if name in _NESTED:
+        return _NESTED[name](**_fields(value))
+    return tuple(value) if isinstance(value, list) else value
+
+
+FORK_SIGNAL: Final = signal.SIGUSR2
+MAX_DESCRIPTORS: Final = 16
+"""How many descriptors a message that asks for a clone may carry."""
+
+_CLONE_NUMBERS: Final = {"x86_64": 56, "aarch64": 220}
+"""``__NR_clone`` of Linux; with a new stack of null, its other arguments have one order."""
+
+
+def can_fork() -> bool:
+    """Whether compilations can be forked on this platform: Linux on x86-64 and AArch64."""
+    return sys.platform == "linux" and platform.machine() in _CLONE_NUMBERS
+
+
+def clone_number() -> int:
+    """The number of the system call on this platform, one where `can_fork`.
+
+    Raises:
+        InternalError: it cannot.
+    """
+    if not can_fork():
+        raise InternalError(f"fork: {sys.platform} on {platform.machine()} is not supported")
+    return _CLONE_NUMBERS[platform.machine()]
