@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -24,6 +25,9 @@ from mlgo_gym.problems._problem import Problem
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
+
+# The module flag of a profile; bitcode has strings of metadata one behind the other, as they are.
+_PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 
 
 class Compiler:
@@ -315,7 +319,8 @@ def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
     if module.command is None:
         return CompileOptions().with_level(opt_level)
     try:
-        options = CompileOptions.from_command(module.command)
+        has_profile = _PROFILE.search(module.data) is not None
+        options = CompileOptions.from_command(module.command, has_profile=has_profile)
     except OptionsError as error:
         raise ModuleError(module.name, str(error)) from error
     return options.with_level(opt_level)

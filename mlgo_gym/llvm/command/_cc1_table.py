@@ -23,6 +23,9 @@ from mlgo_gym.errors import InternalError
 LISTED_OPTION: Final = "-fsanitize="
 """Its value is a list, each item of which counts as an option of its own."""
 
+PROFILE_OPTIONS: Final = frozenset({"-fprofile-instrument-use=", "-fprofile-instrument-use-path="})
+"""What names a profile that the bitcode may carry: the front end attaches one of its own kind."""
+
 
 class Effect(StrEnum):
     """How an option takes effect when a module is compiled from its bitcode."""
@@ -293,7 +296,8 @@ _MISSING: Final = (
     *_rows(
         Effect.NOT_HONOURED,
         "the pass that counts or reads profiles is not run",
-        "-fprofile-instrument=*, -fprofile-instrument-use-path=*, -fprofile-sample-use=*",
+        "-fprofile-instrument=*, -fprofile-instrument-use=*, -fprofile-instrument-use-path=*",
+        "-fprofile-sample-use=*",
         "-fprofile-instrument-path=*, -coverage-notes-file=*, -coverage-data-file=*",
         "-fmemory-profile-use=*, -fpseudo-probe-for-profiling, -fprofile-remapping-file=*",
         "-fprofile-update=*, -coverage-version=*, -fdebug-info-for-profiling",

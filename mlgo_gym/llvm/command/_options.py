@@ -107,8 +107,12 @@ class CompileOptions:
         return Target(**{each.name: getattr(self, each.name) for each in fields(Target)})
 
     @classmethod
-    def from_command(cls, command: Sequence[str]) -> CompileOptions:
+    def from_command(cls, command: Sequence[str], *, has_profile: bool = False) -> CompileOptions:
         """The options of a recorded ``clang -cc1`` command line.
+
+        Args:
+            command: starts with ``-cc1``.
+            has_profile: the bitcode carries the profile that the command names, if it names one.
 
         Raises:
             OptionsError: it is not one of ``-cc1``, or names a model that LLVM does not have.
@@ -137,7 +141,7 @@ class CompileOptions:
             abi=last.get("-target-abi", ""),
             llvm_options=passed,
             run_passes=_NO_PASSES.isdisjoint(last),
-            not_honoured=(*not_honoured(arguments), *refused),
+            not_honoured=(*not_honoured(arguments, has_profile=has_profile), *refused),
         )
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from corpus_tools.code import code_sections
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.curation._facts import ModuleFacts, describe_module
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.text._profile import Profile
 from tests.conftest import require
 
@@ -74,6 +75,21 @@ def test_a_profile_of_the_front_end_is_in_the_bitcode(
     }
 
 
+@pytest.mark.usefixtures("profdata")
+def test_a_profile_in_the_bitcode_is_honoured(
+    compiler: Compiler, clang22: str, tmp_path: Path
+) -> None:
+    """The code is clang's, and another than without."""
+    module = compiled(clang22, tmp_path, "-fprofile-instr-use=x.profdata")
+    options = options_of(module)
+    assert options.not_honoured == ()
+    found = compiler.compile_module(module, options, keep_object=True).object_bytes or b""
+    expected = (tmp_path / "x.o").read_bytes()
+    assert code_sections(found, "found") == code_sections(expected, "expected")
+    compiled(clang22, tmp_path)
+    assert code_sections(found, "found") != code_sections((tmp_path / "x.o").read_bytes(), "plain")
+
+
 def test_a_profile_of_the_pipeline_is_named_and_not_there(
     compiler: Compiler, clang22: str, tmp_path: Path
 ) -> None:
@@ -92,6 +108,11 @@ def test_a_profile_of_the_pipeline_is_named_and_not_there(
     subprocess.run([tool, "merge", "x.proftext", "-o", "x.profdata"], cwd=tmp_path, check=True)
     facts = described(compiler, clang22, tmp_path, "-fprofile-use=x.profdata")
     assert facts.profile == Profile(None, 0, hot_functions=0, cold_functions=1)
+    reason = "the pass that counts or reads profiles is not run"
+    assert options_of(Module.from_file(tmp_path / "x.bc")).not_honoured == (
+        f"-fprofile-instrument-use=: {reason}",
+        f"-fprofile-instrument-use-path=: {reason}",
+    )
     assert (facts.profile_path, facts.lacks_named_profile) == ("x.profdata", True)
     # The pipeline of clang, given the same command, attaches it.
     after = [clang22, "-O2", "-fprofile-use=x.profdata", "-c", "x.c", "-emit-llvm", "-o", "y.bc"]
