@@ -5,7 +5,9 @@
 - ``tests/models/default``: answers the inliner as LLVM's own heuristic would, which it is told;
 - ``tests/models/never``: inlines nothing;
 - ``tests/models/unknown_feature``: the same, and needs a feature that no LLVM has;
-- ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``.
+- ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``;
+- ``tests/models/forbidden``: evicts the first position that LLVM's mask rules out;
+- ``tests/models/outside``: evicts what stands behind the last position.
 
 It needs tensorflow; the results are committed, so tests do not.
 """
@@ -54,6 +56,14 @@ def lowest_density(mask: Any, use_def_density: Any) -> Any:
     return tf.argmin(use_def_density * legal + 1e30 * (1.0 - legal), axis=-1)
 
 
+def forbidden(mask: Any) -> Any:
+    return tf.argmin(tf.cast(mask, tf.float32), axis=-1)
+
+
+def outside(mask: Any) -> Any:
+    return tf.argmin(tf.cast(mask, tf.float32), axis=-1) + 33
+
+
 def make(target: Path) -> None:
     inliner = ("inlining_decision", "InliningForSize")
     for name, feature, answer in (
@@ -63,11 +73,12 @@ def make(target: Path) -> None:
     ):
         inputs = {feature: number(feature)}
         write(target / name, inliner[0], inputs, answer, inliner[1])
-    inputs = {
-        "mask": candidates("mask", tf.int64),
-        "use_def_density": candidates("use_def_density", tf.float32),
-    }
-    write(target / "lowest_density", "index_to_evict", inputs, lowest_density, "RegallocEviction")
+    eviction = ("index_to_evict", "RegallocEviction")
+    inputs = {"mask": candidates("mask", tf.int64)}
+    write(target / "forbidden", eviction[0], inputs, forbidden, eviction[1])
+    write(target / "outside", eviction[0], inputs, outside, eviction[1])
+    inputs["use_def_density"] = candidates("use_def_density", tf.float32)
+    write(target / "lowest_density", eviction[0], inputs, lowest_density, eviction[1])
 
 
 if __name__ == "__main__":
