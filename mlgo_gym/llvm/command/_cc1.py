@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.command._cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE, Effect, Row
+from mlgo_gym.llvm.command._cc1_row import Effect, Row
+from mlgo_gym.llvm.command._cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE
 
 _ALONE: Final = {row.name: row for row in TABLE if not row.is_joined and not row.is_separate}
 _SEPARATE: Final = {row.name: row for row in TABLE if row.is_separate}

@@ -8,17 +8,16 @@ instrumentation passes or clang's registered callbacks.
 
 A row is spelled as in the command line: ``-x`` stands alone, ``-x=*`` has its value in the same
 argument, ``-x VALUE`` in the next. The longest row that fits an argument counts. What has no row
-counts as not honoured. ``docs/commands.md`` shows the table, ``tests/llvm/test_cc1_table.py``
-compiles with each option and compares the code with clang's.
+counts as not honoured. ``docs/commands.md`` shows the table, and
+``tests/llvm/command/test_cc1_table.py`` compiles with each option and compares the code with
+clang's.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from mlgo_gym.errors import InternalError
+from mlgo_gym.llvm.command._cc1_row import Effect, Row, rows
 
 LISTED_OPTION: Final = "-fsanitize="
 """Its value is a list, each item of which counts as an option of its own."""
@@ -26,93 +25,43 @@ LISTED_OPTION: Final = "-fsanitize="
 PROFILE_OPTIONS: Final = frozenset({"-fprofile-instrument-use=", "-fprofile-instrument-use-path="})
 """What names a profile that the bitcode may carry: the front end attaches one of its own kind."""
 
-
-class Effect(StrEnum):
-    """How an option takes effect when a module is compiled from its bitcode."""
-
-    BITCODE = "in the bitcode"
-    COMPILER = "honoured"
-    OTHER = "not code"
-    NOT_HONOURED = "not honoured"
-    FRONT_END = "front end"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One option, or all that start alike.
-
-    Attributes:
-        option: how it is spelled; see this module.
-        effect: how it takes effect.
-        note: where it stands, what honours it, or what is missing.
-    """
-
-    option: str
-    effect: Effect
-    note: str
-
-    def __post_init__(self) -> None:
-        if not self.option.startswith("-"):
-            raise InternalError(f"table of -cc1 options: expected a dash, found {self.option!r}")
-
-    @property
-    def name(self) -> str:
-        """What an argument is or starts with."""
-        return self.option.partition(" ")[0].removesuffix("*")
-
-    @property
-    def is_joined(self) -> bool:
-        """Whether the value follows in the same argument."""
-        return self.option.endswith("*")
-
-    @property
-    def is_separate(self) -> bool:
-        """Whether the value is the next argument."""
-        return " " in self.option
-
-
-def _rows(effect: Effect, note: str, *options: str) -> tuple[Row, ...]:
-    """Rows of options with commas between them."""
-    return tuple(Row(option, effect, note) for option in ", ".join(options).split(", "))
-
-
 _HONOURED: Final = (
-    *_rows(Effect.COMPILER, "level of the pipeline and of code generation", "-O*"),
-    *_rows(Effect.COMPILER, "relocation model of the target machine", "-mrelocation-model VALUE"),
-    *_rows(Effect.COMPILER, "code model of the target machine", "-mcmodel=*"),
-    *_rows(Effect.COMPILER, "CPU of the target machine; attribute target-cpu", "-target-cpu VALUE"),
-    *_rows(
+    *rows(Effect.COMPILER, "level of the pipeline and of code generation", "-O*"),
+    *rows(Effect.COMPILER, "relocation model of the target machine", "-mrelocation-model VALUE"),
+    *rows(Effect.COMPILER, "code model of the target machine", "-mcmodel=*"),
+    *rows(Effect.COMPILER, "CPU of the target machine; attribute target-cpu", "-target-cpu VALUE"),
+    *rows(
         Effect.COMPILER,
         "features of the target machine; attribute target-features",
         "-target-feature VALUE",
     ),
-    *_rows(Effect.COMPILER, "ABI of the target machine; flag target-abi", "-target-abi VALUE"),
-    *_rows(Effect.COMPILER, "loop vectoriser of the pipeline", "-vectorize-loops"),
-    *_rows(Effect.COMPILER, "SLP vectoriser of the pipeline", "-vectorize-slp"),
-    *_rows(
+    *rows(Effect.COMPILER, "ABI of the target machine; flag target-abi", "-target-abi VALUE"),
+    *rows(Effect.COMPILER, "loop vectoriser of the pipeline", "-vectorize-loops"),
+    *rows(Effect.COMPILER, "SLP vectoriser of the pipeline", "-vectorize-slp"),
+    *rows(
         Effect.COMPILER,
         "unrolling and interleaving of the pipeline",
         "-funroll-loops, -fno-unroll-loops",
     ),
-    *_rows(
+    *rows(
         Effect.COMPILER,
         "no pipeline is run: code is generated from the module as it is",
         "-disable-llvm-passes, -disable-llvm-optzns",
     ),
-    *_rows(Effect.COMPILER, "passed on to LLVM where it is safe; see below", "-mllvm VALUE"),
-    *_rows(Effect.COMPILER, "what LLVM does by itself", "-fno-use-init-array, -x VALUE"),
-    *_rows(Effect.COMPILER, "what the embedded compiler does", "-emit-obj"),
-    *_rows(Effect.COMPILER, "LLVM's own choice", "-exception-model=dwarf"),
+    *rows(Effect.COMPILER, "passed on to LLVM where it is safe; see below", "-mllvm VALUE"),
+    *rows(Effect.COMPILER, "what LLVM does by itself", "-fno-use-init-array, -x VALUE"),
+    *rows(Effect.COMPILER, "what the embedded compiler does", "-emit-obj"),
+    *rows(Effect.COMPILER, "LLVM's own choice", "-exception-model=dwarf"),
 )
 
 _IN_BITCODE: Final = (
-    *_rows(Effect.BITCODE, "the module's target triple", "-triple VALUE"),
-    *_rows(Effect.BITCODE, "attribute tune-cpu", "-tune-cpu VALUE"),
-    *_rows(Effect.BITCODE, "module flags PIC Level, PIE Level", "-pic-level VALUE, -pic-is-pie"),
-    *_rows(Effect.BITCODE, "attribute and module flag frame-pointer", "-mframe-pointer=*"),
-    *_rows(Effect.BITCODE, "attribute and module flag uwtable", "-funwind-tables=*"),
-    *_rows(Effect.BITCODE, "invoke, attribute nounwind", "-fexceptions, -fcxx-exceptions"),
-    *_rows(
+    *rows(Effect.BITCODE, "the module's target triple", "-triple VALUE"),
+    *rows(Effect.BITCODE, "attribute tune-cpu", "-tune-cpu VALUE"),
+    *rows(Effect.BITCODE, "module flags PIC Level, PIE Level", "-pic-level VALUE, -pic-is-pie"),
+    *rows(Effect.BITCODE, "attribute and module flag frame-pointer", "-mframe-pointer=*"),
+    *rows(Effect.BITCODE, "attribute and module flag uwtable", "-funwind-tables=*"),
+    *rows(Effect.BITCODE, "invoke, attribute nounwind", "-fexceptions, -fcxx-exceptions"),
+    *rows(
         Effect.BITCODE,
         "fast-math flags, attributes such as no-nans-fp-math, strictfp, memory effects of calls",
         "-fmath-errno, -ffp-contract=*, -fno-rounding-math, -frounding-math, -ffast-math",
@@ -123,23 +72,23 @@ _IN_BITCODE: Final = (
         "-mlong-double-80, -mlong-double-128, -ffloat16-excess-precision=*",
         "-fbfloat16-excess-precision=*",
     ),
-    *_rows(Effect.BITCODE, "attributes no-builtins, nobuiltin", "-fno-builtin, -ffreestanding"),
-    *_rows(Effect.BITCODE, "attribute no-builtin-NAME", "-fno-builtin-*"),
-    *_rows(
+    *rows(Effect.BITCODE, "attributes no-builtins, nobuiltin", "-fno-builtin, -ffreestanding"),
+    *rows(Effect.BITCODE, "attribute no-builtin-NAME", "-fno-builtin-*"),
+    *rows(
         Effect.BITCODE,
         "attributes ssp, stack-protector-buffer-size, module flags stack-protector-guard...",
         "-stack-protector VALUE, -stack-protector-buffer-size VALUE, -mstack-protector-guard=*",
     ),
-    *_rows(Effect.BITCODE, "attribute probe-stack", "-fstack-clash-protection"),
-    *_rows(
+    *rows(Effect.BITCODE, "attribute probe-stack", "-fstack-clash-protection"),
+    *rows(
         Effect.BITCODE,
         "attributes and module flags of control-flow protection",
         "-fcf-protection=*, -mfunction-return=*, -mindirect-branch-cs-prefix",
         "-mbranch-target-enforce, -msign-return-address=*, -msign-return-address-key=*",
         "-mbranch-protection-pauth-lr",
     ),
-    *_rows(Effect.BITCODE, "attribute nonlazybind, module flag RtLibUseGOT", "-fno-plt"),
-    *_rows(
+    *rows(Effect.BITCODE, "attribute nonlazybind, module flag RtLibUseGOT", "-fno-plt"),
+    *rows(
         Effect.BITCODE,
         "visibility, dso_local, unnamed_addr, linkage and TLS model of symbols",
         "-fvisibility=*, -fvisibility-inlines-hidden, -fsemantic-interposition",
@@ -150,8 +99,8 @@ _IN_BITCODE: Final = (
         "-femit-all-decls, -fkeep-static-consts, -fkeep-persistent-storage-variables",
         "-fvisibility-global-new-delete=*, -fvisibility-inlines-hidden-static-local-var",
     ),
-    *_rows(Effect.BITCODE, "attribute no-jump-tables", "-fno-jump-tables"),
-    *_rows(
+    *rows(Effect.BITCODE, "attribute no-jump-tables", "-fno-jump-tables"),
+    *rows(
         Effect.BITCODE,
         "attributes and metadata of functions, loops and accesses",
         "-fwrapv, -fextend-variable-liveness=*, -no-implicit-float, -mskip-rax-setup",
@@ -173,18 +122,18 @@ _IN_BITCODE: Final = (
         "-fno-sized-deallocation, -fsized-deallocation, -fno-char8_t, -fno-rtti, -fno-rtti-data",
         "-fblocks, -fcoroutines, -fopenmp, -fopenmp-version=*, -fignore-exceptions",
     ),
-    *_rows(
+    *rows(
         Effect.BITCODE,
         "attribute of functions",
         "-function-alignment VALUE, -ftrap-function=*, -mregparm VALUE",
     ),
-    *_rows(
+    *rows(
         Effect.BITCODE,
         "attribute function-instrument; LLVM's XRay pass reads it",
         "-fxray-instrument, -fxray-instruction-threshold=*, -fxray-modes=*",
         "-fxray-instrumentation-bundle=*",
     ),
-    *_rows(
+    *rows(
         Effect.BITCODE,
         "checks and attributes that the front end writes",
         "-fsanitize=alignment, -fsanitize=array-bounds, -fsanitize=bool, -fsanitize=builtin",
@@ -198,14 +147,14 @@ _IN_BITCODE: Final = (
         "-fsanitize=unsigned-shift-base, -fsanitize=unreachable, -fsanitize=vla-bound",
         "-fsanitize=vptr",
     ),
-    *_rows(
+    *rows(
         Effect.BITCODE,
         "how those checks report",
         "-fsanitize-recover=*, -fsanitize-trap=*, -fsanitize-merge=*",
         "-fsanitize-minimal-runtime, -fno-sanitize-memory-param-retval",
         "-fsanitize-cfi-icall-generalize-pointers, -fsanitize-kcfi-arity",
     ),
-    *_rows(
+    *rows(
         Effect.BITCODE,
         "debug metadata",
         "-debug-info-kind=*, -dwarf-version=*, -gkey-instructions, -ggnu-pubnames, -gcodeview",
@@ -216,84 +165,82 @@ _IN_BITCODE: Final = (
 )
 
 _NOT_CODE: Final = (
-    *_rows(Effect.OTHER, "zeros stay in .bss", "-fno-zero-initialized-in-bss"),
-    *_rows(
+    *rows(Effect.OTHER, "zeros stay in .bss", "-fno-zero-initialized-in-bss"),
+    *rows(
         Effect.OTHER,
         "read by the pass of AddressSanitizer alone",
         "-fno-sanitize-address-use-odr-indicator",
     ),
-    *_rows(Effect.OTHER, "the object has no .llvm_addrsig section", "-faddrsig"),
-    *_rows(Effect.OTHER, "data shares sections", "-fdata-sections"),
-    *_rows(Effect.OTHER, "data of every size counts as large", "-mlarge-data-threshold=*"),
-    *_rows(
+    *rows(Effect.OTHER, "the object has no .llvm_addrsig section", "-faddrsig"),
+    *rows(Effect.OTHER, "data shares sections", "-fdata-sections"),
+    *rows(Effect.OTHER, "data of every size counts as large", "-mlarge-data-threshold=*"),
+    *rows(
         Effect.OTHER,
         "debug sections are laid out for no debugger, whole and not compressed",
         "-debugger-tuning=*, -split-dwarf-file VALUE, -split-dwarf-output VALUE, -gdwarf64",
         "-gdwarf32, -fdwarf2-cfi-asm, --compress-debug-sections=*, -fforce-dwarf-frame",
         "-fno-dwarf-directory-asm, -femit-dwarf-unwind=*, -object-file-name=*",
     ),
-    *_rows(
+    *rows(
         Effect.OTHER,
         "the object lacks the section",
         "-fstack-size-section, -fbasic-block-address-map, -stack-usage-file VALUE",
         "-fembed-bitcode=*",
     ),
-    *_rows(Effect.OTHER, "relocations may be of another type", "-mrelax-relocations=no"),
-    *_rows(Effect.OTHER, "a note about the stack may be missing or there", "-mnoexecstack"),
+    *rows(Effect.OTHER, "relocations may be of another type", "-mrelax-relocations=no"),
+    *rows(Effect.OTHER, "a note about the stack may be missing or there", "-mnoexecstack"),
 )
 
 _MISSING: Final = (
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "functions share .text, where padding counts and jumps are shorter",
         "-ffunction-sections, -fno-unique-section-names",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "blocks stay in the section of their function",
         "-fbasic-block-sections=*, -fsplit-machine-functions",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "data of every size counts as large",
         "-mcmodel=medium",
     ),
-    *_rows(Effect.NOT_HONOURED, "the small code model is used", "-mcmodel=tiny"),
-    *_rows(
+    *rows(Effect.NOT_HONOURED, "the small code model is used", "-mcmodel=tiny"),
+    *rows(
         Effect.NOT_HONOURED,
         "thread-local variables are accessed as the target does by default",
         "-femulated-tls, -enable-tlsdesc, -mtls-size=*",
     ),
-    *_rows(Effect.NOT_HONOURED, "loops are aligned as LLVM does by itself", "-falign-loops=*"),
-    *_rows(
+    *rows(Effect.NOT_HONOURED, "loops are aligned as LLVM does by itself", "-falign-loops=*"),
+    *rows(
         Effect.NOT_HONOURED,
         "the assembler chooses the shortest encodings, without padding",
         "-mrelax-all",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED, "LLVM's own assembler is used", "-no-integrated-as, -fno-integrated-as"
     ),
-    *_rows(Effect.NOT_HONOURED, "the vector library is not known to LLVM", "-fveclib=*"),
-    *_rows(
+    *rows(Effect.NOT_HONOURED, "the vector library is not known to LLVM", "-fveclib=*"),
+    *rows(
         Effect.NOT_HONOURED,
         "exceptions are those of the target's default model",
         "-exception-model=*, -mthread-model VALUE",
     ),
-    *_rows(
-        Effect.NOT_HONOURED, "code for the default float ABI", "-mfloat-abi VALUE, -meabi VALUE"
-    ),
-    *_rows(
+    *rows(Effect.NOT_HONOURED, "code for the default float ABI", "-mfloat-abi VALUE, -meabi VALUE"),
+    *rows(
         Effect.NOT_HONOURED,
         "the pass that instruments is not run",
         "-fsanitize=*, -fsanitize-address-*, -fsanitize-memory-*, -fmemory-profile*",
         "-fsanitize-coverage-*, -fexperimental-sanitize-metadata=*, -fsanitize-stable-abi",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "counters of the front end stay unlowered: LLVM aborts",
         "-fprofile-instrument=clang",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "the pass that counts or reads profiles is not run",
         "-fprofile-instrument=*, -fprofile-instrument-use=*, -fprofile-instrument-use-path=*",
@@ -303,19 +250,19 @@ _MISSING: Final = (
         "-fprofile-update=*, -coverage-version=*, -fdebug-info-for-profiling",
         "-fcoverage-mapping",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "LLVM's pipeline is run",
         "-fpass-plugin=*, -load VALUE",
         "-fmerge-functions, -floop-interchange, -fexperimental-loop-fusion",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "compiled by itself, not as a part of a link",
         "-flto, -flto=*, -flto-unit, -fthinlto-index=*, -fwhole-program-vtables",
         "-fsplit-lto-unit, -flto-visibility-public-std, -funified-lto, -ffat-lto-objects",
     ),
-    *_rows(
+    *rows(
         Effect.NOT_HONOURED,
         "an object is made",
         "-S, -emit-llvm, -emit-llvm-bc, -emit-llvm-only, -emit-codegen-only",
@@ -323,7 +270,7 @@ _MISSING: Final = (
 )
 
 _FRONT_END: Final = (
-    *_rows(
+    *rows(
         Effect.FRONT_END,
         "input, output and folders",
         "-main-file-name VALUE, -o VALUE, -resource-dir VALUE, -isysroot VALUE",
@@ -332,7 +279,7 @@ _FRONT_END: Final = (
         "-fsanitize-system-ignorelist=*, -fsanitize-ignorelist=*, --embed-dir=*",
         "-ivfsoverlay VALUE, -vfsoverlay VALUE",
     ),
-    *_rows(
+    *rows(
         Effect.FRONT_END,
         "headers, macros, modules and dependency files",
         "-D VALUE, -D*, -U VALUE, -U*, -I VALUE, -I*, -F VALUE, -F*, -include VALUE",
@@ -348,7 +295,7 @@ _FRONT_END: Final = (
         "-iapinotes-modules VALUE, -fimplicit-module-maps, -module-dependency-dir VALUE, -Eonly",
         "-fno-implicit-modules",
     ),
-    *_rows(
+    *rows(
         Effect.FRONT_END,
         "warnings, messages and reports",
         "-W*, -w, -pedantic, -pedantic-errors, -ferror-limit VALUE, -fmessage-length=*",
@@ -359,7 +306,7 @@ _FRONT_END: Final = (
         "-Rpass-analysis=*, -stats-file=*, -ftime-report*, -ftime-trace*, -print-stats",
         "-fno-spell-checking, -fno-elide-type, -Rno-*",
     ),
-    *_rows(
+    *rows(
         Effect.FRONT_END,
         "how clang itself runs",
         "-cc1, -disable-free, -no-disable-free, -clear-ast-before-backend",
@@ -367,7 +314,7 @@ _FRONT_END: Final = (
         "-fno-temp-file, -mincremental-linker-compatible, -pthread",
         "-fexperimental-new-constant-interpreter",
     ),
-    *_rows(
+    *rows(
         Effect.FRONT_END,
         "the language",
         "-std=*, -fno-trigraphs, -fgnuc-version=*, -fdeprecated-macro, -fgnu-keywords",
