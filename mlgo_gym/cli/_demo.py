@@ -22,7 +22,7 @@ from mlgo_gym.cli._options import (
     problem_of,
 )
 from mlgo_gym.cli._packages import rolled_out
-from mlgo_gym.cli._train import TrainingRequest, train_model
+from mlgo_gym.cli._train import watching
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
@@ -38,6 +38,7 @@ from mlgo_gym.rollout._deployment import deploy_modules
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.runners._load import runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.training._train import train
 
 DESCRIPTION = (
     "Train a policy for LLVM's inliner on corpora for two minutes, evaluate it on modules that it"
@@ -89,8 +90,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _run_inlining(
     packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
 ) -> int:
-    kept, unseen = hold_out(packages, ())
-    name, model = _trained(kept, unseen, options, output)
+    _, unseen = hold_out(packages, ())
+    name, model = _trained(packages, options, output)
     output.print(f"\n2. Evaluate on {sum(map(len, unseen.values()))} other modules.")
     reports = _compared(unseen, name, model, options, output)
     frozen = options.output / "frozen"
@@ -101,29 +102,29 @@ def _run_inlining(
 
 
 def _trained(
-    kept: Mapping[str, Corpus],
-    unseen: Mapping[str, Corpus],
-    options: argparse.Namespace,
-    output: Output,
+    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
 ) -> tuple[str, Path]:
     """A model and what it is called: one that is trained here, or the one that ships."""
-    modules = sum(map(len, kept.values()))
+    modules = sum(map(len, hold_out(packages, ())[0].values()))
     output.print(f"1. Train on {modules} modules, for about {options.budget / 60:g} min.")
-    request = TrainingRequest(
-        trainer="advantage",
-        problem=problem_of(options),
-        output=options.output / "run",
-        settings=_SETTINGS,
-        seed=options.seed,
-        budget_s=options.budget,
-        jobs=options.jobs,
-        timeout_s=options.timeout,
-    )
     try:
-        return "trained", train_model(request, kept, unseen, output).model
+        with watching(output) as watcher:
+            made = train(
+                "advantage",
+                packages,
+                output=options.output / "run",
+                problem=problem_of(options),
+                budget_minutes=options.budget / 60,
+                settings=_SETTINGS,
+                seed=options.seed,
+                jobs=options.jobs,
+                timeout_s=options.timeout,
+                watcher=watcher,
+            )
     except EnvironmentSetupError as error:
         output.print(f"   {error}. The model that ships with mlgo_gym takes its place.")
         return "shipped", Path(find_model("inlining-for-size"))
+    return "trained", made.model
 
 
 def _compared(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from mlgo_gym.cli._options import (
@@ -14,6 +15,7 @@ from mlgo_gym.cli._options import (
     add_policy_option,
     add_problem_option,
     add_seed_option,
+    models_of,
     packages_of,
     policies_of,
     problem_of,
@@ -27,7 +29,8 @@ from mlgo_gym.cli.show._plot_files import save_plots
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of, warn_of_not_honoured
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.evaluation._evaluate import Setting, evaluate, in_order
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._front import evaluate
 from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import Scored
@@ -81,18 +84,30 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
-    with policies_of(options, setting.problem) as policies:
-        scores = _evaluated(packages, policies, setting, output)
-        times = _timed(packages, policies, setting, output) if options.time else []
-    scored = Scored(scores, tuple(policies), options.seed)
-    changes = {name: time_changes(times, name, options.seed) for name in policies if times}
+    named = {name: setting.problem.policy(name, options.seed) for name in options.policy}
+    scored = evaluate(
+        models_of(options),
+        packages,
+        policies=named,
+        mode=options.mode,
+        seed=options.seed,
+        track=lambda scores, total: output.track(scores, "compiling", total),
+        **{each.name: getattr(setting, each.name) for each in fields(setting)},
+    )
+    times = []
+    if options.time:
+        with policies_of(options, setting.problem) as policies:
+            times = _timed(packages, policies, setting, output)
+    changes = {name: time_changes(times, name, options.seed) for name in scored.policies if times}
     output.print(*tables.all_tables(scored, output.width, modules=options.modules))
     output.print(*tables.time_table(changes))
-    if left_out := len(scores) - len(scored.modules):
+    if left_out := len(scored.scores) - len(scored.modules):
         output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
-    output.json(as_record(scores, scored, setting, options.seed) | time_record(times, changes))
+    output.json(
+        as_record(scored.scores, scored, setting, options.seed) | time_record(times, changes)
+    )
     _save(scored, options)
-    return _warn(scores, output)
+    return _warn(scored.scores, output)
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
@@ -117,18 +132,6 @@ def _save(scored: Scored, options: argparse.Namespace) -> None:
             file.write(evaluation_page(scored, plots))
 
 
-def _evaluated(
-    packages: Mapping[str, Corpus],
-    policies: Mapping[str, PolicyLike],
-    setting: Setting,
-    output: Output,
-) -> list[ModuleScores]:
-    total = sum(len(corpus) for corpus in packages.values())
-    with contextlib.closing(evaluate(packages, policies, setting)) as scores:
-        found = list(output.track(scores, "compiling", total))
-    return in_order(found, packages)
-
-
 def _timed(
     packages: Mapping[str, Corpus],
     policies: Mapping[str, PolicyLike],
@@ -140,7 +143,7 @@ def _timed(
         return list(output.track(times, "timing", total))
 
 
-def _warn(scores: list[ModuleScores], output: Output) -> int:
+def _warn(scores: Sequence[ModuleScores], output: Output) -> int:
     warn_of_not_honoured(count_not_honoured(each.not_honoured for each in scores), output)
     errors = [error for each in scores for error in each.errors]
     return warn_of([*errors, *(each.trace_error for each in scores if each.trace_error)], output)

@@ -65,6 +65,21 @@ def load_packages(folders: Sequence[Path], *, allow_thinlto: bool = False) -> di
     return {names[each]: Corpus.load(each, allow_thinlto=allow_thinlto) for each in folders}
 
 
+def packages_at(corpora: Sequence[Path | str] | Mapping[str, Corpus]) -> dict[str, Corpus]:
+    """Corpora by the names of their packages, from their folders or from folders of them.
+
+    Raises:
+        CorpusError: a folder is no corpus and has none in it.
+        OptionsError: one is given twice.
+
+    >>> list(packages_at([SAMPLE_CORPUS]))
+    ['sample']
+    """
+    if isinstance(corpora, Mapping):
+        return dict(corpora)
+    return load_packages(corpus_folders([Path(each) for each in corpora]))
+
+
 def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:
     """The shortest ends of paths that tell them apart.
 

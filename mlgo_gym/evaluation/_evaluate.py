@@ -52,7 +52,7 @@ class Setting:
             raise OptionsError(f"traces: expected InliningForSize, found {self.problem.name}")
 
 
-def evaluate(
+def module_scores(
     packages: Mapping[str, Corpus], policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[ModuleScores]:
     """Compile every module of every package plainly and under each policy.

@@ -91,6 +91,7 @@ class Scored:
         resamples: how many samples the intervals are from.
 
     Attributes:
+        scores: of all modules, those that failed too.
         modules: the complete ones, in their order.
     """
 
@@ -101,11 +102,22 @@ class Scored:
         seed: int = 0,
         resamples: int = RESAMPLES,
     ) -> None:
+        self.scores: Final = tuple(scores)
         self.modules: Final = tuple(each for each in scores if each.is_complete)
         self.policies: Final = tuple(policies)
         self._seed = seed
         self._resamples = resamples
         self._linked: Mapping[str, NDArray[Any]] | None = None
+
+    def __str__(self) -> str:
+        if not self.modules:
+            return "no module was compiled"
+        statistic, count = self.main_statistic, len(self.modules)
+        return "\n".join(
+            f"{each}: {statistic.title} {100 * self.change(statistic, each).value:+.2f} %, "
+            f"{count} modules, {len(self.worse(each))} worse"
+            for each in self.policies
+        )
 
     def only(self, is_chosen: Callable[[ModuleScores], bool]) -> Scored:
         """Some of the modules. Their linked text is their share of their whole packages'."""

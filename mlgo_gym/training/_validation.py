@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.evaluation._evaluate import Setting, evaluate, in_order
+from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
 from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._policy import Action
@@ -85,7 +85,7 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
     policy = RunnerPolicy(partial(ReleaseModeModelRunner, model))
     packages = data.validation
     setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
-    scores = in_order(list(evaluate(packages, {_MODEL: policy}, setting)), packages)
+    scores = in_order(list(module_scores(packages, {_MODEL: policy}, setting)), packages)
     for each in scores:
         for error in each.errors:
             data.warn(f"{each.package}: {error}")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from mlgo_gym.cli._main import main
-from mlgo_gym.cli._train import TRAINERS, _imported, configured
 from mlgo_gym.corpus._packages import corpus_folders
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.training._advantage import Config
+from mlgo_gym.training._train import TRAINERS, configured, imported
 
 QUICK = [
     *("--set", "rounds=1", "--set", "batches=1", "--set", "hidden=[8]", "--set", "fit.epochs=2"),
@@ -45,8 +45,8 @@ def test_from_a_corpus_to_a_model_that_is_used(
 
 def test_every_trainer_is_there() -> None:
     for name in TRAINERS:
-        assert callable(_imported(name).train)
-        _imported(name).Config(seed=1)
+        assert callable(imported(name).train)
+        imported(name).Config(seed=1)
 
 
 def test_settings_reach_the_configuration() -> None:

@@ -1,0 +1,210 @@
+"""Training by name: from corpora to a model directory.
+
+Importing this module needs no extra; training does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final, TypedDict, Unpack
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import hold_out, packages_at
+from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._registry import DEFAULT, problem_named
+
+TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "clone": "imitate LLVM's default, or a named policy",
+        "imitate": "imitate the best traces that 'search' has found",
+        "advantage": "learn which single answers save bytes (inliner)",
+        "group": "policy gradient on allocations of one function, compared (eviction)",
+    }
+)
+"""The trainers, and what each does."""
+
+_TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+"""TensorFlow greets nobody, and its sums do not depend on the machine's load."""
+
+_MINUTE_S: Final = 60.0
+
+
+class Watcher:
+    """What is told of a run as it goes on; this one keeps it to itself."""
+
+    def doing(self, what: str) -> None:
+        """The run begins with something, such as ``fitting``."""
+
+    def report(self, step: int, values: Mapping[str, float]) -> None:
+        """The numbers of a step."""
+
+    def warn(self, message: str) -> None:
+        """Something is left out."""
+
+
+class RunSettings(TypedDict, total=False):
+    """What every training run takes by keyword.
+
+    Attributes:
+        seed: of everything random; 0 where it is left out.
+        jobs: how many modules are compiled at once; 1 where it is left out.
+        timeout_s: how long LLVM may take for one compilation, in seconds.
+        watcher: is told of the run.
+    """
+
+    seed: int
+    jobs: int
+    timeout_s: float
+    watcher: Watcher
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of a training run.
+
+    Attributes:
+        model: the model directory.
+        validation: what it is worth on the modules that were held out, as JSON values.
+        spent_s: how long all runs in the folder took, in seconds.
+        left_out: why modules were left out.
+    """
+
+    model: Path
+    validation: Mapping[str, Any]
+    spent_s: float
+    left_out: tuple[str, ...]
+
+
+def train(
+    trainer: str,
+    corpora: Sequence[Path | str] | Mapping[str, Corpus],
+    *,
+    output: Path | str,
+    problem: Problem | str = DEFAULT,
+    budget_minutes: float | None = None,
+    hold_out_packages: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    **how: Unpack[RunSettings],
+) -> Trained:
+    """Train a policy, or go on with the run in a folder; at any time its best model is there.
+
+    Args:
+        trainer: the name of one of `TRAINERS`.
+        corpora: folders of corpora, or corpora by the names of their packages.
+        output: the run's folder.
+        problem: what is trained, or its name.
+        budget_minutes: for all runs in the folder together; ``None`` is no limit.
+        hold_out_packages: packages to choose the model on, not to train on; none holds out every
+            fourth module.
+        settings: of the trainer, texts such as ``fit.epochs=10``; the value is JSON.
+        how: seed, jobs, deadline, and who watches.
+
+    Raises:
+        EnvironmentSetupError: the extra ``train`` is not installed.
+        OptionsError: there is no such trainer, package or setting.
+        TrainingError: the folder holds another run, or there is nothing to train on.
+
+    >>> import tempfile
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> quick = ["hidden=[8]", "fit.epochs=2"]
+    >>> with tempfile.TemporaryDirectory() as run:
+    ...     trained = train("clone", [SAMPLE_CORPUS], output=f"{run}/run", settings=quick)
+    ...     trained.model.name, trained.validation["modules"]
+    ('model', 5)
+    """
+    if trainer not in TRAINERS:
+        raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")
+    kept, held_out = hold_out(packages_at(corpora), hold_out_packages)
+    module, data, run = (imported(name) for name in (trainer, "data", "run"))
+    config = configured(module.Config(seed=how.get("seed", 0)), settings)
+    watcher = how.get("watcher") or Watcher()
+    failures: dict[str, None] = {}
+
+    def warn(message: str) -> None:
+        if message not in failures:
+            failures[message] = None
+            watcher.warn(f"{message}; left out")
+
+    timeout_s = how.get("timeout_s", DEFAULT_TIMEOUT_S)
+    trained_on = data.Data(kept, held_out, how.get("jobs", 1), timeout_s, warn)
+    with run.TrainingRun(
+        Path(output),
+        trainer,
+        problem_named(problem)() if isinstance(problem, str) else problem,
+        config,
+        budget_s=None if budget_minutes is None else budget_minutes * _MINUTE_S,
+        report=watcher.report,
+        doing=watcher.doing,
+        provenance={
+            "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
+            "trained_on": data.describe(kept),
+            "validated_on": data.describe(held_out),
+        },
+    ) as going:
+        found = module.train(going, config, trained_on)
+        return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
+
+
+def configured(config: Any, settings: Sequence[str]) -> Any:
+    """A configuration with some of its fields set.
+
+    Args:
+        config: a dataclass, maybe of dataclasses.
+        settings: texts such as ``fit.epochs=10``; the value is JSON.
+
+    Raises:
+        OptionsError: a text has another form, there is no such field, or its value is of another
+            type.
+    """
+    for setting in settings:
+        name, found, text = setting.partition("=")
+        try:
+            value = json.loads(text) if found else None
+        except ValueError:
+            value = text
+        if not found:
+            raise OptionsError(f"--set: expected NAME=VALUE, found {setting!r}")
+        config = _with(config, name.split("."), value, name)
+    return config
+
+
+def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
+    known = {field.name: getattr(config, field.name) for field in fields(config)}
+    if path[0] not in known:
+        raise OptionsError(f"--set {name}: expected one of {', '.join(known)}, found {path[0]!r}")
+    current = known[path[0]]
+    if is_dataclass(current) and len(path) > 1:
+        return replace(config, **{path[0]: _with(current, path[1:], value, name)})
+    if isinstance(current, tuple) and isinstance(value, list):
+        value = tuple(value)
+    if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if len(path) > 1 or (current is not None and type(value) is not type(current)):
+        expected = type(current).__name__
+        raise OptionsError(f"--set {name}: expected a value of type {expected}, found {value!r}")
+    return replace(config, **{path[0]: value})
+
+
+def imported(name: str) -> ModuleType:
+    """A module of `mlgo_gym.training`, which needs the extra ``train``."""
+    for variable, value in _TENSORFLOW_SETTINGS.items():
+        os.environ.setdefault(variable, value)
+    try:
+        return importlib.import_module(f"mlgo_gym.training._{name}")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("mlgo_gym"):
+            raise
+        raise EnvironmentSetupError(
+            f"train: expected the package {error.name!r}, found none; "
+            "pip install 'mlgo-gym[train]' brings it"
+        ) from error
