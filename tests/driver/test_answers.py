@@ -23,10 +23,11 @@ long f(const long *a, const long *b) {
 }
 """
 
-# The compiler's end of a channel, as a job of clang's would leave it that is killed once it has
-# asked: a header, one observation in which LLVM's own answer is to inline, and no reader.
+# The compiler's end of a channel, as a job of clang's leaves it that is killed once it has asked: a
+# header, one observation in which LLVM's own answer is to inline, and nobody who reads the answer.
+# It ends when that has come and was taken back.
 ASK = """
-import sys
+import array, fcntl, os, sys, termios, time
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
@@ -36,10 +37,22 @@ option = "-inliner-interactive-channel-base="
 bases = [word.removeprefix(option) for word in sys.argv if word.startswith(option)]
 default = TensorSpec(DEFAULT_ADVICE, "int64_t", (1,))
 specs = [*(each.spec for each in InliningForSize.features), default]
+inbound = os.open(f"{bases[0]}.in", os.O_RDONLY | os.O_NONBLOCK)
+
+def wait_for(size):
+    waiting = array.array("i", [-1])
+    until = time.monotonic() + 20
+    while waiting[0] != size and time.monotonic() < until:
+        fcntl.ioctl(inbound, termios.FIONREAD, waiting)
+        time.sleep(0.01)
+
 with open(f"{bases[0]}.out", "wb") as file:
     log = TrainingLogWriter(file, Header(tuple(specs), advice=InliningForSize.advice))
     log.start_context("f")
     log.log_observation(b"".join(bytes(spec.size_bytes) for spec in specs[:-1]) + b"\\1" + bytes(7))
+    file.flush()
+    wait_for(8)
+wait_for(0)
 """
 
 

@@ -72,8 +72,18 @@ void remove_channel(const struct channel *channel) {
   unlink(path);
 }
 
-/* LLVM has closed its end. Another reader without a past does not hang up at once. */
+/* Takes back an answer that a job which was killed did not wait for: the next would take it for
+ * the answer to its first question. */
+static void take_back(const struct channel *channel) {
+  uint8_t unread[64];
+  while (read(channel->inbound, unread, sizeof unread) > 0)
+    continue;
+}
+
+/* LLVM has closed its end. Another reader without a past does not hang up at once. The next job may
+ * ask before its header is looked at here, so that answers are taken back now. */
 static bool start_over(struct channel *channel) {
+  take_back(channel);
   int next = open_outbound(channel);
   close(channel->outbound);
   channel->outbound = next;
@@ -83,9 +93,7 @@ static bool start_over(struct channel *channel) {
 }
 
 static bool take_header(struct channel *channel, size_t length, struct message *message) {
-  uint8_t unread[64];
-  while (read(channel->inbound, unread, sizeof unread) > 0)
-    continue; /* an answer that a job which was killed did not wait for */
+  take_back(channel);
   release_binding(channel->binding);
   channel->binding =
       bind_policy(channel->policy, channel->problem, (char *)channel->buffer, length, message);
