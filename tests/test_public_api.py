@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import pkgutil
 import re
 from pathlib import Path
@@ -47,6 +48,28 @@ def test_a_door_opens_to_all_its_names(package: str) -> None:
     for name in DOORS[package]:
         assert getattr(module, name) is not None
     assert set(DOORS[package]) <= set(dir(module))
+
+
+@pytest.mark.parametrize("package", DOORS)
+def test_each_name_has_an_example(package: str) -> None:
+    module = importlib.import_module(package)
+    objects = {name: getattr(module, name) for name in DOORS[package]}
+    documented = {
+        name: each.__doc__ or ""
+        for name, each in objects.items()
+        if inspect.isclass(each) or inspect.isfunction(each)
+    }
+    lacking = [name for name, text in documented.items() if ">>>" not in text]
+    assert lacking == []
+
+
+def test_the_page_lists_the_doors() -> None:
+    page = (ROOT / "docs" / "python.md").read_text()
+    sections = dict(re.findall(r"^## `([\w.]+)`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    listed = {
+        name: re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) for name, text in sections.items()
+    }
+    assert listed == {name: sorted(names) for name, names in DOORS.items()}
 
 
 def test_doors_are_few() -> None:

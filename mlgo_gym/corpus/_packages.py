@@ -123,6 +123,10 @@ def hold_out(
 
     Raises:
         OptionsError: there is no such package, or nothing is left on a side.
+
+    >>> kept, held_out = hold_out({"sample": Corpus.load(SAMPLE_CORPUS)}, [])
+    >>> len(kept["sample"]), len(held_out["sample"])
+    (17, 5)
     """
     if unknown := [name for name in names if name not in packages]:
         raise OptionsError(

@@ -38,6 +38,10 @@ class Setting:
 
     Raises:
         OptionsError: there are traces, and they cannot be for this problem.
+
+    >>> from mlgo_gym import InliningForSize
+    >>> Setting(InliningForSize(), jobs=2).with_text
+    False
     """
 
     problem: Problem

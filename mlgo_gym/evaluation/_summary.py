@@ -93,6 +93,9 @@ class Scored:
     Attributes:
         scores: of all modules, those that failed too.
         modules: the complete ones, in their order.
+
+    >>> print(Scored([], ["model"]))
+    no module was compiled
     """
 
     def __init__(

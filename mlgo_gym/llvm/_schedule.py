@@ -68,7 +68,13 @@ class Done(Generic[_Item, _Value]):
 
 
 class Executor(ABC, Generic[_State]):
-    """Workers, each with a state that is made when it is first needed; a context manager."""
+    """Workers, each with a state that is made when it is first needed; a context manager.
+
+    >>> from mlgo_gym import Compiler
+    >>> with workers(Compiler) as here:
+    ...     list(here.run(lambda compiler, number: number + 1, [1, 2], in_order=True))
+    [2, 3]
+    """
 
     @abstractmethod
     def run(

@@ -15,6 +15,9 @@ class FunctionSize:
     Attributes:
         size_bytes: the size of its code.
         is_comdat: a linker keeps one of the copies that several objects have.
+
+    >>> FunctionSize(size_bytes=16, is_comdat=False).size_bytes
+    16
     """
 
     size_bytes: int
@@ -26,6 +29,13 @@ def function_sizes(data: bytes) -> dict[str, FunctionSize]:
 
     Args:
         data: the object's bytes, as LLVM wrote them.
+
+    >>> from mlgo_gym import Compiler, Module
+    >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
+    >>> with Compiler() as compiler:
+    ...     made = compiler.compile_module(module, keep_object=True)
+    >>> list(function_sizes(made.object_bytes))
+    ['f']
     """
     elf = read_elf(data)
     if elf is None:

@@ -41,7 +41,14 @@ def reward_of(score: float, baseline: float) -> float:
 
 
 class Result(Protocol):
-    """What came out of a compilation, as far as comparisons look at it."""
+    """What came out of a compilation, as far as comparisons look at it.
+
+    >>> from mlgo_gym import Compiler, Module
+    >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
+    >>> with Compiler() as compiler:
+    ...     compiler.compile_module(module).score > 0
+    True
+    """
 
     @property
     def module_sha256(self) -> str:

@@ -76,6 +76,18 @@ def disjoint_flips(
         wanted: how much a decision is wanted, from 0 to 1; it is the chance that it is
             considered, and what is wanted more comes first.
         by_callee: a flip is all calls of one callee; otherwise it is one decision.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> import numpy as np
+    >>> default = lambda observation: int(observation["inlining_default"][0])
+    >>> with Compiler() as compiler:
+    ...     naming = NamingCompiler(compiler, module, default)
+    ...     base = naming.compile()
+    ...     random = np.random.default_rng(0)
+    ...     flips = disjoint_flips(base, random, lambda decision: 1.0, by_callee=False)
+    >>> len(flips) > 1
+    True
     """
     influence = _Influence(base.decisions)
     groups = _groups(base.decisions, by_callee=by_callee)
@@ -111,6 +123,19 @@ def effects_of(
     Raises:
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> import numpy as np
+    >>> default = lambda observation: int(observation["inlining_default"][0])
+    >>> with Compiler() as compiler:
+    ...     naming = NamingCompiler(compiler, module, default)
+    ...     base = naming.compile()
+    ...     random = np.random.default_rng(0)
+    ...     flips = disjoint_flips(base, random, lambda decision: 1.0, by_callee=False)
+    ...     effects = effects_of(naming, base, flips)
+    >>> 0 < len(effects) <= len(flips)
+    True
     """
     other = compiler.compile(
         {

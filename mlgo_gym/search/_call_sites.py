@@ -95,6 +95,14 @@ class NamingCompiler:
 
     Raises:
         ModuleError: the module's command line cannot be honoured.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> default = lambda observation: int(observation["inlining_default"][0])
+    >>> with Compiler() as compiler:
+    ...     named = NamingCompiler(compiler, module, default).compile()
+    >>> named.decisions[0].callee in named.functions or named.decisions[0].callee != ""
+    True
     """
 
     def __init__(

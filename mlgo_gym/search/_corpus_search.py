@@ -93,6 +93,14 @@ def search_corpus(
     Raises:
         OptionsError: ``jobs`` or the budget is not above 0, there is no such level, or the folder
             cannot be written.
+
+    >>> import tempfile
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> corpus, few = Corpus.load(SAMPLE_CORPUS), {"names": ["digest.c"], "budget_s": 0.5}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     (found,) = search_corpus(corpus, Path(folder), InliningForSize(), **few)
+    >>> found.size_bytes <= found.default_size_bytes
+    True
     """
     if not budget_s > 0:
         raise OptionsError(f"budget: expected a number above 0, found {budget_s}")

@@ -99,6 +99,13 @@ class Oracle:
 
     Raises:
         OptionsError: the budget is not above 0, or the start needs a policy that is not given.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     found = list(Oracle(compiler, module, budget_s=0.5).improvements())
+    >>> found[-1].size_bytes <= found[0].size_bytes
+    True
     """
 
     def __init__(

@@ -53,6 +53,9 @@ class VectorNormalization:
 
     Raises:
         OptionsError: there are not as many means as variances.
+
+    >>> VectorNormalization(signed_log=True).signed_log
+    True
     """
 
     signed_log: bool = False
@@ -177,6 +180,14 @@ def export_torch_mlp(
             has.
         ModelError: the folder cannot be written.
         EnvironmentSetupError: PyTorch is not installed.
+
+    >>> import tempfile, torch
+    >>> from mlgo_gym import InliningForSize
+    >>> layers = torch.nn.Sequential(torch.nn.Linear(38, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = export_torch_mlp(layers, InliningForSize(), f"{folder}/model")
+    ...     (Path(folder) / "model" / "model.tflite").exists()
+    True
     """
     policy = TorchPolicy(layers, problem, normalization)
     save_model(policy, problem, Path(directory), {"trainer": "torch", **card})

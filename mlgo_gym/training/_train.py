@@ -40,7 +40,14 @@ _MINUTE_S: Final = 60.0
 
 
 class Watcher:
-    """What is told of a run as it goes on; this one keeps it to itself."""
+    """What is told of a run as it goes on; this one keeps it to itself.
+
+    >>> class Printed(Watcher):
+    ...     def doing(self, what):
+    ...         print(what)
+    >>> Printed().doing("fitting")
+    fitting
+    """
 
     def doing(self, what: str) -> None:
         """The run begins with something, such as ``fitting``."""
@@ -77,6 +84,9 @@ class Trained:
         validation: what it is worth on the modules that were held out, as JSON values.
         spent_s: how long all runs in the folder took, in seconds.
         left_out: why modules were left out.
+
+    >>> Trained(Path("run/model"), {"modules": 5}, spent_s=60.0, left_out=()).model.name
+    'model'
     """
 
     model: Path
