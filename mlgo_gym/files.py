@@ -51,7 +51,7 @@ class FileError(OSError):
     """A file that is not what was expected: no regular file, too long, or no JSON."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file for reading; a FIFO that nobody writes to is refused like any other.
 
     Raises:

@@ -17,7 +17,6 @@ in LLVM without that network.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import shutil
 import subprocess
@@ -34,7 +33,7 @@ from corpus_tools.code import code_sections
 from corpus_tools.errors import ExtractionError
 from mlgo_gym.driver._jobs import Jobs, is_stream
 from mlgo_gym.errors import MlgoGymError, UsageError
-from mlgo_gym.files import write_atomically
+from mlgo_gym.files import replacing
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S, PipeHost
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
@@ -135,14 +134,13 @@ class _Session:
         if path.is_dir() and output is not None:
             path /= f"{output.name}-{hashlib.sha256(bytes(output.absolute())).hexdigest()[:16]}.log"
         change = self._change_bytes()
-        file = io.BytesIO()
-        log = TrainingLogWriter(file, self._runner.header(is_scored=change is not None))
-        log.start_context("")
-        for number, each in enumerate(self._records, 1):
-            log.log_observation(each.features + each.extra + each.default + each.decision)
-            if change is not None:
-                log.log_outcome(np.int64(change if number == len(self._records) else 0))
-        write_atomically(path, file.getvalue())
+        with replacing(path) as file:
+            log = TrainingLogWriter(file, self._runner.header(is_scored=change is not None))
+            log.start_context("")
+            for number, each in enumerate(self._records, 1):
+                log.log_observation(each.features + each.extra + each.default + each.decision)
+                if change is not None:
+                    log.log_outcome(np.int64(change if number == len(self._records) else 0))
 
     def _make_runner(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> _RecordingRunner:
         self._runner = _RecordingRunner(self._model, inputs, output, self._records)

@@ -29,8 +29,14 @@ from typing import Final
 from corpus_tools.clang import CANDIDATES
 from mlgo_gym import __version__
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
+from mlgo_gym.files import FileError, replacing, write_atomically
 from mlgo_gym.model._card import read_card
-from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, model_files, parse_output_spec, read_json
+from mlgo_gym.model._output_spec import (
+    OUTPUT_SPEC_FILE,
+    model_files,
+    parse_output_spec,
+    read_model_json,
+)
 from mlgo_gym.model._shipped import PLACES
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._header import c_header
@@ -86,10 +92,9 @@ def build_driver(folder: Path) -> None:
         for name in PROGRAMS[1:]:
             other = folder / "bin" / name
             if not (other.exists() and other.samefile(program)):  # renaming it would do nothing
-                partial = folder / "bin" / f".{name}.{os.getpid()}"
-                partial.unlink(missing_ok=True)
-                partial.hardlink_to(program)
-                partial.replace(other)
+                with replacing(other) as file:
+                    Path(file.name).unlink()
+                    Path(file.name).hardlink_to(program)
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
@@ -135,11 +140,17 @@ def main(arguments: Sequence[str]) -> int:
                 return 2
     except MlgoGymError as error:
         words = " ".join(str(error).split())
-        if refusal and isinstance(error, ModelError) and not isinstance(error.__cause__, OSError):
-            refusal.write_text(words, encoding="utf-8", errors="surrogateescape")
+        if refusal and isinstance(error, ModelError) and not _may_pass(error.__cause__):
+            with contextlib.suppress(OSError):
+                write_atomically(refusal, words.encode("utf-8", "surrogateescape"))
         sys.stderr.write(f"{words}\n")
         return 1
     return 0
+
+
+def _may_pass(cause: BaseException | None) -> bool:
+    """Whether reading again may help."""
+    return isinstance(cause, OSError) and not isinstance(cause, FileError)
 
 
 def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
@@ -155,7 +166,7 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
     else:
         cpu = _LEAST_CPU.get(platform.machine())
         native = compile_model(graph, name="frozen", cpu=cpu)
-        value = read_json(beside, source) if beside.exists() else None
+        value = read_model_json(beside, source) if beside.exists() else None
     return native, _decision(native, value, advice, source)
 
 
@@ -190,26 +201,23 @@ def _glue(native: NativeModel, decision: int) -> str:
 
 def _compile(compiler: str, arguments: list[str], target: Path) -> None:
     """Compile and link to a file that takes its name only when it is whole."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        done = subprocess.run(
-            [compiler, *arguments, "-o", str(partial)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
+    with replacing(target) as file:
+        try:
+            done = subprocess.run(
+                [compiler, *arguments, "-o", file.name],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise EnvironmentSetupError(
+                f"{compiler}: expected {target.name} within {_TIMEOUT_S:g} s, found none"
+            ) from error
         if done.returncode:
             words = done.stderr.decode("utf-8", "replace").strip()
             raise EnvironmentSetupError(f"{compiler} cannot make {target.name}: {words}")
-        partial.replace(target)
-    except subprocess.TimeoutExpired as error:
-        raise EnvironmentSetupError(
-            f"{compiler}: expected {target.name} within {_TIMEOUT_S:g} s, found none"
-        ) from error
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _c_compiler() -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._output_spec import read_json
+from mlgo_gym.model._output_spec import read_model_json
 from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
@@ -76,7 +76,7 @@ def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | Non
     path = model / CARD_FILE
     if not path.is_file():
         return None
-    card = _parse(read_json(path, str(model)), str(model))
+    card = _parse(read_model_json(path, str(model)), str(model))
     if inputs:
         card.check(inputs, str(model))
     return card

@@ -9,12 +9,12 @@ LLVM's format (``llvm/lib/Analysis/ModelUnderTrainingRunner.cpp``), the decision
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import ModelError, SpecError
+from mlgo_gym.files import FileError, read_json
 from mlgo_gym.tensor_spec import TensorSpec
 
 OUTPUT_SPEC_FILE: Final = "output_spec.json"
@@ -47,33 +47,29 @@ def model_files(model: Path) -> tuple[Path, Path]:
     return graph, graph.with_name(OUTPUT_SPEC_FILE)
 
 
-def read_bounded(path: Path, limit_bytes: int, source: str) -> bytes:
-    """Read a file of a model.
+def unreadable(error: OSError, source: str, name: str = "") -> ModelError:
+    """The error of a model one of whose files could not be read.
 
-    Raises:
-        ModelError: it cannot be read, or is longer than the limit.
+    Args:
+        error: what `mlgo_gym.files` raised.
+        source: what errors call the model.
+        name: the file's, where that is not the source itself.
     """
-    try:
-        with path.open("rb") as file:
-            data = file.read(limit_bytes + 1)
-    except OSError as error:
-        raise ModelError(source, f"{path.name} cannot be read: {error.strerror}") from error
-    if len(data) > limit_bytes:
-        raise ModelError(source, f"{path.name}: expected at most {limit_bytes} bytes")
-    return data
+    if isinstance(error, FileError):
+        return ModelError(source, f"{name}{name and ': '}{error.strerror}")
+    return ModelError(source, f"{name}{name and ' '}cannot be read: {error.strerror}")
 
 
-def read_json(path: Path, source: str) -> Any:
-    """Parse a JSON file of at most 4 MiB.
+def read_model_json(path: Path, source: str) -> Any:
+    """Parse a JSON file of a model, of at most 4 MiB.
 
     Raises:
         ModelError: it cannot be read or is not JSON.
     """
-    data = read_bounded(path, _MAX_BYTES, source)
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ModelError(source, f"{path.name}: expected JSON: {error}") from error
+        return read_json(path, _MAX_BYTES)
+    except OSError as error:
+        raise unreadable(error, source, path.name) from error
 
 
 def parse_output_spec(value: Any, source: str) -> tuple[OutputSpec, ...]:

@@ -23,16 +23,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, SpecError
-from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_bounded, read_json
+from mlgo_gym.files import read_bounded, replacing, write_atomically
+from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject
 from mlgo_gym.native._header import c_header
 from mlgo_gym.native._lowering import check_name
@@ -97,18 +96,18 @@ def freeze(
     """
     path = Path(model)
     file, specs = model_files(path)
-    output_spec = read_json(specs, str(model)) if specs.exists() else None
+    output_spec = read_model_json(specs, str(model)) if specs.exists() else None
     if output_spec is not None:
         parse_output_spec(output_spec, str(model))
     native = compile_model(file, name=name, cpu=cpu, trusted=trusted, timeout_s=timeout_s)
     target = Path(output_dir)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        _write(target / f"{name}.o", native.object.data)
-        _write(target / f"{name}.h", c_header(native).encode())
+        write_atomically(target / f"{name}.o", native.object.data)
+        write_atomically(target / f"{name}.h", c_header(native).encode())
         shared = _link(target / f"{name}.o", target / f"{name}.so")
         description = json.dumps(_describe(native, output_spec), indent=1) + "\n"
-        _write(target / f"{name}.json", description.encode())
+        write_atomically(target / f"{name}.json", description.encode())
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
     return FrozenFiles(target / f"{name}.json", target / f"{name}.o", target / f"{name}.h", shared)
@@ -135,7 +134,7 @@ def load_frozen(model: Path | str) -> tuple[NativeModel, Any]:
     path = find_description(Path(model)) if Path(model).is_dir() else Path(model)
     if path is None:
         raise ModelError(source, "expected one frozen model in the folder")
-    description = read_json(path, source)
+    description = read_model_json(path, source)
     try:
         native = _parse(description, path, source)
     except (KeyError, TypeError, AttributeError, SpecError) as error:
@@ -182,7 +181,11 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
     texts = {key: value[key] for key in _TEXTS}
     if not all(isinstance(text, str) for text in (*texts.values(), *value["operators"])):
         raise ModelError(source, f"{path.name}: expected texts, found {texts}")
-    data = read_bounded(path.with_suffix(".o"), _MAX_OBJECT_BYTES, source)
+    object_path = path.with_suffix(".o")
+    try:
+        data = read_bounded(object_path, _MAX_OBJECT_BYTES)
+    except OSError as error:
+        raise unreadable(error, source, object_path.name) from error
     if hashlib.sha256(data).hexdigest() != value["object_sha256"]:
         raise ModelError(source, f"{path.stem}.o: not the object that {path.name} describes")
     return NativeModel(
@@ -223,10 +226,9 @@ def _link(source: Path, target: Path) -> Path | None:
     driver = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
     if driver is None:
         return None
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        output = Path(folder) / target.name
+    with replacing(target) as file:
         done = subprocess.run(
-            [driver, "-shared", "-o", str(output), str(source)],
+            [driver, "-shared", "-o", file.name, str(source)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_LINK_TIMEOUT_S,
@@ -235,19 +237,4 @@ def _link(source: Path, target: Path) -> Path | None:
         if done.returncode:
             words = done.stderr.decode("utf-8", "replace").strip()
             raise EnvironmentSetupError(f"{driver} cannot link {source.name}: {words}")
-        output.replace(target)
     return target
-
-
-def _write(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -16,7 +16,7 @@ from mlgo_gym.model._output_spec import OutputSpec
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject, compile_ir
 from mlgo_gym.native._graph import Graph, Port
 from mlgo_gym.native._lowering import lower_graph
-from mlgo_gym.native._tflite_reader import read_bytes, read_tflite
+from mlgo_gym.native._tflite_reader import read_graph, read_tflite
 from mlgo_gym.tensor_spec import TensorSpec
 
 _SPEC_TYPES: Final = {
@@ -169,7 +169,7 @@ def compile_model(
     >>> len(compile_model(graph).inputs)
     38
     """
-    data = model if isinstance(model, bytes) else read_bytes(Path(model))
+    data = model if isinstance(model, bytes) else read_graph(Path(model))
     source = "<bytes>" if isinstance(model, bytes) else str(model)
     graph = read_tflite(data, source=source)
     text = lower_graph(graph, name=name)

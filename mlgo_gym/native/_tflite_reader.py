@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.errors import ModelError
+from mlgo_gym.files import read_bounded
+from mlgo_gym.model._output_spec import unreadable
 from mlgo_gym.native._flatbuffer import FlatbufferError, Table
 from mlgo_gym.native._graph import MAX_RANK, Attribute, Graph, Operator, Port, Tensor
 from mlgo_gym.native._tflite_schema import (
@@ -46,7 +48,7 @@ def read_tflite(model: Path | str | bytes, *, source: str = "<bytes>") -> Graph:
     38
     """
     if not isinstance(model, bytes):
-        model, source = read_bytes(Path(model)), str(model)
+        model, source = read_graph(Path(model)), str(model)
     if len(model) > MAX_FILE_BYTES:
         raise ModelError(source, f"expected at most {MAX_FILE_BYTES} bytes, found more")
     try:
@@ -65,17 +67,16 @@ def port_name(tensor_name: str) -> str:
     return match.group("name") if match else tensor_name
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's bytes, one more than `MAX_FILE_BYTES` at most.
+def read_graph(path: Path) -> bytes:
+    """A TFLite file's bytes, `MAX_FILE_BYTES` at most.
 
     Raises:
-        ModelError: it cannot be read.
+        ModelError: it cannot be read, or has more.
     """
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)
+        return read_bounded(path, MAX_FILE_BYTES)
     except OSError as error:
-        raise ModelError(str(path), f"cannot be read: {error.strerror}") from error
+        raise unreadable(error, str(path)) from error
 
 
 class _Reader:

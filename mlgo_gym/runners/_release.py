@@ -22,7 +22,7 @@ from mlgo_gym.model._output_spec import (
     OutputSpec,
     model_files,
     parse_output_spec,
-    read_json,
+    read_model_json,
 )
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._freeze import find_description, load_frozen
@@ -166,7 +166,7 @@ def _load(
     native = compile_model(file, trusted=trusted, timeout_s=timeout_s)
     if not beside.exists():
         return native, None
-    return native, parse_output_spec(read_json(beside, source), source)
+    return native, parse_output_spec(read_model_json(beside, source), source)
 
 
 def _choose(

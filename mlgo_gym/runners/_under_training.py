@@ -24,7 +24,7 @@ from mlgo_gym.model._output_spec import (
     STEP_INPUTS,
     OutputSpec,
     parse_output_spec,
-    read_json,
+    read_model_json,
 )
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.stream._events import Header
@@ -83,7 +83,9 @@ class ModelUnderTrainingRunner(MLModelRunner):
         super().__init__(inputs, output)
         path = Path(model_directory)
         self._model = str(path)
-        outputs = parse_output_spec(read_json(path / OUTPUT_SPEC_FILE, self._model), self._model)
+        outputs = parse_output_spec(
+            read_model_json(path / OUTPUT_SPEC_FILE, self._model), self._model
+        )
         self._check_decision(outputs[0])
         self.card: Final = read_card(path, self.inputs)
         self._interpreter = self._load(path / "model.tflite")

@@ -28,10 +28,10 @@ import numpy as np
 import tensorflow as tf
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.files import staged_folder, write_json
+from mlgo_gym.files import read_bounded, staged_folder, write_json
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import CARD_FILE
-from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_bounded, read_json
+from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_model_json, unreadable
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
@@ -91,8 +91,11 @@ def load_network(directory: Path) -> PolicyNetwork:
         ModelError: the folder holds none, or it is damaged.
     """
     source = str(directory)
-    network = network_from_config(read_json(directory / _NETWORK_FILE, source))
-    data = read_bounded(directory / _WEIGHTS_FILE, _MAX_WEIGHTS_BYTES, source)
+    network = network_from_config(read_model_json(directory / _NETWORK_FILE, source))
+    try:
+        data = read_bounded(directory / _WEIGHTS_FILE, _MAX_WEIGHTS_BYTES)
+    except OSError as error:
+        raise unreadable(error, source, _WEIGHTS_FILE) from error
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             weights = [arrays[str(index)] for index in range(len(arrays.files))]
