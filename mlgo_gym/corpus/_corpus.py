@@ -20,9 +20,12 @@ from pathlib import Path
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
 from mlgo_gym.errors import CorpusError, ModuleError
+from mlgo_gym.files import read_bounded
 
 SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
+
+_MAX_MODULE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -164,7 +167,7 @@ def _read(
     try:
         if command is None and command_path.exists():
             command = read_command(command_path)
-        return Module(name, path.read_bytes(), command, is_text)
+        return Module(name, read_bounded(path, _MAX_MODULE_BYTES), command, is_text)
     except OSError as error:
         raise ModuleError(name, f"cannot read {str(path)!r}: {error.strerror}") from error
     except CorpusToolsError as error:

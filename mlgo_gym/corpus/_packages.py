@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from corpus_tools.manifest import MANIFEST_NAME
+from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.files import read_json
 
 SPLITS: Final = ("train", "test")
 """What recipes say of themselves: whether policies may be trained on them."""
@@ -153,8 +154,8 @@ def hold_out(
 
 def _split_of(folder: Path) -> str | None:
     try:
-        info = json.loads((folder / INFO_NAME).read_bytes())
-    except (OSError, ValueError):
+        info = read_json(folder / INFO_NAME, LARGEST_TEXT_BYTES)
+    except OSError:
         return None
     split = info.get("split") if isinstance(info, dict) else None
     return split if isinstance(split, str) else None

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem
-from corpus_tools.reading import read_regular
+from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CorpusError
+from mlgo_gym.files import read_json
 
 SIDES: Final = ("train", "test")
 """What a split makes, and what a recipe may say of its package."""
@@ -132,8 +133,8 @@ class _Source:
 def _read_info(path: Path) -> dict[str, Any]:
     """What a corpus says of its origin; empty where it says nothing that can be read."""
     try:
-        info = json.loads(read_regular(path))
-    except (OSError, ValueError, RecursionError):
+        info = read_json(path, LARGEST_TEXT_BYTES)
+    except OSError:
         return {}
     return info if isinstance(info, dict) else {}
 

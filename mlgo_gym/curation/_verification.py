@@ -18,9 +18,11 @@ from corpus_tools.bitcode import is_bitcode
 from corpus_tools.clang import Clang
 from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CorpusToolsError
+from corpus_tools.object_file import LARGEST_BYTES
 from corpus_tools.replay import replay
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilationError, InputError, ModuleError
+from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 
@@ -173,7 +175,7 @@ class _Task:
         if path is None or not path.is_file():
             return Check(Outcome.NO_OBJECT)
         try:
-            original = path.read_bytes()
+            original = read_bounded(path, LARGEST_BYTES)
             if is_bitcode(original):  # of a build with -flto
                 return Check(Outcome.NO_OBJECT)
             return _compared(original, clangs, name)

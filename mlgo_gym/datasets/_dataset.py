@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,6 +17,7 @@ from mlgo_gym.datasets._files import cannot
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import ModuleEntry, Part, merged, part_paths, read_part
 from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.files import parse_json
 from mlgo_gym.problems._problem import Problem
 
 _Array = np.ndarray[Any, Any]
@@ -234,7 +234,7 @@ class _Sources(dict[tuple[str, ...], Source]):
 
     def __missing__(self, texts: tuple[str, ...]) -> Source:
         package, module, module_sha256, policy, text = texts
-        settings = json.loads(text)
+        settings = parse_json(text)
         if not isinstance(settings, dict):
             raise SpecError(f"settings: expected a JSON object, found {text!r}")
         source = self[texts] = Source(package, module, module_sha256, policy, settings)

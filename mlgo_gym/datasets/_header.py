@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.files import parse_json
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.stream._events import Header
@@ -136,8 +137,8 @@ class DatasetHeader:
                 features are others than are known here.
         """
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            value = parse_json(text)
+        except ValueError as error:
             raise DatasetError(source, f"header: expected JSON: {error}") from error
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             found = value.get("format") if isinstance(value, dict) else value

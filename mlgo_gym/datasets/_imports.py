@@ -13,6 +13,7 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import LogEpisodes
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError
+from mlgo_gym.files import open_regular
 from mlgo_gym.records._replay import problem_of
 from mlgo_gym.records._trace import Trace
 
@@ -91,7 +92,7 @@ class LogFile:
             TrainingLogError: it breaks LLVM's format.
         """
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 file.seek(0)
                 log = LogEpisodes(file, str(path), llvm_version=llvm_version)
@@ -122,15 +123,18 @@ class LogFile:
         """Put it into a dataset; returns how many decisions it has.
 
         Raises:
-            DatasetError: the dataset cannot be written.
+            DatasetError: the dataset cannot be written, or the file not read again.
         """
         count = 0
-        with self.path.open("rb") as file:
-            name, policy = str(self.path), self.source.policy
-            log = LogEpisodes(file, name, package=self.source.package, policy=policy)
-            for episode in log:
-                writer.add(episode.source, [episode])
-                count += len(episode)
+        try:
+            with open_regular(self.path) as file:
+                name, policy = str(self.path), self.source.policy
+                log = LogEpisodes(file, name, package=self.source.package, policy=policy)
+                for episode in log:
+                    writer.add(episode.source, [episode])
+                    count += len(episode)
+        except OSError as error:
+            raise cannot("read", self.path, error) from error
         writer.add(self.source, [])
         return count
 
@@ -151,7 +155,7 @@ def open_recording(
         TrainingLogError: it breaks the format of training logs.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             is_trace = file.read(len(_TRACE)) == _TRACE
     except OSError as error:
         raise cannot("read", path, error) from error

@@ -19,6 +19,7 @@ from mlgo_gym.datasets._episodes import Episode, ModuleKey, Source
 from mlgo_gym.datasets._files import cannot, staged
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.errors import DatasetError
+from mlgo_gym.files import open_regular, parse_json
 
 MODULES_KEY: Final = b"mlgo_gym.modules"
 """The key of the list of modules in a Parquet file's metadata."""
@@ -106,7 +107,7 @@ def read_part(path: Path) -> Part:
             of another version, or has other columns than its header says.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with open_regular(path) as raw, pq.ParquetFile(raw) as file:
             metadata, schema = file.metadata, file.schema_arrow
         size_bytes = path.stat().st_size
     except pa.ArrowException as error:
@@ -175,9 +176,9 @@ def _type_of(schema: Any, name: str) -> str:
 
 def _modules(text: bytes, path: Path) -> tuple[ModuleEntry, ...]:
     try:
-        values = json.loads(text)
+        values = parse_json(text)
         return tuple(_entry(value) for value in values)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise DatasetError(
             str(path), f"{MODULES_KEY.decode()}: expected a list of modules, found {text[:80]!r}"
         ) from error

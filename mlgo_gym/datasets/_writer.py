@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from mlgo_gym.datasets._episodes import Episode, ModuleKey, Source
-from mlgo_gym.datasets._files import PARTIAL, cannot, locked
+from mlgo_gym.datasets._files import cannot, locked
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import (
     ModuleEntry,
@@ -21,6 +21,7 @@ from mlgo_gym.datasets._parts import (
     write_part,
 )
 from mlgo_gym.errors import DatasetError, UsageError
+from mlgo_gym.files import PARTIAL
 
 
 class DatasetWriter:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import lief
 
 from mlgo_gym.errors import InputError
+from mlgo_gym.files import open_regular
 from mlgo_gym.objects._elf import function_symbols, read_elf
 
 _ELF_MAGIC: Final = b"\x7fELF"
@@ -37,7 +38,7 @@ class BinaryFile:
     @classmethod
     def read(cls, path: Path) -> BinaryFile | None:
         """Read a file; ``None`` where it is no ELF file with sections."""
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
                 return None
         elf = read_elf(path)

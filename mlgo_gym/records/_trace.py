@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import sys
 import zlib
@@ -40,10 +39,12 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.errors import SpecError, TraceError
+from mlgo_gym.files import parse_json, read_bounded, write_atomically
 from mlgo_gym.tensor_spec import TensorSpec
 
 _VERSION: Final = 1
 _MAX_BODY_BYTES: Final = 1 << 30
+_MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
 _HASH_BYTES: Final = 32
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _TEXTS: Final = ("module", "module_sha256", "llvm_version", "object_sha256", "byte_order")
@@ -186,14 +187,9 @@ class Trace:
         Raises:
             TraceError: it cannot be written there.
         """
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                partial.write_bytes(self.to_bytes())
-                partial.replace(path)
-            finally:
-                partial.unlink(missing_ok=True)
+            write_atomically(path, self.to_bytes())
         except OSError as error:
             raise TraceError(str(path), f"cannot be written: {error.strerror}") from error
 
@@ -205,7 +201,7 @@ class Trace:
             TraceError: it cannot be read, or `from_bytes` refuses it.
         """
         try:
-            data = Path(path).read_bytes()
+            data = read_bounded(Path(path), _MAX_FILE_BYTES)
         except OSError as error:
             raise TraceError(str(path), f"cannot be read: {error.strerror}") from error
         return cls.from_bytes(data, str(path))
@@ -219,8 +215,8 @@ def trace_path(folder: Path, module: str) -> Path:
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     line, newline, rest = data.partition(b"\n")
     try:
-        header = json.loads(line) if newline else None
-    except (ValueError, RecursionError):
+        header = parse_json(line) if newline else None
+    except ValueError:
         header = None
     if not isinstance(header, dict) or "trace" not in header:
         raise TraceError(name, f"expected a trace's header, found {data[:_SHOWN]!r}")

@@ -13,7 +13,6 @@ the best choice so far. A module that has changed, or other settings, start anew
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -24,6 +23,7 @@ from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.files import read_json, write_json
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -34,6 +34,7 @@ from mlgo_gym.records._trace import trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._oracle import Oracle
 
+_MAX_RECORD_BYTES: Final = 1 << 28
 _NUMBERS: Final = ("default_size_bytes", "size_bytes", "compilations", "spent_s")
 
 
@@ -191,7 +192,7 @@ class _Record:
         if not self._path.exists():
             return nothing, None
         try:
-            value = json.loads(self._path.read_text(encoding="utf-8"))
+            value = read_json(self._path, _MAX_RECORD_BYTES)
             if any(value[name] != same for name, same in self._same.items()):
                 return nothing, None
             fields = {name: value[name] for name in _NUMBERS}
@@ -208,11 +209,8 @@ class _Record:
             OptionsError: it cannot be written.
         """
         value = {name: getattr(search, name) for name in _NUMBERS} | self._same
-        text = json.dumps(value | {"choice": choice and choice.to_json()}, indent=1)
-        partial = self._path.with_name(f"{self._path.name}.{os.getpid()}.partial")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(f"{text}\n", encoding="utf-8")
-            partial.replace(self._path)
+            write_json(self._path, value | {"choice": choice and choice.to_json()})
         except OSError as error:
             raise OptionsError(f"cannot write {str(self._path)!r}: {error.strerror}") from error

@@ -14,7 +14,6 @@ that does best on the validation packages. The first policy is LLVM's own defaul
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -145,7 +144,7 @@ class _Trainer:
     def _survey(self) -> dict[str, dict[str, int]]:
         path = self._run.directory / "survey.json"
         if path.exists():
-            return dict(json.loads(path.read_bytes()))
+            return self._run.read_json(path.name)
         self._run.doing("survey")
         found: dict[ModuleName, tuple[str, ...]] = {}
         with closing(

@@ -21,7 +21,7 @@ from typing import Any, Final
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.datasets._arrow import pa, pq
 from mlgo_gym.errors import MlgoGymError, TrainingError
-from mlgo_gym.files import write_atomically
+from mlgo_gym.files import open_regular, parse_json, write_atomically
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Problem
@@ -148,8 +148,9 @@ class KeptContexts:
     def _read(self) -> tuple[list[Context], int] | None:
         """The next part, and how many modules there are up to its end."""
         try:
-            table = pq.read_table(self._path())
-            about = json.loads(table.schema.metadata[METADATA_KEY])
+            with open_regular(self._path()) as file:
+                table = pq.read_table(file)
+            about = parse_json(table.schema.metadata[METADATA_KEY])
             modules = int(about.pop("modules"))
             if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
                 return None

@@ -27,7 +27,14 @@ from zipfile import BadZipFile
 import numpy as np
 
 from mlgo_gym.errors import TrainingError
-from mlgo_gym.files import write_atomically, write_json
+from mlgo_gym.files import (
+    open_regular,
+    parse_json,
+    read_bounded,
+    read_json,
+    write_atomically,
+    write_json,
+)
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._export import load_network, save_model
 from mlgo_gym.training._networks import PolicyNetwork
@@ -39,6 +46,10 @@ _CONFIG_FILE: Final = "config.json"
 _CHECKPOINT_FILE: Final = "checkpoint.npz"
 _PROGRESS_FILE: Final = "progress.jsonl"
 _STATE: Final = "state"
+_MAX_BYTES: Final = 1 << 32
+_MAX_JSON_BYTES: Final = 1 << 28
+_TAIL_BYTES: Final = 1 << 16
+_SHOWN: Final = 40
 
 
 @dataclass(frozen=True)
@@ -123,6 +134,20 @@ class TrainingRun:
         """Where the best model so far is, once there is one."""
         return self.directory / "model"
 
+    def read_json(self, name: str) -> dict[str, Any]:
+        """What a JSON file in the folder holds, an object.
+
+        Raises:
+            TrainingError: it cannot be read, or holds something else.
+        """
+        try:
+            value = read_json(self.directory / name, _MAX_JSON_BYTES)
+        except OSError as error:
+            raise self._error(f"{name} cannot be read: {error.strerror}") from error
+        if not isinstance(value, dict):
+            raise self._error(f"{name}: expected a JSON object, found {str(value)[:_SHOWN]}")
+        return value
+
     def restore(self) -> Checkpoint | None:
         """Where an earlier run in this folder stopped.
 
@@ -133,12 +158,15 @@ class TrainingRun:
         if not path.exists():
             return None
         try:
-            with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            data = read_bounded(path, _MAX_BYTES)
+            with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            state = json.loads(arrays.pop(_STATE).tobytes())
+            state = parse_json(arrays.pop(_STATE).tobytes())
             self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
             return Checkpoint(int(state["step"]), arrays, state["state"])
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        except OSError as error:
+            raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
             raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error}") from error
 
     def save(
@@ -236,10 +264,7 @@ class TrainingRun:
                 raise self._error(f"expected an empty folder or one with {_CONFIG_FILE}")
             write_json(path, self._described)
             return
-        try:
-            found = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise self._error(f"{_CONFIG_FILE} cannot be read: {error}") from error
+        found = self.read_json(_CONFIG_FILE)
         if difference := _difference(json.loads(json.dumps(self._described)), found):
             name, wanted, there = difference
             raise self._error(
@@ -250,10 +275,17 @@ class TrainingRun:
     def _spent_before_s(self) -> float:
         """What the last whole line of progress says, which is newer than the checkpoint."""
         path = self.directory / _PROGRESS_FILE
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        if not path.exists():
+            return 0.0
+        try:
+            with open_regular(path) as file:
+                file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+                lines = file.read(_TAIL_BYTES).splitlines()
+        except OSError as error:
+            raise self._error(f"{_PROGRESS_FILE} cannot be read: {error.strerror}") from error
         for line in reversed(lines):
             try:
-                return float(json.loads(line)["spent_s"])
+                return float(parse_json(line)["spent_s"])
             except (ValueError, KeyError, TypeError):  # cut off when the run was killed
                 continue
         return 0.0
