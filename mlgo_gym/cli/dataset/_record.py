@@ -25,6 +25,7 @@ from mlgo_gym.cli._options import (
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.errors import ModelError
+from mlgo_gym.files import open_regular
 from mlgo_gym.rollout._rollout import ModuleReport
 
 DESCRIPTION = (
@@ -102,7 +103,8 @@ def _digest(model: Path) -> str:
         for path in paths:
             if path.is_file():
                 digest.update(os.fsencode(path.relative_to(model)))
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
+                with open_regular(path) as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
     except OSError as error:
         raise ModelError(str(model), f"cannot be read: {error.strerror}") from error
     return f" {digest.hexdigest()[:_HASH_DIGITS]}" if paths else ""

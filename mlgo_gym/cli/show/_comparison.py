@@ -11,6 +11,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from mlgo_gym.files import replacing
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.scoring._measures import Result
@@ -116,7 +117,8 @@ def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Pa
         f"{len(complete)} modules, {baseline:,.0f} {_title(reports)} under LLVM's default"
     )
     axes.legend()
-    figure.savefig(path)
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."))
 
 
 def cut(name: str, width: int) -> str:
