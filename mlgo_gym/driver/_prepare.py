@@ -31,16 +31,11 @@ from mlgo_gym import __version__
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
 from mlgo_gym.files import FileError, replacing, write_atomically
 from mlgo_gym.model._card import read_card
-from mlgo_gym.model._output_spec import (
-    OUTPUT_SPEC_FILE,
-    model_files,
-    parse_output_spec,
-    read_model_json,
-)
+from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.model._shipped import PLACES
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._header import c_header
-from mlgo_gym.native._model import NativeModel, compile_model, find_output
+from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
 
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
@@ -167,26 +162,8 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
         cpu = _LEAST_CPU.get(platform.machine())
         native = compile_model(graph, name="frozen", cpu=cpu)
         value = read_model_json(beside, source) if beside.exists() else None
-    return native, _decision(native, value, advice, source)
-
-
-def _decision(native: NativeModel, value: object, advice: str, source: str) -> int:
-    if value is not None:
-        specs = parse_output_spec(value, source)
-        if specs[0].logging_name != advice:
-            raise ModelError(
-                source,
-                f"expected the decision {advice!r} as the first output, "
-                f"found {specs[0].logging_name!r}",
-            )
-        return find_output(specs[0], native.outputs, source)
-    names = [port.spec.name for port in native.outputs]
-    if advice in names or len(names) == 1:
-        return names.index(advice) if advice in names else 0
-    raise ModelError(
-        source,
-        f"expected an output {advice!r} or {OUTPUT_SPEC_FILE}, found {', '.join(map(repr, names))}",
-    )
+    specs = None if value is None else parse_output_spec(value, source)
+    return native, find_outputs(specs, native.outputs, advice, source)[0][1]
 
 
 def _glue(native: NativeModel, decision: int) -> str:

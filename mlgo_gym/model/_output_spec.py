@@ -9,6 +9,7 @@ LLVM's format (``llvm/lib/Analysis/ModelUnderTrainingRunner.cpp``), the decision
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -81,6 +82,62 @@ def parse_output_spec(value: Any, source: str) -> tuple[OutputSpec, ...]:
     if not isinstance(value, list) or not value:
         raise ModelError(source, f"{OUTPUT_SPEC_FILE}: expected a list of outputs, found {value!r}")
     return tuple(_parse(entry, source) for entry in value)
+
+
+def choose_outputs(
+    specs: Sequence[OutputSpec] | None,
+    outputs: Sequence[tuple[str, ...]],
+    advice: str,
+    source: str,
+) -> tuple[tuple[str, int], ...]:
+    """Which of a graph's outputs are meant: logging names and numbers, the decision first.
+
+    Args:
+        specs: those of ``output_spec.json``; an output is found by ``NAME:PORT``, as LLVM does, or
+            else by its name. Without, the decision is the output of the advice's name, or the only
+            one, and the others follow.
+        outputs: the names of each of the graph's outputs.
+        advice: what the decision must be called.
+        source: what errors name.
+
+    Raises:
+        ModelError: there is no such output, or the decision is another one.
+
+    >>> choose_outputs(None, [("logits", "call:1"), ("advice", "call:0")], "advice", "model")
+    (('advice', 1), ('logits', 0))
+    """
+    if specs is None:
+        return _without_specs([names[0] for names in outputs], advice, source)
+    chosen = tuple((each.logging_name, _find(each, outputs, source)) for each in specs)
+    if chosen[0][0] != advice:
+        raise ModelError(
+            source, f"expected the decision {advice!r} as the first output, found {chosen[0][0]!r}"
+        )
+    return chosen
+
+
+def _without_specs(names: list[str], advice: str, source: str) -> tuple[tuple[str, int], ...]:
+    if advice not in names and len(names) != 1:
+        found = ", ".join(map(repr, names))
+        raise ModelError(
+            source, f"expected an output {advice!r} or {OUTPUT_SPEC_FILE}, found {found}"
+        )
+    decision = names.index(advice) if advice in names else 0
+    others = (number for number in range(len(names)) if number != decision)
+    return tuple((names[number], number) for number in (decision, *others))
+
+
+def _find(spec: OutputSpec, outputs: Sequence[tuple[str, ...]], source: str) -> int:
+    tensor = spec.tensor_spec
+    wanted = (f"{tensor.name}:{tensor.port}", tensor.name, spec.logging_name)
+    for name in wanted:
+        for number, names in enumerate(outputs):
+            if name in names:
+                return number
+    found = (
+        " ".join((f"{first!r}", *(f"({each!r})" for each in more))) for first, *more in outputs
+    )
+    raise ModelError(source, f"expected an output {wanted[0]!r}, found {', '.join(found)}")
 
 
 def _parse(entry: Any, source: str) -> OutputSpec:

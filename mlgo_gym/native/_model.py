@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._output_spec import OutputSpec
+from mlgo_gym.model._output_spec import OutputSpec, choose_outputs
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject, compile_ir
 from mlgo_gym.native._graph import Graph, Port
 from mlgo_gym.native._lowering import lower_graph
@@ -199,21 +199,19 @@ def _pointers(ports: Sequence[NativePort], arrays: Sequence[Array]) -> ctypes.Ar
     return (ctypes.c_void_p * len(addresses))(*addresses)
 
 
-def find_output(spec: OutputSpec, outputs: tuple[NativePort, ...], source: str) -> int:
-    """The number of the output that is meant: by ``name:port``, as LLVM does, or by its name.
+def find_outputs(
+    specs: Sequence[OutputSpec] | None, outputs: Sequence[NativePort], advice: str, source: str
+) -> tuple[tuple[str, int], ...]:
+    """Logging names and numbers of the outputs that are meant (`choose_outputs`).
 
     Raises:
-        ModelError: there is none, or it has another type or shape.
+        ModelError: there is no such output, or it has another type or shape than its spec.
     """
-    tensor = spec.tensor_spec
-    wanted = (f"{tensor.name}:{tensor.port}", tensor.name, spec.logging_name)
-    for name in wanted:
-        for number, output in enumerate(outputs):
-            if name in {output.tensor, output.spec.name}:
-                _check(tensor, output, source)
-                return number
-    names = ", ".join(f"{each.spec.name!r} ({each.tensor!r})" for each in outputs)
-    raise ModelError(source, f"expected an output {wanted[0]!r}, found {names}")
+    names = [(port.spec.name, port.tensor) for port in outputs]
+    chosen = choose_outputs(specs, names, advice, source)
+    for spec, (_, number) in zip(specs or (), chosen, strict=False):
+        _check(spec.tensor_spec, outputs[number], source)
+    return chosen
 
 
 def _check(tensor: TensorSpec, output: NativePort, source: str) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 from mlgo_gym.errors import ModelError, UsageError
 from mlgo_gym.model._card import read_card
 from mlgo_gym.model._output_spec import (
-    OUTPUT_SPEC_FILE,
     STEP_INPUTS,
     OutputSpec,
     model_files,
@@ -26,7 +25,7 @@ from mlgo_gym.model._output_spec import (
 )
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._freeze import find_description, load_frozen
-from mlgo_gym.native._model import NativeModel, compile_model, find_output
+from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
 from mlgo_gym.runners._base import Array, MLModelRunner, side_by_side
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -173,25 +172,12 @@ def _choose(
     model: NativeModel, specs: tuple[OutputSpec, ...] | None, output: TensorSpec
 ) -> tuple[int, tuple[tuple[str, int], ...]]:
     """The number of the decision, and names and numbers of the other outputs."""
-    if specs is None:
-        named = [(port.spec.name, number) for number, port in enumerate(model.outputs)]
-        chosen = [number for name, number in named if name == output.name or len(named) == 1]
-        if not chosen:
-            raise ModelError(
-                model.source,
-                f"expected an output {output.name!r} or {OUTPUT_SPEC_FILE}, "
-                f"found {', '.join(repr(name) for name, _ in named)}",
-            )
-    else:
-        named = [
-            (spec.logging_name, find_output(spec, model.outputs, model.source)) for spec in specs
-        ]
-        chosen = [named[0][1]]
-    found = model.outputs[chosen[0]].spec
+    (_, decision), *others = find_outputs(specs, model.outputs, output.name, model.source)
+    found = model.outputs[decision].spec
     if (found.type, found.shape) != (output.type, output.shape):
         raise ModelError(
             model.source,
             f"decision {output.name!r}: expected {output.type} {list(output.shape)}, "
             f"found {found.type} {list(found.shape)}",
         )
-    return chosen[0], tuple(each for each in named if each[1] != chosen[0])
+    return decision, tuple(each for each in others if each[1] != decision)

@@ -23,6 +23,7 @@ from mlgo_gym.model._output_spec import (
     OUTPUT_SPEC_FILE,
     STEP_INPUTS,
     OutputSpec,
+    choose_outputs,
     parse_output_spec,
     read_model_json,
 )
@@ -83,18 +84,17 @@ class ModelUnderTrainingRunner(MLModelRunner):
         super().__init__(inputs, output)
         path = Path(model_directory)
         self._model = str(path)
-        outputs = parse_output_spec(
+        specs = parse_output_spec(
             read_model_json(path / OUTPUT_SPEC_FILE, self._model), self._model
         )
-        self._check_decision(outputs[0])
         self.card: Final = read_card(path, self.inputs)
         self._interpreter = self._load(path / "model.tflite")
         self._invoke: Callable[[], object] = self._interpreter.invoke
         self._bind_inputs()
-        self._outputs = tuple(self._bind_output(each) for each in outputs)
+        self._outputs = self._bind_outputs(specs)
         self._decision = self._outputs[0].view(np.uint8).data
         self._extra = tuple(
-            replace(each.tensor_spec, name=each.logging_name, port=0) for each in outputs[1:]
+            replace(each.tensor_spec, name=each.logging_name, port=0) for each in specs[1:]
         )
         self._log: TrainingLogWriter | None = None
         if training_log is not None:
@@ -175,22 +175,16 @@ class ModelUnderTrainingRunner(MLModelRunner):
         for index in offered.values():
             self.set_up_buffer_for_tensor(index, self.inputs[index], None)
 
-    def _bind_output(self, output: OutputSpec) -> Array:
-        wanted = f"{output.tensor_spec.name}:{output.tensor_spec.port}"
-        found = {each["name"]: each for each in self._interpreter.get_output_details()}
-        if wanted not in found:
-            names = ", ".join(map(repr, sorted(found)))
-            raise ModelError(self._model, f"expected an output {wanted!r}, found {names}")
-        self._check(f"output {output.logging_name!r}", output.tensor_spec, found[wanted])
-        return self._memory(found[wanted])
+    def _bind_outputs(self, specs: Sequence[OutputSpec]) -> tuple[Array, ...]:
+        found = sorted(self._interpreter.get_output_details(), key=lambda each: str(each["name"]))
+        names = [(str(each["name"]),) for each in found]
+        chosen = choose_outputs(specs, names, self.output.name, self._model)
+        self._check_decision(specs[0])
+        for spec, (name, number) in zip(specs, chosen, strict=True):
+            self._check(f"output {name!r}", spec.tensor_spec, found[number])
+        return tuple(self._memory(found[number]) for _, number in chosen)
 
     def _check_decision(self, decision: OutputSpec) -> None:
-        if decision.logging_name != self.output.name:
-            raise ModelError(
-                self._model,
-                f"expected the decision {self.output.name!r} as the first output, "
-                f"found {decision.logging_name!r}",
-            )
         expected, found = self.output, decision.tensor_spec
         if (expected.type, expected.element_count) != (found.type, found.element_count):
             raise ModelError(

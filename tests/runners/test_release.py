@@ -145,6 +145,11 @@ def test_what_does_not_fit(
             "'logit' ('PartitionedCall:1')",
         ),
         (
+            json.dumps([ENTRIES[0] | {"logging_name": "index_to_evict"}]),
+            "expected the decision 'inlining_decision' as the first output, "
+            "found 'index_to_evict'",
+        ),
+        (
             json.dumps([ENTRIES[0] | {"tensor_spec": ENTRIES[0]["tensor_spec"]
                         | {"shape": [2]}}]),  # type: ignore[operator]
             "output 'inlining_decision': expected int64_t [2], found int64_t [1]",
