@@ -24,11 +24,6 @@ def _corpus(options: argparse.Namespace, level: str | None = None) -> Corpus:
     return built("lupa", level) if level else built("lupa")
 
 
-def _scaling(module: Any, _: argparse.Namespace) -> None:
-    corpus = built("libsass")
-    module.run(corpus, tuple(sorted(corpus, key=corpus.size_bytes)[::3]))
-
-
 RUNS: Final[dict[str, _Run]] = {
     "clang_equality": lambda module, _: module.run(),
     "sweep_overhead": lambda module, options: module.run(_corpus(options), options.rounds),
@@ -42,7 +37,7 @@ RUNS: Final[dict[str, _Run]] = {
     "regalloc_sweep": lambda module, options: module.run(_corpus(options, "O3"), options.rounds),
     "soak": lambda module, options: module.run(options.episodes),
     "forks": lambda module, _: module.run(built("lupa", "O3", whole_program=True), forks=30),
-    "scaling": _scaling,
+    "scaling": lambda module, _: module.run(built("libsass")),
     "oracle": lambda module, options: module.run(
         [[built("libsass")], [built("fasttext"), built("sentencepiece")]], options.seconds
     ),

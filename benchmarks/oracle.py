@@ -25,7 +25,7 @@ def run(sets: Sequence[Sequence[Corpus]], budget_s: float) -> None:
             for corpus, name in evenly_spaced(corpora):
                 plain = compiler.compile_module(corpus[name]).text_size_bytes
                 (found,) = search_corpus(
-                    corpus, Path(folder), InliningForSize(), names=[name], budget_s=budget_s
+                    corpus.only([name]), Path(folder), InliningForSize(), budget_s=budget_s
                 )
                 best = min(plain, found.size_bytes)
                 total = [total[0] + plain, total[1] + best]

@@ -18,18 +18,19 @@ from mlgo_gym.rollout import rollout
 ROUNDS = 3
 
 
-def run(corpus: Corpus, names: tuple[str, ...]) -> None:
+def run(whole: Corpus) -> None:
+    corpus = whole.only(sorted(whole, key=whole.size_bytes)[::3])
     problem = InliningForSize()
     batched = BatchedPolicy(lambda asked: [default(observation) for observation in asked])
     ways = {"a policy for each worker": InliningForSize.policy("default"), "batches": batched}
-    print(f"{len(names)} modules, load average {os.getloadavg()[0]:.2f} before")
+    print(f"{len(corpus)} modules, load average {os.getloadavg()[0]:.2f} before")
     for title, policy in ways.items():
         rates: dict[int, list[float]] = {1: [], 2: []}
         for _ in range(ROUNDS):
             for jobs, found in rates.items():
                 start = time.perf_counter()
                 policies = {"default": policy}
-                reports = rollout(corpus, policies, problem, names=names, jobs=jobs, in_order=False)
+                reports = rollout(corpus, policies, problem, jobs=jobs, in_order=False)
                 found.append(len(list(reports)) / (time.perf_counter() - start))
         one, two = median(rates[1]), median(rates[2])
         print(

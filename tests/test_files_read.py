@@ -221,8 +221,9 @@ def test_what_a_corpus_does_not_say_of_itself(text: str | None, tmp_path: Path) 
     else:
         info.write_text(text, encoding="latin-1")
     assert corpus_folders([tmp_path], "train") == [tmp_path]
-    (module,) = join_corpora([tmp_path]).modules.values()
-    assert (module.package, module.recorded_side) == (".", None)
+    joined = join_corpora([tmp_path])
+    assert [key.package for key in joined.packages] == ["."]
+    assert joined.sides == {}
 
 
 def test_progress_is_read_from_its_end(tmp_path: Path) -> None:

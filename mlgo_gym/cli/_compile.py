@@ -18,7 +18,6 @@ from mlgo_gym.cli._options import (
     packages_of,
     problem_of,
 )
-from mlgo_gym.cli._packages import module_names, module_reader
 from mlgo_gym.cli._writing import make_folder, writing
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
@@ -113,9 +112,9 @@ def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[
     if path is None:
         packages = packages_of(options)
         suffix = _SUFFIXES[options.emit or "object"]
-        return module_reader(packages), {
-            name: options.output / f"{name}{suffix}" for name in module_names(packages)
-        }
+        keys = {packages.label(key): key for key in packages}
+        targets = {name: options.output / f"{name}{suffix}" for name in keys}
+        return lambda name: packages[keys[name]], targets
     if path.suffix not in _INPUT_SUFFIXES:
         raise OptionsError(
             f"input: expected a file that ends in {' or '.join(_INPUT_SUFFIXES)}, "

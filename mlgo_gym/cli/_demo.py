@@ -8,7 +8,7 @@ For register allocation: policies by name against LLVM's own heuristic.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,8 +27,7 @@ from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of_failures
-from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.corpus._packages import hold_out
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.native._freeze import freeze
@@ -87,12 +86,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return _run_allocation(packages, options, output)
 
 
-def _run_inlining(
-    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
-) -> int:
-    _, unseen = hold_out(packages, ())
+def _run_inlining(packages: Packages, options: argparse.Namespace, output: Output) -> int:
+    _, unseen = packages.hold_out()
     name, model = _trained(packages, options, output)
-    output.print(f"\n2. Evaluate on {sum(map(len, unseen.values()))} other modules.")
+    output.print(f"\n2. Evaluate on {len(unseen)} other modules.")
     reports = _compared(unseen, name, model, options, output)
     frozen = options.output / "frozen"
     files = freeze(model, frozen, name="inliner")
@@ -101,12 +98,10 @@ def _run_inlining(
     return warn_of_failures(reports, output)
 
 
-def _trained(
-    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
-) -> tuple[str, Path]:
+def _trained(packages: Packages, options: argparse.Namespace, output: Output) -> tuple[str, Path]:
     """A model and what it is called: one that is trained here, or the one that ships."""
-    modules = sum(map(len, hold_out(packages, ())[0].values()))
-    output.print(f"1. Train on {modules} modules, for about {options.budget / 60:g} min.")
+    kept, _ = packages.hold_out()
+    output.print(f"1. Train on {len(kept)} modules, for about {options.budget / 60:g} min.")
     try:
         with watching(output) as watcher:
             made = train(
@@ -128,7 +123,7 @@ def _trained(
 
 
 def _compared(
-    packages: Mapping[str, Corpus],
+    packages: Packages,
     name: str,
     model: Path,
     options: argparse.Namespace,
@@ -152,29 +147,24 @@ def _compared(
 
 
 def _compile(
-    packages: Mapping[str, Corpus],
+    packages: Packages,
     name: str,
     frozen: Path,
     options: argparse.Namespace,
     output: Output,
 ) -> None:
     """Compile the largest of the modules with the frozen model."""
-    sizes = {
-        (package, module): corpus.size_bytes(module)
-        for package, corpus in packages.items()
-        for module in corpus
-    }
-    package, module = max(sizes, key=lambda key: sizes[key])
+    largest = max(packages, key=packages.size_bytes)
     factory = runner_factory(str(frozen), "release")
     model = Model(name, frozen, problem_of(options), factory)
     (done,) = deploy_modules(
-        packages[package].__getitem__,
-        [module],
+        lambda _: packages[largest],
+        [largest.name],
         model,
         opt_level=options.opt_level,
         timeout_s=options.timeout,
     )
-    target = options.output / f"{Path(module).name}.o"
+    target = options.output / f"{Path(largest.name).name}.o"
     with writing(target) as file:
         file.write(done.value.output)
     report = done.value.report
@@ -187,9 +177,7 @@ def _compile(
         )
 
 
-def _run_allocation(
-    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
-) -> int:
+def _run_allocation(packages: Packages, options: argparse.Namespace, output: Output) -> int:
     problem = problem_of(options)
     shown = problem.compared
     policies = {name: problem.policy(name, options.seed) for name in shown}

@@ -27,7 +27,7 @@ from mlgo_gym.cli.show._evaluation_record import as_record, time_record
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._plot_files import save_plots
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of, warn_of_not_honoured
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._front import evaluate
@@ -133,14 +133,13 @@ def _save(scored: Scored, options: argparse.Namespace) -> None:
 
 
 def _timed(
-    packages: Mapping[str, Corpus],
+    packages: Packages,
     policies: Mapping[str, PolicyLike],
     setting: Setting,
     output: Output,
 ) -> list[ModuleTimes]:
-    total = sum(len(corpus) for corpus in packages.values())
     with contextlib.closing(measure_times(packages, policies, setting)) as times:
-        return list(output.track(times, "timing", total))
+        return list(output.track(times, "timing", len(packages)))
 
 
 def _warn(scores: Sequence[ModuleScores], output: Output) -> int:

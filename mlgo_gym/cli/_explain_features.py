@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,7 +25,6 @@ from mlgo_gym.cli.show._evaluation_tables import percent
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._plot_files import save_plots
 from mlgo_gym.cli.show._warnings import warn_of
-from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._explain import (
     FEATURES,
@@ -101,7 +100,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))
         parts = record_observations(packages, policy, setting)
-        recorded = joined(_tracked(parts, "recording", _modules(packages), output))
+        recorded = joined(_tracked(parts, "recording", len(packages), output))
         sample = recorded.sample(options.decisions, options.seed)
         permuted = permutation_importance(
             runner, sample, seed=options.seed, repeats=options.repeats
@@ -121,10 +120,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(_table(found, code), _note(sample, recorded, found, code))
     output.json(_record(sample, recorded, found, code))
     return warn_of([*recorded.errors, *(code.errors if code else ())], output)
-
-
-def _modules(packages: Mapping[str, Corpus]) -> int:
-    return sum(len(corpus) for corpus in packages.values())
 
 
 def _tracked(items: Generator[_T], description: str, total: int, output: Output) -> list[_T]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from corpus_tools.command_line import whole
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.corpus._packages import SPLITS, corpus_folders, load_packages
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._packages import SPLITS, Packages, corpus_folders
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.command._options import OPT_LEVELS
@@ -194,18 +194,19 @@ def folders_of(options: argparse.Namespace) -> list[Path]:
     return corpus_folders(options.corpus or [SAMPLE_CORPUS], options.split)
 
 
-def packages_of(options: argparse.Namespace, *, allow_thinlto: bool = False) -> dict[str, Corpus]:
-    """The same, opened, by the names of their packages.
+def packages_of(options: argparse.Namespace, *, allow_thinlto: bool = False) -> Packages:
+    """The modules of the corpora of `add_corpus_options`, of the sample where none is given.
 
     Args:
         options: of the command line.
         allow_thinlto: take corpora that were made for ThinLTO too.
 
     Raises:
-        CorpusError: one cannot be used.
+        CorpusError: a folder is no corpus and has none in it.
         OptionsError: one is given twice.
     """
-    return load_packages(folders_of(options), allow_thinlto=allow_thinlto)
+    folders = options.corpus or [SAMPLE_CORPUS]
+    return Packages.load(folders, options.split, allow_thinlto=allow_thinlto)
 
 
 def models_of(options: argparse.Namespace) -> list[str]:

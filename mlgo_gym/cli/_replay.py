@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from mlgo_gym.cli._options import (
     packages_of,
 )
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.records._replay import options_of_trace, replay
@@ -37,12 +37,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the command."""
-    corpora = tuple(packages_of(options).values())
+    packages = packages_of(options)
     records: list[dict[str, object]] = []
     with Compiler(timeout_s=options.timeout) as compiler:
         for path in options.traces:
             try:
-                records.append(_replayed(compiler, corpora, path, options.opt_level))
+                records.append(_replayed(compiler, packages, path, options.opt_level))
             except (InputError, CompilationError) as error:
                 output.error(str(error))
                 continue
@@ -52,11 +52,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _replayed(
-    compiler: Compiler, corpora: Sequence[Corpus], path: Path, opt_level: str | None
+    compiler: Compiler, packages: Packages, path: Path, opt_level: str | None
 ) -> dict[str, object]:
     trace = Trace.load(path)
     options = opt_level and replace(options_of_trace(trace), opt_level=opt_level)
-    result = replay(compiler, trace, _module(corpora, trace), options or None)
+    result = replay(compiler, trace, _module(packages, trace), options or None)
     return {
         "trace": str(path),
         "module": trace.module,
@@ -66,8 +66,9 @@ def _replayed(
     }
 
 
-def _module(corpora: Sequence[Corpus], trace: Trace) -> Module:
+def _module(packages: Packages, trace: Trace) -> Module:
     """The trace's module; of several packages that have one of its name, the one of its bytes."""
+    corpora = list(packages.named.values())
     having = [each for each in corpora if trace.module in each] or corpora[:1]
     modules = [corpus[trace.module] for corpus in having]
     return next((each for each in modules if each.sha256 == trace.module_sha256), modules[0])

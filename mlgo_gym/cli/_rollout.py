@@ -19,7 +19,7 @@ from mlgo_gym.cli._options import (
     policy_of,
     problem_of,
 )
-from mlgo_gym.cli._packages import module_names, rolled_out
+from mlgo_gym.cli._packages import rolled_out
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             logged += log.write(report) if log else 0
             _save_traces(report, problem, options)
             reports.append(report.without_decisions())
-    order = list(module_names(packages))
+    order = [packages.label(key) for key in packages]
     reports.sort(key=lambda report: order.index(report.module))
     for model in models_of(options):
         _warn_of_another_llvm(Path(model), problem, reports, output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator
+from contextlib import closing
 from dataclasses import asdict
 
 from rich.table import Table
@@ -19,10 +19,8 @@ from mlgo_gym.cli._options import (
     models_of,
     packages_of,
 )
-from mlgo_gym.cli._packages import folder_of, module_names, over_packages
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of
-from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.policies._models import model_policies
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.scoring._measures import reward_of
@@ -50,22 +48,20 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = packages_of(options)
     problem = make_problem(InliningForSize, options)
     with model_policies(models_of(options), options.mode, problem) as models:
-
-        def work(package: str, corpus: Corpus) -> Generator[ModuleSearch]:
-            return search_corpus(
-                corpus,
-                folder_of(packages, options.output, package),
-                problem,
-                budget_s=options.budget,
-                policy=next(iter(models.values()), None),
-                opt_level=options.opt_level,
-                jobs=options.jobs,
-                timeout_s=options.timeout,
-                seed=options.seed,
-            )
-
-        found = list(over_packages(packages, work, "searching", output))
-    order = list(module_names(packages))
+        searches = search_corpus(
+            packages,
+            options.output,
+            problem,
+            budget_s=options.budget,
+            policy=next(iter(models.values()), None),
+            opt_level=options.opt_level,
+            jobs=options.jobs,
+            timeout_s=options.timeout,
+            seed=options.seed,
+        )
+        with closing(searches):
+            found = list(output.track(searches, "searching", len(packages)))
+    order = [packages.label(key) for key in packages]
     found.sort(key=lambda each: order.index(each.module))
     output.print(_as_table([each for each in found if not each.error]))
     output.json([asdict(each) for each in found])

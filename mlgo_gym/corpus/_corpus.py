@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from corpus_tools.errors import CorpusToolsError
@@ -107,6 +107,26 @@ class Corpus:
             CorpusError: the corpus has no such module.
             ModuleError: its files cannot be read, or its command line is not one of ``-cc1``.
         """
+        self._check(name)
+        return _read(name, self.folder / f"{name}.bc", is_text=False, command=self.global_command)
+
+    def only(self, names: Iterable[str]) -> Corpus:
+        """The same corpus with some of its modules, in the order given.
+
+        Raises:
+            CorpusError: the corpus has no such module.
+        """
+        chosen = tuple(dict.fromkeys(names))
+        for name in chosen:
+            self._check(name)
+        return replace(self, names=chosen)
+
+    def size_bytes(self, name: str) -> int:
+        """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
+        path = self.folder / f"{name}.bc"
+        return path.stat().st_size if path.exists() else 0
+
+    def _check(self, name: str) -> None:
         if name not in self.names:
             near = [each for each in self.names if each.endswith(f"/{name}")]
             near = near or difflib.get_close_matches(name, self.names, 1)
@@ -115,12 +135,6 @@ class Corpus:
                 f"corpus {str(self.folder)!r}: expected one of its {len(self)} modules, "
                 f"found {name!r}{hint}"
             )
-        return _read(name, self.folder / f"{name}.bc", is_text=False, command=self.global_command)
-
-    def size_bytes(self, name: str) -> int:
-        """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
-        path = self.folder / f"{name}.bc"
-        return path.stat().st_size if path.exists() else 0
 
     @classmethod
     def load(cls, folder: str | Path, *, allow_thinlto: bool = False) -> Corpus:

@@ -1,16 +1,20 @@
-"""Packages: the corpora that commands are given, by name, and which of them are held out."""
+"""Packages: modules of several corpora, by package and name, and which of them are held out."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.files import read_json
 
@@ -19,6 +23,191 @@ SPLITS: Final = ("train", "test")
 
 _EVERY: Final = 4
 _SAMPLE: Final = "sample"
+
+
+class ModuleKey(NamedTuple):
+    """A module of a package.
+
+    >>> str(ModuleKey("lupa", "src/lapi.c")), str(ModuleKey("", "lapi.c"))
+    ('lupa/src/lapi.c', 'lapi.c')
+    """
+
+    package: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, self))
+
+
+@dataclass(frozen=True)
+class Packages:
+    """Modules of packages; they are read when they are asked for.
+
+    Iterating yields their keys, in order; ``packages[key]`` reads a module.
+
+    Attributes:
+        corpora: where each module is.
+
+    >>> packages = Packages.of({"sample": Corpus.load(SAMPLE_CORPUS)})
+    >>> key = ModuleKey("sample", "digest.c")
+    >>> key in packages, packages[key].name, packages.size_bytes(key) > 1000
+    (True, 'digest.c', True)
+    """
+
+    corpora: Mapping[ModuleKey, Corpus]
+
+    @classmethod
+    def of(cls, given: PackagesLike) -> Packages:
+        """Packages, of corpora by their names, of folders (`load`), or of one corpus, then ``""``.
+
+        Raises:
+            CorpusError: a folder is no corpus and has none in it.
+            OptionsError: a corpus is given twice.
+        """
+        if isinstance(given, Packages):
+            return given
+        if not isinstance(given, Mapping | Corpus):
+            folders = [given] if isinstance(given, Path | str) else given
+            return cls.load([Path(folder) for folder in folders])
+        named = {"": given} if isinstance(given, Corpus) else given
+        return cls(
+            {
+                ModuleKey(package, name): corpus
+                for package, corpus in named.items()
+                for name in corpus
+            }
+        )
+
+    @classmethod
+    def load(
+        cls, folders: Sequence[Path], split: str | None = None, *, allow_thinlto: bool = False
+    ) -> Packages:
+        """The corpora of folders, by the shortest ends of their paths that tell them apart.
+
+        Args:
+            folders: corpora, and folders of corpora.
+            split: leave out those that ``corpus_info.json`` says are of the other split.
+            allow_thinlto: take those that were made for ThinLTO too.
+
+        Raises:
+            CorpusError: a folder is no corpus and has none in it, or nothing is left.
+            OptionsError: a corpus is given twice.
+        """
+        found = corpus_folders(folders, split)
+        names = shortest_names(found)
+        if SAMPLE_CORPUS in names:
+            names[SAMPLE_CORPUS] = _SAMPLE
+        return cls.of(
+            {names[each]: Corpus.load(each, allow_thinlto=allow_thinlto) for each in found}
+        )
+
+    def __len__(self) -> int:
+        return len(self.corpora)
+
+    def __iter__(self) -> Iterator[ModuleKey]:
+        return iter(self.corpora)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.corpora
+
+    def __getitem__(self, key: ModuleKey) -> Module:
+        """Read a module.
+
+        Raises:
+            CorpusError: there is no such module.
+            ModuleError: its files cannot be read, or its command line is not one of ``-cc1``.
+        """
+        return self._corpus(key)[key.name]
+
+    def size_bytes(self, key: ModuleKey) -> int:
+        """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
+        return self._corpus(key).size_bytes(key.name)
+
+    @cached_property
+    def by_package(self) -> Mapping[str, tuple[ModuleKey, ...]]:
+        """The modules of each package, in order."""
+        found: dict[str, list[ModuleKey]] = {}
+        for key in self:
+            found.setdefault(key.package, []).append(key)
+        return MappingProxyType({package: tuple(keys) for package, keys in found.items()})
+
+    @property
+    def named(self) -> dict[str, Corpus]:
+        """The corpora by the names of their packages, each with the modules that are here."""
+        return {
+            package: self.corpora[keys[0]].only(key.name for key in keys)
+            for package, keys in self.by_package.items()
+        }
+
+    def label(self, key: ModuleKey) -> str:
+        """What a module is called where all are shown or written: ``PACKAGE/MODULE``.
+
+        Where there is but one package, the module's own name.
+        """
+        return key.name if len(self.by_package) == 1 else str(key).lstrip("/")
+
+    def only(self, keys: Iterable[ModuleKey]) -> Packages:
+        """Some of the modules, in the order given.
+
+        Raises:
+            CorpusError: there is no such module.
+        """
+        return Packages({key: self._corpus(key) for key in keys})
+
+    def some_modules(self, most: int, seed: int) -> Packages:
+        """Some modules of each package, so that large ones do not take all the time.
+
+        Args:
+            most: modules of a package.
+            seed: decides which.
+        """
+        chosen: list[ModuleKey] = []
+        for package, keys in self.by_package.items():
+            generator = np.random.default_rng([seed, *package.encode()])
+            indices = generator.permutation(len(keys))[:most].tolist()
+            chosen += (keys[index] for index in sorted(indices))
+        return self.only(chosen)
+
+    def hold_out(self, names: Sequence[str] = ()) -> tuple[Packages, Packages]:
+        """Modules to train on, and modules to choose on.
+
+        Args:
+            names: which packages are held out; none holds out every fourth module of each package,
+                the last where there are fewer.
+
+        Returns:
+            Those to train on, and those held out.
+
+        Raises:
+            OptionsError: there is no such package, or nothing is left on a side.
+        """
+        known = self.by_package
+        if unknown := [name for name in names if name not in known]:
+            raise OptionsError(
+                f"hold-out: expected packages out of {', '.join(known)}, found {unknown[0]!r}"
+            )
+        parts = [known[name] for name in dict.fromkeys(names)]
+        if not names:
+            parts = [keys[_EVERY - 1 :: _EVERY] or keys[1:][-1:] for keys in known.values()]
+        held = self.only(key for keys in parts for key in keys)
+        kept = self.only(key for key in self if key not in held)
+        if not kept or not held:
+            raise OptionsError(
+                f"hold-out: expected modules to train on and modules to choose on, found "
+                f"{len(kept)} and {len(held)}"
+            )
+        return kept, held
+
+    def _corpus(self, key: ModuleKey) -> Corpus:
+        if key not in self.corpora:
+            raise CorpusError(
+                f"packages: expected one of their {len(self)} modules, found {str(key)!r}"
+            )
+        return self.corpora[key]
+
+
+PackagesLike = Packages | Mapping[str, Corpus] | Corpus | Path | str | Sequence[Path | str]
+"""What is taken wherever packages are asked for: also corpora by name, one corpus, and folders."""
 
 
 def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Path]:
@@ -49,38 +238,6 @@ def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Pa
     return chosen
 
 
-def load_packages(folders: Sequence[Path], *, allow_thinlto: bool = False) -> dict[str, Corpus]:
-    """Corpora by the names of their packages, which are the shortest ends that tell them apart.
-
-    Args:
-        folders: each is the corpus of one package.
-        allow_thinlto: take those that were made for ThinLTO too.
-
-    Raises:
-        CorpusError: a folder is no corpus.
-        OptionsError: a folder is given twice.
-    """
-    names = shortest_names(folders)
-    if SAMPLE_CORPUS in names:
-        names[SAMPLE_CORPUS] = _SAMPLE
-    return {names[each]: Corpus.load(each, allow_thinlto=allow_thinlto) for each in folders}
-
-
-def packages_at(corpora: Sequence[Path | str] | Mapping[str, Corpus]) -> dict[str, Corpus]:
-    """Corpora by the names of their packages, from their folders or from folders of them.
-
-    Raises:
-        CorpusError: a folder is no corpus and has none in it.
-        OptionsError: one is given twice.
-
-    >>> list(packages_at([SAMPLE_CORPUS]))
-    ['sample']
-    """
-    if isinstance(corpora, Mapping):
-        return dict(corpora)
-    return load_packages(corpus_folders([Path(each) for each in corpora]))
-
-
 def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:
     """The shortest ends of paths that tell them apart.
 
@@ -109,53 +266,15 @@ def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[P
     return names
 
 
-def hold_out(
-    packages: Mapping[str, Corpus], names: Sequence[str]
-) -> tuple[dict[str, Corpus], dict[str, Corpus]]:
-    """Packages to train on, and packages to choose on.
-
-    Args:
-        packages: corpora by the names of their packages.
-        names: which packages are held out; none holds out every fourth module of each package,
-            the last where there are fewer.
-
-    Returns:
-        The packages to train on, and those held out.
-
-    Raises:
-        OptionsError: there is no such package, or nothing is left on a side.
-
-    >>> kept, held_out = hold_out({"sample": Corpus.load(SAMPLE_CORPUS)}, [])
-    >>> len(kept["sample"]), len(held_out["sample"])
-    (17, 5)
-    """
-    if unknown := [name for name in names if name not in packages]:
-        raise OptionsError(
-            f"hold-out: expected packages out of {', '.join(packages)}, found {unknown[0]!r}"
-        )
-    if names:
-        kept = {name: each for name, each in packages.items() if name not in names}
-        held = {name: packages[name] for name in dict.fromkeys(names)}
-    else:
-        kept, held = {}, {}
-        for name, corpus in packages.items():
-            modules = corpus.names[_EVERY - 1 :: _EVERY] or corpus.names[1:][-1:]
-            rest = tuple(each for each in corpus.names if each not in modules)
-            if modules:
-                held[name] = replace(corpus, names=modules)
-            kept[name] = replace(corpus, names=rest)
-    if not kept or not held:
-        raise OptionsError(
-            f"hold-out: expected modules to train on and modules to choose on, found "
-            f"{sum(map(len, kept.values()))} and {sum(map(len, held.values()))}"
-        )
-    return kept, held
-
-
-def _split_of(folder: Path) -> str | None:
+def corpus_info(folder: Path) -> dict[str, Any]:
+    """What a corpus says of its origin; empty where it says nothing that can be read."""
     try:
         info = read_json(folder / INFO_NAME, LARGEST_TEXT_BYTES)
     except OSError:
-        return None
-    split = info.get("split") if isinstance(info, dict) else None
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _split_of(folder: Path) -> str | None:
+    split = corpus_info(folder).get("split")
     return split if isinstance(split, str) else None

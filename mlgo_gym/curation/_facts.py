@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm.process._request import DescribeRequest
 from mlgo_gym.llvm.text._fingerprint import Body
@@ -65,13 +66,12 @@ def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
 
 
 def describe_modules(
-    read: Callable[[str], Module], names: Sequence[str], *, jobs: int, timeout_s: float
-) -> Generator[Done[str, ModuleFacts]]:
-    """What is in each of several modules, in the order of their names.
+    corpora: PackagesLike, *, jobs: int = 1, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Generator[Done[ModuleKey, ModuleFacts]]:
+    """What is in each of several modules, in their order.
 
     Args:
-        read: gives a module by its name.
-        names: which modules.
+        corpora: the modules, of packages or of a corpus.
         jobs: how many are looked at at once.
         timeout_s: how long LLVM may take for a module, in seconds.
 
@@ -79,17 +79,17 @@ def describe_modules(
         OptionsError: ``jobs`` is not above 0.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
-    >>> corpus = Corpus.load(SAMPLE_CORPUS)
-    >>> found = describe_modules(corpus.__getitem__, ["digest.c"], jobs=1, timeout_s=60)
-    >>> [done.item for done in found]
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
+    >>> [done.item.name for done in describe_modules(corpus)]
     ['digest.c']
     """
+    packages = Packages.of(corpora)
 
-    def describe(compiler: Compiler, name: str) -> ModuleFacts:
-        return describe_module(compiler, read(name))
+    def describe(compiler: Compiler, key: ModuleKey) -> ModuleFacts:
+        return describe_module(compiler, packages[key])
 
     compiler = partial(Compiler, timeout_s=timeout_s)
-    return each(names, describe, compiler, jobs=jobs, in_order=True)
+    return each(packages, describe, compiler, jobs=jobs, in_order=True)
 
 
 def profile_path(command: Sequence[str]) -> str | None:

@@ -13,8 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._sources import JoinedCorpora, SourceModule
+from mlgo_gym.corpus._sources import JoinedCorpora
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.curation._similarity import Groups, NearDuplicate, near_duplicates, overlap
 from mlgo_gym.errors import CorpusError, OptionsError
@@ -137,34 +136,26 @@ def split_corpora(
     """
     facts: dict[str, ModuleFacts] = {}
     failures: dict[str, str] = {}
-
-    def read(name: str) -> Module:
-        source = corpora.modules[name]
-        return source.corpus[source.own_name]
-
-    names = tuple(corpora.modules)
-    with closing(describe_modules(read, names, jobs=jobs, timeout_s=timeout_s)) as found:
-        for done in found:
+    with closing(describe_modules(corpora.packages, jobs=jobs, timeout_s=timeout_s)) as found:
+        for name, done in zip(corpora.keys, found, strict=True):
             if done.error:
-                failures[done.item] = str(done.error)
+                failures[name] = str(done.error)
             else:
-                facts[done.item] = done.value
+                facts[name] = done.value
             progress()
-    return _decide({name: corpora.modules[name] for name in facts}, facts, failures, options)
+    return _decide(corpora, facts, failures, options)
 
 
 def _decide(
-    modules: Mapping[str, SourceModule],
+    corpora: JoinedCorpora,
     facts: Mapping[str, ModuleFacts],
     failures: Mapping[str, str],
     options: SplitOptions,
 ) -> Split:
-    units = {
-        name: module.package if options.by == "package" else name
-        for name, module in modules.items()
-    }
+    by_package = options.by == "package"
+    units = {name: corpora.keys[name].package if by_package else name for name in facts}
     pairs = near_duplicates(facts, units, options.similarity)
-    groups = _groups(modules, units, pairs)
+    groups = _groups(corpora, units, pairs)
     sides = _deal(groups, options)
     train, test = (
         [facts[name] for group in sides[side] for name in group.modules]
@@ -181,7 +172,7 @@ def _decide(
 
 
 def _groups(
-    modules: Mapping[str, SourceModule], units: Mapping[str, str], pairs: Iterable[NearDuplicate]
+    corpora: JoinedCorpora, units: Mapping[str, str], pairs: Iterable[NearDuplicate]
 ) -> list[Group]:
     joined = Groups(sorted(set(units.values())))
     for pair in pairs:
@@ -192,13 +183,13 @@ def _groups(
     groups = []
     for members in joined.sets():
         names = tuple(sorted(name for unit in members for name in names_of[unit]))
-        sides = (modules[name].recorded_side for name in names)
+        keys = [corpora.keys[name] for name in names]
         groups.append(
             Group(
                 tuple(members),
                 names,
-                sum(modules[name].bitcode_bytes for name in names),
-                frozenset(side for side in sides if side),
+                sum(map(corpora.packages.size_bytes, keys)),
+                frozenset(corpora.sides[key] for key in keys if key in corpora.sides),
             )
         )
     return groups

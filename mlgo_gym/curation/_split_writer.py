@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any, Final
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 from corpus_tools.staging import INFO_NAME, check_output, staged_folder
-from mlgo_gym.corpus._sources import SIDES, JoinedCorpora, SourceModule
+from mlgo_gym.corpus._packages import SPLITS
+from mlgo_gym.corpus._sources import JoinedCorpora
 from mlgo_gym.curation._split import Split, SplitOptions
 
 _SUFFIXES: Final = (".bc", ".cmd", ".thinlto.bc")
@@ -40,7 +41,7 @@ def check_split_output(output: Path, inputs: Sequence[Path]) -> None:
         raise OutputError(output, "expected a folder or nothing, found a file")
     if (output / MANIFEST_NAME).exists():
         raise OutputError(output, "expected a folder for two corpora, found a corpus")
-    for side in SIDES:
+    for side in SPLITS:
         check_output(output / side)
 
 
@@ -61,7 +62,7 @@ def write_split(
     Raises:
         OutputError: something else than a corpus is where a side would go.
     """
-    folders = {side: output / side for side in SIDES}
+    folders = {side: output / side for side in SPLITS}
     with ExitStack() as stack:
         for side, folder in folders.items():
             staged = stack.enter_context(staged_folder(folder))
@@ -74,8 +75,11 @@ def _write_side(
 ) -> None:
     names = split.modules(side)
     for name in names:
-        for source, suffix in _files(corpora.modules[name]):
-            _link(source, folder / f"{name}{suffix}")
+        key = corpora.keys[name]
+        for suffix in _SUFFIXES:
+            source = corpora.packages.corpora[key].folder / f"{key.name}{suffix}"
+            if source.is_file():
+                _link(source, folder / f"{name}{suffix}")
     Manifest(names, corpora.has_thinlto, corpora.global_command).write(folder)
     write_json(folder / INFO_NAME, _info(corpora, split, options, side))
 
@@ -86,21 +90,15 @@ def _info(corpora: JoinedCorpora, split: Split, options: SplitOptions, side: str
         "split_options": asdict(options),
         "sources": {
             name: {
-                "corpus": corpora.modules[name].corpus.folder.resolve().name,
-                "module": corpora.modules[name].own_name,
-                "package": corpora.modules[name].package,
+                "corpus": corpora.packages.corpora[key].folder.resolve().name,
+                "module": key.name,
+                "package": key.package,
                 "sha256": split.hashes[name],
             }
             for name in split.modules(side)
+            for key in (corpora.keys[name],)
         },
     }
-
-
-def _files(module: SourceModule) -> Iterator[tuple[Path, str]]:
-    for suffix in _SUFFIXES:
-        path = module.corpus.folder / f"{module.own_name}{suffix}"
-        if path.is_file():
-            yield path, suffix
 
 
 def _link(source: Path, target: Path) -> None:

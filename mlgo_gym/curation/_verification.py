@@ -20,7 +20,7 @@ from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.object_file import LARGEST_BYTES
 from corpus_tools.replay import replay
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import CompilationError, InputError, ModuleError
 from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -59,7 +59,7 @@ class Verdict:
     """One module of a corpus.
 
     Attributes:
-        module: its name.
+        module: its name, of several packages ``PACKAGE/NAME``.
         embedded: whether LLVM reads and verifies it and the embedded LLVM compiles it.
         original: clang's code against the original object's.
         clang: the embedded LLVM's code against clang's.
@@ -85,7 +85,7 @@ class Verdict:
 
 
 def verify_corpus(
-    corpus: Corpus,
+    corpora: PackagesLike,
     *,
     clang: Clang | None = None,
     objects: Path | None = None,
@@ -95,27 +95,28 @@ def verify_corpus(
     """Compile every module back, and compare the code.
 
     Args:
-        corpus: what is verified.
+        corpora: what is verified, of packages or of a corpus.
         clang: the compiler that runs the modules' commands; ``None`` leaves that out.
-        objects: the folder of the original objects; that of module NAME is called NAME there.
+        objects: the folder of the original objects; that of module NAME is called NAME there, or
+            of several packages PACKAGE/NAME.
         jobs: how many modules are compiled at once.
         timeout_s: how long one compilation may take, in seconds.
 
     Yields:
-        A verdict for each module, in the corpus's order.
+        A verdict for each module, in their order.
 
     Raises:
         OptionsError: ``jobs`` is not above 0.
 
-    >>> from dataclasses import replace
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
-    >>> corpus = replace(Corpus.load(SAMPLE_CORPUS), names=("digest.c",))
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
     >>> [str(verdict.embedded) for verdict in verify_corpus(corpus)]
     ['compiled']
     """
-    task = _Task(corpus, clang, objects, timeout_s)
+    packages = Packages.of(corpora)
+    task = _Task(packages, clang, objects, timeout_s)
     compiler = partial(Compiler, timeout_s=timeout_s)
-    with closing(each(corpus.names, task.run, compiler, jobs=jobs, in_order=True)) as found:
+    with closing(each(packages, task.run, compiler, jobs=jobs, in_order=True)) as found:
         for done in found:
             yield done.value
 
@@ -124,31 +125,32 @@ class _Task:
     """What is done with a module."""
 
     def __init__(
-        self, corpus: Corpus, clang: Clang | None, objects: Path | None, timeout_s: float
+        self, packages: Packages, clang: Clang | None, objects: Path | None, timeout_s: float
     ) -> None:
-        self._corpus = corpus
+        self._packages = packages
         self._clang = clang
         self._objects = objects
         self._timeout_s = timeout_s
 
-    def run(self, compiler: Compiler, name: str) -> Verdict:
-        embedded, ours, lacking = self._by_llvm(compiler, name)
+    def run(self, compiler: Compiler, key: ModuleKey) -> Verdict:
+        label = self._packages.label(key)
+        embedded, ours, lacking = self._by_llvm(compiler, key)
         none = Check(Outcome.NOT_DONE)
         if self._clang is None:
-            return Verdict(name, embedded, none, none, lacking)
+            return Verdict(label, embedded, none, none, lacking)
         try:
-            clangs = self._by_clang(self._clang, name)
+            clangs = self._by_clang(self._clang, key)
         except (CorpusToolsError, InputError) as error:
-            return Verdict(name, embedded, Check(Outcome.FAILED, str(error)), none, lacking)
-        against = _compared(clangs, ours, name) if ours else none
-        return Verdict(name, embedded, self._against_original(name, clangs), against, lacking)
+            return Verdict(label, embedded, Check(Outcome.FAILED, str(error)), none, lacking)
+        against = _compared(clangs, ours, label) if ours else none
+        return Verdict(label, embedded, self._against_original(label, clangs), against, lacking)
 
-    def _by_llvm(self, compiler: Compiler, name: str) -> tuple[Check, bytes, tuple[str, ...]]:
-        if self._corpus.has_thinlto:
+    def _by_llvm(self, compiler: Compiler, key: ModuleKey) -> tuple[Check, bytes, tuple[str, ...]]:
+        if self._packages.corpora[key].has_thinlto:
             return Check(Outcome.NOT_DONE, "ThinLTO's imports are not done here"), b"", ()
         lacking: tuple[str, ...] = ()
         try:
-            module = self._corpus[name]
+            module = self._packages[key]
             options = options_of(module)
             lacking = options.not_honoured
             result = compiler.compile_module(module, options, keep_object=True)
@@ -156,17 +158,17 @@ class _Task:
             return Check(Outcome.FAILED, str(error)), b"", lacking
         return Check(Outcome.COMPILED), result.object_bytes or b"", lacking
 
-    def _by_clang(self, clang: Clang, name: str) -> bytes:
-        command = self._corpus[name].command
+    def _by_clang(self, clang: Clang, key: ModuleKey) -> bytes:
+        corpus, name = self._packages.corpora[key], key.name
+        command = corpus[name].command
         if command is None:
             raise ModuleError(name, "expected a command line for clang, found none")
-        index = self._corpus.folder / f"{name}.thinlto.bc"
         return replay(
             clang,
             name,
-            self._corpus.folder / f"{name}.bc",
+            corpus.folder / f"{name}.bc",
             command,
-            index=index if self._corpus.has_thinlto else None,
+            index=corpus.folder / f"{name}.thinlto.bc" if corpus.has_thinlto else None,
             deadline_s=self._timeout_s,
         )
 

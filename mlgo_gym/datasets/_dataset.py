@@ -36,11 +36,11 @@ class Dataset:
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
     >>> from mlgo_gym.datasets import DatasetWriter, header_of, record
-    >>> corpus, problem = Corpus.load(SAMPLE_CORPUS), InliningForSize()
-    >>> where = {"package": "sample", "names": ["digest.c"]}
+    >>> corpora = {"sample": Corpus.load(SAMPLE_CORPUS).only(["digest.c"])}
+    >>> problem = InliningForSize()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with DatasetWriter(folder, header_of(problem)) as writer:
-    ...         _ = list(record(writer, corpus, problem, "never", lambda _: 0, **where))
+    ...         _ = list(record(writer, corpora, problem, "never", lambda _: 0))
     ...     Dataset.open(folder, problem=problem).row_count > 10
     True
     """

@@ -30,7 +30,7 @@ _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ModuleKey:
+class SourceKey:
     """What one policy did with one module: a dataset has it once.
 
     Attributes:
@@ -73,9 +73,9 @@ class Source:
             _check_text(name, getattr(self, name))
 
     @property
-    def key(self) -> ModuleKey:
+    def key(self) -> SourceKey:
         """What a dataset has once."""
-        return ModuleKey(self.package, self.module, self.module_sha256, self.policy)
+        return SourceKey(self.package, self.module, self.module_sha256, self.policy)
 
     @property
     def opt_level(self) -> str:

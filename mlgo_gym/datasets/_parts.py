@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
-from mlgo_gym.datasets._episodes import Episode, ModuleKey, Source
+from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._files import cannot, staged
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.errors import DatasetError
@@ -60,9 +60,9 @@ class ModuleEntry:
         )
 
     @property
-    def key(self) -> ModuleKey:
+    def key(self) -> SourceKey:
         """What a dataset has once."""
-        return ModuleKey(self.package, self.module, self.module_sha256, self.policy)
+        return SourceKey(self.package, self.module, self.module_sha256, self.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _entry(value: Any) -> ModuleEntry:
 
 def merged(entries: Iterable[ModuleEntry]) -> tuple[ModuleEntry, ...]:
     """Entries of one key and level as one."""
-    totals: dict[tuple[ModuleKey, str], int] = {}
+    totals: dict[tuple[SourceKey, str], int] = {}
     for each in entries:
         name = each.key, each.opt_level
         totals[name] = totals.get(name, 0) + each.decisions

@@ -1,23 +1,21 @@
-"""Recording: rollouts of a policy over a corpus, as a dataset.
+"""Recording: rollouts of a policy over packages, as a dataset.
 
 ::
 
     with DatasetWriter(folder, header_of(problem)) as writer:
-        left = remaining(writer, corpus, "default", package="lupa")  # the others are there already
-        for report in record(
-            writer, corpus, problem, "default", policy, package="lupa", names=left
-        ):
+        left = remaining(writer, packages, "default")  # the others are there already
+        for report in record(writer, left, problem, "default", policy):
             ...  # what came of each module
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from importlib import metadata
 
-from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.datasets._episodes import ModuleKey, Source, episodes_of_report
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
+from mlgo_gym.datasets._episodes import Source, episodes_of_report
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, ModuleError, UsageError
@@ -48,56 +46,47 @@ def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
     return DatasetHeader.of(problem, llvm_version(), opt_level=opt_level, llvmlite_version=llvmlite)
 
 
-def remaining(
-    writer: DatasetWriter,
-    corpus: Corpus,
-    policy_name: str,
-    *,
-    package: str,
-    names: Sequence[str] | None = None,
-) -> tuple[str, ...]:
-    """The modules of a corpus that a dataset does not have under a policy.
+def remaining(writer: DatasetWriter, corpora: PackagesLike, policy_name: str) -> Packages:
+    """The modules that a dataset does not have under a policy.
 
     A module that cannot be read is among them: recording it reports why.
 
     Args:
         writer: of the dataset.
-        corpus: where the modules are.
+        corpora: the modules, of packages or of a corpus.
         policy_name: what the policy is called in the dataset.
-        package: what the corpus is called in the dataset.
-        names: which modules; ``None`` takes all.
 
     Raises:
         DatasetError: it has a module of this name with other bytes: the corpus has changed.
     """
+    packages = Packages.of(corpora)
     known = {
-        key.module: key.module_sha256
+        ModuleKey(key.package, key.module): key.module_sha256
         for key in writer.keys
-        if (key.package, key.policy) == (package, policy_name)
+        if key.policy == policy_name
     }
     left = []
-    for name in corpus.names if names is None else names:
-        if name in known and (found := _sha256(corpus, name)) is not None:
-            if found != known[name]:
+    for key in packages:
+        if key in known and (found := _sha256(packages, key)) is not None:
+            if found != known[key]:
                 raise DatasetError(
                     str(writer.folder),
-                    f"module {name!r} of package {package!r}: expected SHA-256 {known[name]}, "
-                    f"found {found}: the corpus has changed since; record into another folder",
+                    f"module {key.name!r} of package {key.package!r}: expected SHA-256 "
+                    f"{known[key]}, found {found}: the corpus has changed since; record into "
+                    "another folder",
                 )
         else:
-            left.append(name)
-    return tuple(left)
+            left.append(key)
+    return packages.only(left)
 
 
 def record(
     writer: DatasetWriter,
-    corpus: Corpus,
+    corpora: PackagesLike,
     problem: Problem,
     policy_name: str,
     policy: PolicyLike,
     *,
-    package: str,
-    names: Sequence[str] | None = None,
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Generator[ModuleReport]:
@@ -108,12 +97,10 @@ def record(
 
     Args:
         writer: of the dataset; its header says the level.
-        corpus: where the modules are.
+        corpora: the modules, of packages or of a corpus, such as `remaining` leaves.
         problem: what LLVM asks for.
         policy_name: what the policy is called in the dataset.
-        policy: made anew for each module.
-        package: what the corpus is called in the dataset.
-        names: which modules, as `remaining` has them; ``None`` takes all.
+        policy: begins and ends with every module.
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
 
@@ -127,11 +114,11 @@ def record(
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-    >>> corpus, problem = Corpus.load(SAMPLE_CORPUS), InliningForSize()
-    >>> where = {"package": "sample", "names": ["digest.c"]}
+    >>> corpora = {"sample": Corpus.load(SAMPLE_CORPUS).only(["digest.c"])}
+    >>> problem = InliningForSize()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with DatasetWriter(folder, header_of(problem)) as writer:
-    ...         reports = list(record(writer, corpus, problem, "never", lambda _: 0, **where))
+    ...         reports = list(record(writer, corpora, problem, "never", lambda _: 0))
     >>> [report.module for report in reports]
     ['digest.c']
     """
@@ -140,11 +127,11 @@ def record(
         raise UsageError(
             f"dataset {str(writer.folder)!r}: expected settings {expected}, found {found}"
         )
+    packages = Packages.of(corpora)
     reports = rollout(
-        corpus,
+        packages,
         {policy_name: policy},
         problem,
-        names=names,
         opt_level=writer.header.opt_level,
         jobs=jobs,
         timeout_s=timeout_s,
@@ -153,27 +140,18 @@ def record(
     )
     with contextlib.closing(reports):
         for report in reports:
-            _add(
-                writer, report, problem, ModuleKey(package, report.module, "", policy_name), corpus
-            )
+            (attempt,) = report.attempts or (None,)
+            if attempt and attempt.result:
+                # The result of register allocation has the hash of the optimised module.
+                sha256 = packages[report.key].sha256
+                settings = dict(attempt.result.settings)
+                source = Source(*report.key, sha256, policy_name, settings)
+                writer.add(source, episodes_of_report(report, attempt, problem, source))
             yield report.without_decisions()
 
 
-def _add(
-    writer: DatasetWriter, report: ModuleReport, problem: Problem, key: ModuleKey, corpus: Corpus
-) -> None:
-    attempt = report.attempt(key.policy)
-    if report.baseline is None or attempt is None or attempt.result is None:
-        return
-    settings = dict(attempt.result.settings)
-    # The result of register allocation has the hash of the optimised module.
-    sha256 = corpus[key.module].sha256
-    source = Source(key.package, key.module, sha256, key.policy, settings)
-    writer.add(source, episodes_of_report(report, attempt, problem, source))
-
-
-def _sha256(corpus: Corpus, name: str) -> str | None:
+def _sha256(packages: Packages, key: ModuleKey) -> str | None:
     try:
-        return corpus[name].sha256
+        return packages[key].sha256
     except ModuleError:
         return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from mlgo_gym.datasets._episodes import Episode, ModuleKey, Source
+from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._files import cannot, locked
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import (
@@ -63,7 +63,7 @@ class DatasetWriter:
     ) -> None:
         self.folder: Final = Path(folder)
         self.header: Final = header
-        self.keys: set[ModuleKey] = set()
+        self.keys: set[SourceKey] = set()
         self._max_part_bytes = max_part_bytes
         self._max_part_age_s = max_part_age_s
         self._modules: list[ModuleEntry] = []

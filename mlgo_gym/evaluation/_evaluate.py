@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
 
-from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._language import OTHER_LANGUAGE, language_of
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import InputError, OptionsError
 from mlgo_gym.evaluation._oracle import with_oracle
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
@@ -19,8 +18,6 @@ from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import ModuleReport, rollout
 from mlgo_gym.scoring._measures import TextSize, measure_of
-
-_SAMPLE: Final = "sample"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +54,19 @@ class Setting:
 
 
 def module_scores(
-    packages: Mapping[str, Corpus], policies: Mapping[str, PolicyLike], setting: Setting
+    corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[ModuleScores]:
     """Compile every module of every package plainly and under each policy.
 
     A module that LLVM refuses, or crashes or hangs on, has errors; the others go on.
 
     Args:
-        packages: corpora by the names of their packages.
+        corpora: the modules, of packages or of a corpus.
         policies: by name; each is made anew for each module.
         setting: how it is compiled.
 
     Yields:
-        The scores of each module: package by package, and in a package as they are finished.
+        The scores of each module, as they are finished.
 
     Raises:
         OptionsError: a policy is called `BASELINE`, there is no such level, or ``jobs`` is not
@@ -77,46 +74,36 @@ def module_scores(
     """
     if BASELINE in policies:
         raise OptionsError(f"policy: expected a name other than {BASELINE!r}, found it")
-    for name, corpus in packages.items():
-        languages = _languages(corpus)
-        with closing(_compiled(corpus, policies, setting)) as reports:
-            for parts in reports:
-                scores, *more = (scores_of(each, name, languages[each.module]) for each in parts)
-                for other in more:
-                    scores = scores.with_code(other)
-                yield with_oracle(scores, setting.traces)
+    packages = Packages.of(corpora)
+    with closing(_compiled(packages, policies, setting)) as reports:
+        for parts in reports:
+            language = _language(packages, parts[0].key)
+            scores, *more = (scores_of(each, language) for each in parts)
+            for other in more:
+                scores = scores.with_code(other)
+            yield with_oracle(scores, setting.traces)
 
 
-def in_order(scores: Sequence[ModuleScores], packages: Mapping[str, Corpus]) -> list[ModuleScores]:
+def in_order(scores: Iterable[ModuleScores], corpora: PackagesLike) -> list[ModuleScores]:
     """The scores in the order of the packages and of their modules."""
-    places = {
-        (name, module): place
-        for name, corpus in packages.items()
-        for place, module in enumerate(corpus.names)
-    }
-    order = list(packages)
-    return sorted(
-        scores, key=lambda each: (order.index(each.package), places[each.package, each.module])
-    )
+    places = {key: place for place, key in enumerate(Packages.of(corpora))}
+    return sorted(scores, key=lambda each: places[ModuleKey(each.package, each.module)])
 
 
-def _languages(corpus: Corpus) -> dict[str, str]:
-    languages = {}
-    for name in corpus.names:
-        try:
-            languages[name] = language_of(corpus[name])
-        except InputError:  # the compilation names what is wrong
-            languages[name] = OTHER_LANGUAGE
-    return languages
+def _language(packages: Packages, key: ModuleKey) -> str:
+    try:
+        return language_of(packages[key])
+    except InputError:  # the compilation names what is wrong
+        return OTHER_LANGUAGE
 
 
 def _compiled(
-    corpus: Corpus, policies: Mapping[str, PolicyLike], setting: Setting
+    packages: Packages, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[tuple[ModuleReport, ...]]:
     """The reports of each module: of what it is scored by and, if asked for, of its code."""
     run = partial(
         rollout,
-        corpus,
+        packages,
         policies,
         setting.problem,
         opt_level=setting.opt_level,
@@ -127,7 +114,7 @@ def _compiled(
         if not setting.with_text or measure_of(setting.problem).makes_objects:
             yield from ((report,) for report in reports)
             return
-        first = {report.module: report for report in reports}
-    with closing(run(names=tuple(first), measure=TextSize)) as objects:
+        first = {report.key: report for report in reports}
+    with closing(run(in_order=False, measure=TextSize)) as objects:
         for report in objects:
-            yield first[report.module], report
+            yield first[report.key], report

@@ -17,7 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import errors_of
@@ -76,27 +77,26 @@ class Importance:
 
 
 def record_observations(
-    packages: Mapping[str, Corpus], policy: PolicyLike, setting: Setting
+    corpora: PackagesLike, policy: PolicyLike, setting: Setting
 ) -> Generator[Recorded]:
     """What LLVM asks a model, one module after the other; modules that fail have no observations.
 
     Args:
-        packages: corpora by the names of their packages.
+        corpora: the modules, of packages or of a corpus.
         policy: the model.
         setting: how it is compiled.
     """
-    for corpus in packages.values():
-        reports = rollout(
-            corpus,
-            {"model": policy},
-            setting.problem,
-            opt_level=setting.opt_level,
-            jobs=setting.jobs,
-            timeout_s=setting.timeout_s,
-            keep_decisions=True,
-        )
-        with closing(reports):
-            yield from (_recorded(report) for report in reports)
+    reports = rollout(
+        corpora,
+        {"model": policy},
+        setting.problem,
+        opt_level=setting.opt_level,
+        jobs=setting.jobs,
+        timeout_s=setting.timeout_s,
+        keep_decisions=True,
+    )
+    with closing(reports):
+        yield from (_recorded(report) for report in reports)
 
 
 def joined(parts: Sequence[Recorded]) -> Recorded:
@@ -160,27 +160,21 @@ def permutation_importance(
         )
 
 
-def most_asking(
-    recorded: Recorded, packages: Mapping[str, Corpus], count: int
-) -> list[tuple[Corpus, tuple[str, ...]]]:
-    """The modules that asked most, by their corpora.
+def most_asking(recorded: Recorded, corpora: PackagesLike, count: int) -> Packages:
+    """The modules that asked most, in that order.
 
     Args:
-        recorded: what was asked in the packages' modules, in their order.
-        packages: the same as for `record_observations`.
+        recorded: what was asked in the modules, in their order.
+        corpora: the same as for `record_observations`.
         count: how many modules.
     """
-    known = [(name, module) for name, corpus in packages.items() for module in corpus.names]
-    asked = sorted(zip(recorded.asked, known, strict=True), key=lambda pair: -pair[0])
-    chosen = [each for decisions, each in asked[:count] if decisions]
-    return [
-        (corpus, tuple(module for package, module in chosen if package == name))
-        for name, corpus in packages.items()
-    ]
+    packages = Packages.of(corpora)
+    asked = sorted(zip(recorded.asked, packages, strict=True), key=lambda pair: -pair[0])
+    return packages.only(key for decisions, key in asked[:count] if decisions)
 
 
 def text_when_permuted(
-    chosen: Sequence[tuple[Corpus, tuple[str, ...]]],
+    corpora: PackagesLike,
     features: Sequence[str],
     policy: PolicyLike,
     recorded: Recorded,
@@ -191,7 +185,7 @@ def text_when_permuted(
     """Compile modules under a model that gets one feature's values from other decisions.
 
     Args:
-        chosen: corpora, and which of their modules.
+        corpora: the modules, of packages or of a corpus.
         features: which features.
         policy: the model.
         recorded: where the values are drawn from.
@@ -206,16 +200,14 @@ def text_when_permuted(
         feature: _Permuted(policy, FEATURES.index(feature), recorded.values, seed)
         for feature in features
     }
-    for corpus, names in chosen:
-        yield from rollout(
-            corpus,
-            policies,
-            setting.problem,
-            names=names,
-            opt_level=setting.opt_level,
-            jobs=setting.jobs,
-            timeout_s=setting.timeout_s,
-        )
+    return rollout(
+        corpora,
+        policies,
+        setting.problem,
+        opt_level=setting.opt_level,
+        jobs=setting.jobs,
+        timeout_s=setting.timeout_s,
+    )
 
 
 @dataclass(frozen=True, slots=True)

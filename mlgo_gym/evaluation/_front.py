@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypedDict, Unpack
 
-from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.corpus._packages import packages_at
+from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import Scored
@@ -35,7 +34,7 @@ class EvaluationSettings(TypedDict, total=False):
 
 def evaluate(
     models: Path | str | Sequence[Path | str],
-    corpora: Sequence[Path | str] | Mapping[str, Corpus],
+    corpora: PackagesLike,
     *,
     policies: Mapping[str, PolicyLike] = MappingProxyType({}),
     mode: str = "release",
@@ -47,7 +46,7 @@ def evaluate(
 
     Args:
         models: model directories, frozen models or names of models that ship; there may be none.
-        corpora: folders of corpora, or corpora by the names of their packages.
+        corpora: folders of corpora, packages, corpora by the names of theirs, or one corpus.
         policies: more policies, by name.
         mode: how models run (`mlgo_gym.runners.runner_factory`).
         seed: of the bootstrap.
@@ -59,25 +58,17 @@ def evaluate(
         OptionsError: a setting has a value that it cannot have.
         CorpusError: a folder is no corpus.
 
-    >>> from dataclasses import replace
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
-    >>> few = replace(Corpus.load(SAMPLE_CORPUS), names=("digest.c", "scene.cpp"))
+    >>> few = Corpus.load(SAMPLE_CORPUS).only(["digest.c", "scene.cpp"])
     >>> print(evaluate("inlining-for-size", {"sample": few}))
     inlining-for-size: linked text -5.25 %, 2 modules, 0 worse
     """
     given = [models] if isinstance(models, Path | str) else list(models)
     paths = [find_model(str(each)) for each in given]
-    packages = packages_at(corpora)
+    packages = Packages.of(corpora)
     setting = Setting(**({"problem": problem_of_models(paths)()} | how))
     with model_policies(paths, mode, setting.problem, policies) as found:
         answering = {**found, **policies}
-        total = sum(len(corpus) for corpus in packages.values())
-        with closing(_scores(packages, answering, setting)) as scores:
-            known = list(track(scores, total))
+        with closing(module_scores(packages, answering, setting)) as scores:
+            known = list(track(scores, len(packages)))
     return Scored(in_order(known, packages), tuple(answering), seed)
-
-
-def _scores(
-    packages: Mapping[str, Corpus], policies: Mapping[str, PolicyLike], setting: Setting
-) -> Generator[ModuleScores]:
-    yield from module_scores(packages, policies, setting)

@@ -77,7 +77,7 @@ class ModuleScores:
         return replace(self, code=other.code, errors=errors)
 
 
-def scores_of(report: ModuleReport, package: str, language: str) -> ModuleScores:
+def scores_of(report: ModuleReport, language: str) -> ModuleScores:
     """What is kept of a report."""
     results: dict[str, Result] = {BASELINE: report.baseline} if report.baseline else {}
     results |= {each.policy: each.result for each in report.attempts if each.result}
@@ -85,7 +85,7 @@ def scores_of(report: ModuleReport, package: str, language: str) -> ModuleScores
     measure = report.measure
     first = next(iter(policies.values()), None)
     return ModuleScores(
-        package=package,
+        package=report.package,
         module=report.module,
         language=language,
         decisions={name: result.decisions for name, result in policies.items()},

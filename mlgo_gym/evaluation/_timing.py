@@ -18,7 +18,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.evaluation._bootstrap import draw, interval
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE
@@ -64,7 +65,7 @@ class TimeChange:
 
 
 def measure_times(
-    packages: Mapping[str, Corpus],
+    corpora: PackagesLike,
     policies: Mapping[str, PolicyLike],
     setting: Setting,
     repeats: int = REPEATS,
@@ -72,7 +73,7 @@ def measure_times(
     """Compile every module several times, with one worker, whatever the setting's ``jobs``.
 
     Args:
-        packages: corpora by the names of their packages.
+        corpora: the modules, of packages or of a corpus.
         policies: by name.
         setting: how it is compiled.
         repeats: how often each module is compiled under each policy.
@@ -80,13 +81,12 @@ def measure_times(
     Yields:
         The times of each module, in order.
     """
+    packages = Packages.of(corpora)
 
-    def timed(compiler: Compiler, key: tuple[str, str]) -> dict[str, float]:
-        package, name = key
-        return _times(compiler, packages[package][name], policies, setting, repeats)
+    def timed(compiler: Compiler, key: ModuleKey) -> dict[str, float]:
+        return _times(compiler, packages[key], policies, setting, repeats)
 
-    keys = [(package, name) for package, corpus in packages.items() for name in corpus]
-    with closing(each(keys, timed, partial(Compiler, timeout_s=setting.timeout_s))) as found:
+    with closing(each(packages, timed, partial(Compiler, timeout_s=setting.timeout_s))) as found:
         for done in found:
             if done.error:
                 yield ModuleTimes(*done.item, {}, str(done.error))

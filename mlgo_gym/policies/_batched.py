@@ -31,10 +31,8 @@ class BatchedPolicy(Policy):
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
     >>> from mlgo_gym.rollout import rollout
     >>> never = BatchedPolicy(lambda observations: [0 for _ in observations])
-    >>> reports = rollout(
-    ...     Corpus.load(SAMPLE_CORPUS), {"never": never}, InliningForSize(),
-    ...     names=["digest.c", "hash_map.c"], jobs=2,
-    ... )
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c", "hash_map.c"])
+    >>> reports = rollout(corpus, {"never": never}, InliningForSize(), jobs=2)
     >>> all(report.is_complete for report in reports)
     True
     """

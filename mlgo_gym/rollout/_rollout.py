@@ -20,7 +20,8 @@ from typing import BinaryIO, TypedDict, Unpack
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
@@ -87,9 +88,9 @@ class Attempt:
         decisions: every decision, in order, where they were asked for.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
-    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
     >>> policies = {"never": lambda observation: 0}
-    >>> (report,) = rollout(corpus, policies, InliningForSize(), names=["digest.c"])
+    >>> (report,) = rollout(corpus, policies, InliningForSize())
     >>> report.attempts[0].policy, report.attempts[0].error
     ('never', None)
     """
@@ -138,11 +139,12 @@ class ModuleReport:
         attempts: one for each policy, in the order in which they were given.
         error: why the plain compilation failed; then there are no attempts.
         not_honoured: what the embedded compiler leaves out of the module's command line.
+        package: the name of the package that the module is of; ``""`` where there is but a corpus.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
-    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
     >>> policies = {"never": lambda observation: 0}
-    >>> (report,) = rollout(corpus, policies, InliningForSize(), names=["digest.c"])
+    >>> (report,) = rollout(corpus, policies, InliningForSize())
     >>> report.module, report.is_complete
     ('digest.c', True)
     """
@@ -153,6 +155,12 @@ class ModuleReport:
     attempts: tuple[Attempt, ...]
     error: str | None = None
     not_honoured: tuple[str, ...] = ()
+    package: str = ""
+
+    @property
+    def key(self) -> ModuleKey:
+        """The package and the module."""
+        return ModuleKey(self.package, self.module)
 
     @property
     def is_complete(self) -> bool:
@@ -199,11 +207,10 @@ class Comparison(TypedDict, total=False):
 
 
 def rollout(
-    corpus: Corpus,
+    corpora: PackagesLike,
     policies: Mapping[str, PolicyLike],
     problem: Problem,
     *,
-    names: Sequence[str] | None = None,
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     in_order: bool = True,
@@ -216,13 +223,12 @@ def rollout(
     With one job policies are called in the caller's thread, with more in as many threads at once.
 
     Args:
-        corpus: where the modules are.
+        corpora: the modules, of packages or of a corpus; `only` takes some of them.
         policies: by name; each begins and ends with every compilation.
         problem: what LLVM asks for.
-        names: which modules, in which order; ``None`` takes all.
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
-        in_order: reports come in the order of the names. Otherwise the largest modules are
+        in_order: reports come in the order of the modules. Otherwise the largest modules are
             started first, and reports come as they are finished: no worker waits for the last.
         how: how each module is compared (`Comparison`).
 
@@ -234,26 +240,26 @@ def rollout(
             that others can be beside.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-    >>> corpus = Corpus.load(SAMPLE_CORPUS)
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
     >>> policies = {"never": lambda observation: 0}
-    >>> (report,) = rollout(corpus, policies, InliningForSize(), names=["digest.c"])
+    >>> (report,) = rollout(corpus, policies, InliningForSize())
     >>> report.reward(report.attempts[0]) <= 0
     True
     """
     CompileOptions(how.get("opt_level"))
     measure = how.get("measure") or measure_of(problem)
     check_alone(measure, problem, how.get("also", {}))
-    names = corpus.names if names is None else tuple(dict.fromkeys(names))
+    packages = Packages.of(corpora)
 
-    def run(compiler: Compiler, name: str) -> ModuleReport:
-        return compared(compiler, corpus[name], policies, problem, **how)
+    def run(compiler: Compiler, key: ModuleKey) -> ModuleReport:
+        return compared(compiler, packages[key], policies, problem, **how)
 
-    compiler = partial(Compiler, timeout_s=timeout_s)
-    size = corpus.size_bytes
-    with closing(each(names, run, compiler, jobs=jobs, size=size, in_order=in_order)) as found:
+    compiler, size = partial(Compiler, timeout_s=timeout_s), packages.size_bytes
+    with closing(each(packages, run, compiler, jobs=jobs, size=size, in_order=in_order)) as found:
         for done in found:
-            failed = ModuleReport(done.item, measure, None, (), str(done.error))
-            yield failed if done.error else done.value
+            failed = ModuleReport(done.item.name, measure, None, (), str(done.error))
+            report = failed if done.error else done.value
+            yield replace(report, package=done.item.package)
 
 
 def compared(
@@ -318,10 +324,9 @@ class RolloutLog:
 
     >>> import io
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-    >>> corpus, policies = Corpus.load(SAMPLE_CORPUS), {"never": lambda observation: 0}
-    >>> log = RolloutLog(io.BytesIO(), InliningForSize())
-    >>> kept = {"names": ["digest.c"], "keep_decisions": True}
-    >>> (report,) = rollout(corpus, policies, InliningForSize(), **kept)
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
+    >>> policies, log = {"never": lambda _: 0}, RolloutLog(io.BytesIO(), InliningForSize())
+    >>> (report,) = rollout(corpus, policies, InliningForSize(), keep_decisions=True)
     >>> log.write(report) == report.attempts[0].result.decisions
     True
     """
@@ -339,7 +344,9 @@ class RolloutLog:
         if not rewards:
             return 0
         for context, group in groupby(attempt.decisions, lambda decision: decision.context):
-            self._write_context(log_context(report.module, context), tuple(group), rewards[context])
+            self._write_context(
+                log_context(str(report.key), context), tuple(group), rewards[context]
+            )
         return len(attempt.decisions)
 
     def _write_context(self, name: str, decisions: Sequence[Decision], reward: float) -> None:

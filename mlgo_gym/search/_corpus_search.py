@@ -6,14 +6,15 @@
     NAME.search.json   how it was found: an object with the fields of `ModuleSearch`, and
                        module_sha256, settings and choice, to go on from
 
-A search that is started again goes on where it was: with the time that is left of its budget, from
-the best choice so far. A module that has changed, or other settings, start anew.
+Of several packages, each has a folder of its own in it. A search that is started again goes on
+where it was: with the time that is left of its budget, from the best choice so far. A module that
+has changed, or other settings, start anew.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,7 +22,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import read_json, write_json
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -43,7 +44,7 @@ class ModuleSearch:
     """What is known about one module.
 
     Attributes:
-        module: its name.
+        module: its name, of several packages ``PACKAGE/NAME``.
         default_size_bytes: the text under LLVM's default answers.
         size_bytes: the smallest text that was found.
         compilations: how many compilations and branches the last run took.
@@ -60,13 +61,12 @@ class ModuleSearch:
 
 
 def search_corpus(
-    corpus: Corpus,
+    corpora: PackagesLike,
     output: Path,
     problem: InliningForSize,
     *,
     budget_s: float,
     policy: PolicyLike | None = None,
-    names: Sequence[str] | None = None,
     opt_level: str | None = None,
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -76,12 +76,11 @@ def search_corpus(
     """Search modules, the largest first, and keep what is found in a folder.
 
     Args:
-        corpus: where the modules are.
+        corpora: the modules, of packages or of a corpus.
         output: the folder; what an earlier search left in it is gone on with.
         problem: what LLVM asks for.
         budget_s: how long each module is searched in all, in seconds.
         policy: one more policy to start from.
-        names: which modules; ``None`` takes all.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are searched at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
@@ -97,26 +96,27 @@ def search_corpus(
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-    >>> corpus, few = Corpus.load(SAMPLE_CORPUS), {"names": ["digest.c"], "budget_s": 0.5}
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (found,) = search_corpus(corpus, Path(folder), InliningForSize(), **few)
+    ...     (found,) = search_corpus(corpus, Path(folder), InliningForSize(), budget_s=0.5)
     >>> found.size_bytes <= found.default_size_bytes
     True
     """
     if not budget_s > 0:
         raise OptionsError(f"budget: expected a number above 0, found {budget_s}")
     CompileOptions(opt_level)
-    task = _Task(corpus, output, problem, budget_s, policy, opt_level, clock, seed)
+    packages = Packages.of(corpora)
+    task = _Task(packages, output, problem, budget_s, policy, opt_level, clock, seed)
     compiler = partial(Compiler, timeout_s=timeout_s)
-    chosen = corpus.names if names is None else names
-    with closing(each(chosen, task.run, compiler, jobs=jobs, size=corpus.size_bytes)) as found:
+    with closing(each(packages, task.run, compiler, jobs=jobs, size=packages.size_bytes)) as found:
         for done in found:
-            yield ModuleSearch(done.item, error=str(done.error)) if done.error else done.value
+            failed = ModuleSearch(packages.label(done.item), error=str(done.error))
+            yield failed if done.error else done.value
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    corpus: Corpus
+    packages: Packages
     output: Path
     problem: InliningForSize
     budget_s: float
@@ -125,12 +125,12 @@ class _Task:
     clock: Callable[[], float]
     seed: int
 
-    def run(self, compiler: Compiler, name: str) -> ModuleSearch:
+    def run(self, compiler: Compiler, key: ModuleKey) -> ModuleSearch:
         """Search one module, or go on with it."""
-        module = self.corpus[name]
+        module = self.packages[key]
         options = options_of(module, self.opt_level)
         settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
-        record = _Record(self.output, module, settings)
+        record = _Record(self.output, self.packages.label(key), module.sha256, settings)
         known, choice = record.read()
         if known.spent_s >= self.budget_s:
             return known
@@ -176,11 +176,11 @@ class _Task:
 class _Record:
     """The JSON file of one module's search."""
 
-    def __init__(self, output: Path, module: Module, settings: Mapping[str, Any]) -> None:
-        self._path = output / f"{module.name}.search.json"
-        self._module = module.name
+    def __init__(self, output: Path, module: str, sha256: str, settings: Mapping[str, Any]) -> None:
+        self._path = output / f"{module}.search.json"
+        self._module = module
         as_json = json.loads(json.dumps(dict(settings)))
-        self._same = {"module_sha256": module.sha256, "settings": as_json}
+        self._same = {"module_sha256": sha256, "settings": as_json}
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
         """What an earlier search of the same left; where there is none, an error says so.

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.datasets._header import DatasetHeader
@@ -37,7 +38,7 @@ from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
-from mlgo_gym.training._labels import LabelSetting, ModuleName, label_modules, shares_of, survey
+from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
@@ -146,7 +147,7 @@ class _Trainer:
         if path.exists():
             return self._run.read_json(path.name)
         self._run.doing("survey")
-        found: dict[ModuleName, tuple[str, ...]] = {}
+        found: dict[ModuleKey, tuple[str, ...]] = {}
         with closing(
             survey(self._data.packages, jobs=self._data.jobs, timeout_s=self._data.timeout_s)
         ) as surveyed:
@@ -179,11 +180,10 @@ class _Trainer:
         with ExitStack() as stack:
             writer = stack.enter_context(DatasetWriter(self._labels, header, max_part_age_s=60.0))
             there = {(key.package, key.module) for key in writer.keys if key.policy == name}
-            names = [each for each in self._order() if each not in there]
+            left = self._data.packages.only(each for each in self._order() if each not in there)
             policy = stack.enter_context(self._policy())
             found = label_modules(
-                self._data.packages,
-                names,
+                left,
                 policy=policy,
                 policy_name=name,
                 shares=shares,
@@ -210,18 +210,17 @@ class _Trainer:
         rounds = self._config.rounds - self._round
         return self._run.spent_s + _LABELLING * left_s / rounds
 
-    def _order(self) -> list[ModuleName]:
+    def _order(self) -> list[ModuleKey]:
         """All modules: the packages take turns, each with its modules in a random order.
 
         A round's time is seldom enough for all, and packages differ more than their modules do.
         """
         random = np.random.default_rng([self._config.seed, self._round])
         turns = []
-        for package, corpus in self._data.packages.items():
-            names = [(package, name) for name in corpus]
-            order = random.permutation(len(names))
-            turns += [(turn, random.random(), names[index]) for turn, index in enumerate(order)]
-        return [name for _, _, name in sorted(turns)]
+        for keys in self._data.packages.by_package.values():
+            order = random.permutation(len(keys))
+            turns += [(turn, random.random(), keys[index]) for turn, index in enumerate(order)]
+        return [key for _, _, key in sorted(turns)]
 
     def _policy(self) -> Policy:
         if self._round == 0:
@@ -295,13 +294,11 @@ class _Trainer:
 
     def _episodes(self) -> Iterator[Episode]:
         """This run's labels, and those of other runs that may be learned from."""
-        held_out = {
-            (name, each) for name, corpus in self._data.validation.items() for each in corpus
-        }
         own = [self._labels] if self._labels.exists() else []
         for folder in (*own, *map(Path, self._config.labels)):
             for episode in Dataset.open(folder, problem=self._problem).episodes():
-                if (episode.source.package, episode.source.module) not in held_out:
+                key = ModuleKey(episode.source.package, episode.source.module)
+                if key not in self._data.validation:
                     yield episode
 
     def _distillation_rows(self, costs: _Array, is_known: _Array) -> _Array:

@@ -56,26 +56,18 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
     policy = run.problem.policy(name, config.seed)
     folder = run.directory / "decisions"
     with DatasetWriter(folder, header_of(run.problem), max_part_age_s=60.0) as writer:
-        for package, corpus in data.packages.items():
-            reports = record(
-                writer,
-                corpus,
-                run.problem,
-                name,
-                policy,
-                package=package,
-                names=remaining(writer, corpus, name, package=package),
-                jobs=data.jobs,
-                timeout_s=data.timeout_s,
-            )
-            with closing(reports):
-                for report in reports:
-                    for error in (report.error, *(each.error for each in report.attempts)):
-                        if error:
-                            data.warn(error)
-                    run.scalars(len(writer.keys), {"modules": len(writer.keys)})
-                    if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
-                        break
+        left = remaining(writer, data.packages, name)
+        reports = record(
+            writer, left, run.problem, name, policy, jobs=data.jobs, timeout_s=data.timeout_s
+        )
+        with closing(reports):
+            for report in reports:
+                for error in (report.error, *(each.error for each in report.attempts)):
+                    if error:
+                        data.warn(error)
+                run.scalars(len(writer.keys), {"modules": len(writer.keys)})
+                if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
+                    break
     run.save(1, {})
     return imitated(
         run, Recorded.of(Dataset.open(folder, problem=run.problem).episodes()), config, data

@@ -9,15 +9,16 @@ its cost LLVM's score. Costs are logarithms of the ratio to what LLVM's own heur
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Self, TypeVar
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import Done, each, workers
 from mlgo_gym.llvm._task import ALLOCATE
@@ -107,29 +108,26 @@ class Workshop:
         self._warn = warn
         self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
-    def contexts(self, packages: Mapping[str, Corpus], skip: int = 0) -> Iterator[list[Context]]:
+    def contexts(self, packages: Packages, skip: int = 0) -> Iterator[list[Context]]:
         """The contexts of each module of packages, in their order.
 
         What fails, and what never asks, has none. A module is compiled a few times for them;
         this takes as long as some rollouts.
 
         Args:
-            packages: corpora by the names of their packages.
+            packages: the modules.
             skip: how many modules are passed over.
         """
-        names = [(package, name) for package, corpus in packages.items() for name in corpus]
 
-        def prepared(compiler: Compiler, key: tuple[str, str]) -> list[Context]:
-            package, name = key
-            module = packages[package][name]
+        def prepared(compiler: Compiler, key: ModuleKey) -> list[Context]:
             if not measure_of(self.problem).by_function:
-                return _module_context(compiler, f"{package}/{name}", module)
-            return _functions(Allocator(compiler, self.problem), f"{package}/{name}", module)
+                return _module_context(compiler, str(key), packages[key])
+            return _functions(Allocator(compiler, self.problem), str(key), packages[key])
 
-        with closing(self.each(names[skip:], prepared)) as found:
+        with closing(self.each(tuple(packages)[skip:], prepared)) as found:
             for done in found:
                 if done.error:
-                    self._warn(f"{done.item[0]}: {done.error}")
+                    self._warn(f"{done.item.package}: {done.error}")
                 yield [] if done.error else done.value
 
     def score(self, compiler: Compiler, context: Context, policy: PolicyLike) -> float:
@@ -171,23 +169,6 @@ class Workshop:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def some_modules(packages: Mapping[str, Corpus], most: int, seed: int) -> dict[str, Corpus]:
-    """Packages with some of their modules, so that large ones do not take all the time.
-
-    Args:
-        packages: corpora by the names of their packages.
-        most: modules of a package.
-        seed: decides which.
-    """
-    some = {}
-    for package, corpus in packages.items():
-        generator = np.random.default_rng([seed, *package.encode()])
-        chosen = set(generator.permutation(len(corpus))[:most].tolist())
-        names = tuple(name for index, name in enumerate(corpus) if index in chosen)
-        some[package] = replace(corpus, names=names)
-    return some
 
 
 def _module_context(compiler: Compiler, name: str, module: Module) -> list[Context]:

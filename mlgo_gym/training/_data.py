@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 
@@ -17,32 +17,31 @@ class Data:
     """What is trained and chosen on.
 
     Attributes:
-        packages: corpora to train on, by the names of their packages.
-        validation: corpora to choose on.
+        packages: what is trained on.
+        validation: what is chosen on.
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
         warn: called with what failed; the other modules go on.
     """
 
-    packages: Mapping[str, Corpus]
-    validation: Mapping[str, Corpus]
+    packages: Packages
+    validation: Packages
     jobs: int = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     warn: Callable[[str], None] = lambda _: None
 
 
-def describe(packages: Mapping[str, Corpus]) -> dict[str, Any]:
+def describe(packages: Packages) -> dict[str, Any]:
     """For a card: how many modules of each package, and the hash of them all.
 
-    The hash is SHA-256 over the modules' own, in the corpora's order; modules that cannot be read
+    The hash is SHA-256 over the modules' own, in their order; modules that cannot be read
     have none.
     """
     digest = hashlib.sha256()
-    for corpus in packages.values():
-        for name in corpus:
-            try:
-                digest.update(bytes.fromhex(corpus[name].sha256))
-            except MlgoGymError:
-                continue
-    counts = {name: len(corpus) for name, corpus in packages.items()}
+    for key in packages:
+        try:
+            digest.update(bytes.fromhex(packages[key].sha256))
+        except MlgoGymError:
+            continue
+    counts = {package: len(keys) for package, keys in packages.by_package.items()}
     return {"modules": counts, "sha256": digest.hexdigest()}

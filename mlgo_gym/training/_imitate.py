@@ -67,7 +67,7 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
 
 
 def _episodes(run: TrainingRun, config: Config, data: Data, paths: list[Path]) -> Iterator[Episode]:
-    held_out = {corpus[name].sha256 for corpus in data.validation.values() for name in corpus.names}
+    held_out = {data.validation[key].sha256 for key in data.validation}
     for path in paths:
         try:
             file = TraceFile.open(path)

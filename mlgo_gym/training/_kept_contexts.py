@@ -13,12 +13,14 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.datasets._arrow import pa, pq
 from mlgo_gym.errors import MlgoGymError, TrainingError
 from mlgo_gym.files import open_regular, parse_json, write_atomically
@@ -60,21 +62,18 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def key_of(packages: Mapping[str, Corpus], problem: Problem) -> dict[str, Any]:
+def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
     """What contexts depend on: LLVM, the problem's settings, and the modules with their commands.
 
     Modules that cannot be read count by their names alone.
     """
     digest = hashlib.sha256()
-    for package, corpus in packages.items():
-        for name in corpus:
-            found: list[Any] = [package, name]
-            try:
-                module = corpus[name]
-                found += [module.sha256, module.command]
-            except MlgoGymError:
-                pass
-            digest.update(json.dumps(found).encode())
+    for key in packages:
+        found: list[Any] = [*key]
+        with suppress(MlgoGymError):
+            module = packages[key]
+            found += [module.sha256, module.command]
+        digest.update(json.dumps(found).encode())
     return {
         "problem": problem.settings(),
         "llvm_version": llvm_version(),

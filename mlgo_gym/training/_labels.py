@@ -22,7 +22,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import settings_of
@@ -33,9 +34,6 @@ from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.search._attribution import Effect, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
-
-ModuleName = tuple[str, str]
-"""A package and a module in it."""
 
 Shares = Mapping[str, Mapping[str, int]]
 """For each package, how many of its objects have a function, for those that more than one has."""
@@ -68,25 +66,24 @@ class LabelSetting:
 
 
 def survey(
-    packages: Mapping[str, Corpus], *, jobs: int, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> Generator[Done[ModuleName, tuple[str, ...]]]:
+    packages: Packages, *, jobs: int, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> Generator[Done[ModuleKey, tuple[str, ...]]]:
     """Compile all modules plainly, to see which functions their objects have in common.
 
     Yields:
         For each module, the functions of its object that are in COMDAT groups.
     """
 
-    def compiled(compiler: Compiler, key: ModuleName) -> tuple[str, ...]:
-        package, name = key
-        result = compiler.compile_module(packages[package][name], keep_object=True)
+    def compiled(compiler: Compiler, key: ModuleKey) -> tuple[str, ...]:
+        result = compiler.compile_module(packages[key], keep_object=True)
         functions = function_sizes(result.object_bytes or b"")
         return tuple(name for name, function in functions.items() if function.is_comdat)
 
-    names = [(package, name) for package, corpus in packages.items() for name in corpus]
-    return each(names, compiled, partial(Compiler, timeout_s=timeout_s), jobs=jobs)
+    compiler = partial(Compiler, timeout_s=timeout_s)
+    return each(packages, compiled, compiler, jobs=jobs, size=packages.size_bytes)
 
 
-def shares_of(found: Mapping[ModuleName, Sequence[str]]) -> dict[str, dict[str, int]]:
+def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, int]]:
     """How many objects of each package have a function, from what `survey` found."""
     counts: dict[str, Counter[str]] = {}
     for (package, _), functions in found.items():
@@ -98,19 +95,17 @@ def shares_of(found: Mapping[ModuleName, Sequence[str]]) -> dict[str, dict[str, 
 
 
 def label_modules(
-    packages: Mapping[str, Corpus],
-    names: Sequence[ModuleName],
+    packages: Packages,
     *,
     policy: PolicyLike,
     policy_name: str,
     shares: Shares,
     setting: LabelSetting,
-) -> Generator[Done[ModuleName, tuple[Source, Episode | None]]]:
+) -> Generator[Done[ModuleKey, tuple[Source, Episode | None]]]:
     """Label the decisions of modules under a policy.
 
     Args:
-        packages: corpora by the names of their packages.
-        names: which modules, in which order.
+        packages: the modules, in the order in which they are started.
         policy: what answers; of a runner, one that keeps it for the next module.
         policy_name: what it is called in the data.
         shares: from `shares_of`.
@@ -121,14 +116,12 @@ def label_modules(
         were found, ``None`` where there was no decision.
     """
 
-    def labelled(compiler: Compiler, key: ModuleName) -> tuple[Source, Episode | None]:
-        package, name = key
-        module = packages[package][name]
-        labels = _Labels(compiler, package, policy_name, shares, setting)
-        return labels.of(module, policy)
+    def labelled(compiler: Compiler, key: ModuleKey) -> tuple[Source, Episode | None]:
+        labels = _Labels(compiler, key.package, policy_name, shares, setting)
+        return labels.of(packages[key], policy)
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
-    return each(names, labelled, compiler, jobs=setting.jobs)
+    return each(packages, labelled, compiler, jobs=setting.jobs)
 
 
 class _Labels:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import ModelError, OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._observations import columns, observation_array
@@ -20,7 +20,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.rollout._rollout import Decision, Recorded
 from mlgo_gym.scoring._measures import measure_of
-from mlgo_gym.training._contexts import Context, Sampler, Workshop, some_modules
+from mlgo_gym.training._contexts import Context, Sampler, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._kept_contexts import KeptContexts, key_of
@@ -82,7 +82,7 @@ def prepared(run: TrainingRun, config: StartConfig, data: Data) -> Iterator[Prep
     with Workshop(
         run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
     ) as workshop:
-        packages = some_modules(data.packages, config.most_modules, config.seed)
+        packages = data.packages.some_modules(config.most_modules, config.seed)
         contexts = _kept_contexts(run, workshop, "trained-on", packages)
         if not contexts:
             raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
@@ -94,7 +94,7 @@ def prepared(run: TrainingRun, config: StartConfig, data: Data) -> Iterator[Prep
 
 
 def _kept_contexts(
-    run: TrainingRun, workshop: Workshop, name: str, packages: Mapping[str, Corpus]
+    run: TrainingRun, workshop: Workshop, name: str, packages: Packages
 ) -> list[Context]:
     run.doing(f"contexts {name}")
     kept = KeptContexts(run.directory / "contexts" / name, key_of(packages, run.problem))

@@ -16,8 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypedDict, Unpack
 
-from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.corpus._packages import hold_out, packages_at
+from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.problems._problem import Problem
@@ -97,7 +96,7 @@ class Trained:
 
 def train(
     trainer: str,
-    corpora: Sequence[Path | str] | Mapping[str, Corpus],
+    corpora: PackagesLike,
     *,
     output: Path | str,
     problem: Problem | str = DEFAULT,
@@ -110,7 +109,7 @@ def train(
 
     Args:
         trainer: the name of one of `TRAINERS`.
-        corpora: folders of corpora, or corpora by the names of their packages.
+        corpora: folders of corpora, packages, corpora by the names of theirs, or one corpus.
         output: the run's folder.
         problem: what is trained, or its name.
         budget_minutes: for all runs in the folder together; ``None`` is no limit.
@@ -134,7 +133,7 @@ def train(
     """
     if trainer not in TRAINERS:
         raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")
-    kept, held_out = hold_out(packages_at(corpora), hold_out_packages)
+    kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
     module, data, run = (imported(name) for name in (trainer, "data", "run"))
     config = configured(module.Config(seed=how.get("seed", 0)), settings)
     watcher = how.get("watcher") or Watcher()

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.cli._main import main
-from mlgo_gym.corpus._packages import corpus_folders
-from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.training._advantage import Config
 from mlgo_gym.training._train import TRAINERS, configured, imported
 
@@ -77,23 +76,6 @@ def test_a_package_that_is_not_there_cannot_be_held_out(
         "mlgo-gym: error: hold-out: expected packages out of sample, found 'zlib'"
     )
     assert not (tmp_path / "run").exists()
-
-
-def test_folders_of_corpora(small_folder: Path, tmp_path: Path) -> None:
-    assert corpus_folders([tmp_path]) == [small_folder]
-    assert corpus_folders([small_folder], "test") == [small_folder]
-    (small_folder / "corpus_info.json").write_text('{"split": "train"}')
-    assert corpus_folders([tmp_path], "train") == [small_folder]
-    with pytest.raises(CorpusError) as error:
-        corpus_folders([tmp_path], "test")
-    assert str(error.value) == "corpora: expected some of the split 'test', found none"
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(CorpusError) as error:
-        corpus_folders([tmp_path / "empty"])
-    assert str(error.value) == (
-        f"corpus {str(tmp_path / 'empty')!r}: expected corpus_description.json in it or in "
-        "folders in it, found none; 'mlgo-gym corpus build' makes a corpus"
-    )
 
 
 def test_a_missing_extra_is_named(

@@ -149,14 +149,14 @@ def test_packages_inside_one_corpus(tmp_path: Path) -> None:
     named = {"p/x": "a", "p/y": "b", "q/x": "c", "r/s/x": "d", "top": "e"}
     data = {name: program(tag) for name, tag in named.items()}
     joined = join_corpora([make_corpus(tmp_path / "in", data)])
-    assert {each.package for each in joined.modules.values()} == {"p", "q", "r", "."}
-    assert set(joined.modules) == set(data)
+    assert set(joined.packages.by_package) == {"p", "q", "r", "."}
+    assert set(joined.keys) == set(data)
 
 
 def test_a_recipe_names_its_package(tmp_path: Path) -> None:
     one = make_corpus(tmp_path / "x", {"m": program("a")}, info={"package": "lupa"})
     other = make_corpus(tmp_path / "y", {"m": program("b")}, info={"package": "../y"})
-    assert list(join_corpora([one, other]).modules) == ["lupa/m", "y/m"]
+    assert list(join_corpora([one, other]).keys) == ["lupa/m", "y/m"]
 
 
 def test_recorded_sides_are_honoured(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_what_is_written(tmp_path: Path) -> None:
         info = json.loads((folder / "corpus_info.json").read_text())
         assert (info["split"], info["split_options"]["seed"]) == (side, 3)
         for name in corpus:
-            source = joined.modules[name]
-            assert corpus[name].data == source.corpus["m"].data
+            source = joined.keys[name]
+            assert corpus[name].data == joined.packages[source].data
             assert corpus[name].command == ("-cc1", "-O2")
             assert info["sources"][name] == {
                 "corpus": source.package,

@@ -120,7 +120,7 @@ def test_a_trace_without_decisions(compiler: Compiler, small: Corpus) -> None:
 
 def test_a_report_of_the_inliner(small: Corpus) -> None:
     policies = {"random": InliningForSize.policy("random", 1)}
-    (report,) = rollout(small, policies, InliningForSize(), names=["digest.c"], keep_decisions=True)
+    (report,) = rollout(small.only(["digest.c"]), policies, InliningForSize(), keep_decisions=True)
     (attempt,) = report.attempts
     (found,) = episodes_of_report(report, attempt, InliningForSize(), source())
     assert attempt.result is not None
@@ -135,9 +135,8 @@ def test_a_report_of_the_inliner(small: Corpus) -> None:
 def test_a_report_of_register_allocation(sample: Corpus) -> None:
     problem = RegallocEviction()
     policies = {"keep": RegallocEviction.policy("keep", 0)}
-    reports = list(
-        rollout(sample, policies, problem, names=["digest.c", "codec_text.c"], keep_decisions=True)
-    )
+    corpus = sample.only(["digest.c", "codec_text.c"])
+    reports = list(rollout(corpus, policies, problem, keep_decisions=True))
     for report in reports:
         (attempt,) = report.attempts
         found = list(episodes_of_report(report, attempt, problem, source()))
@@ -150,10 +149,9 @@ def test_a_report_of_register_allocation(sample: Corpus) -> None:
 
 def test_a_report_of_a_failure(small: Corpus) -> None:
     (report,) = rollout(
-        small,
+        dataclasses.replace(small, names=("no such module",)),
         {"default": InliningForSize.policy("default")},
         InliningForSize(),
-        names=["no such module"],
     )
     assert report.error
     assert report.attempts == ()

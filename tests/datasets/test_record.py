@@ -36,10 +36,8 @@ def recorded(
     """Record the first modules of a corpus; returns which."""
     policy = problem.policy("random", 1)
     with DatasetWriter(folder, header_of(problem)) as writer:
-        left = remaining(writer, corpus, "random 1", package="small")
-        found = record(
-            writer, corpus, problem, "random 1", policy, package="small", names=left, jobs=jobs
-        )
+        left = remaining(writer, {"small": corpus}, "random 1")
+        found = record(writer, left, problem, "random 1", policy, jobs=jobs)
         reports = list(itertools.islice(found, count))
         found.close()
     assert not any(attempt.decisions for report in reports for attempt in report.attempts)
@@ -90,8 +88,8 @@ def test_register_allocation(small: Corpus, tmp_path: Path) -> None:
     export_log(dataset, exported)
     log = RolloutLog(rolled_out, problem)
     policies = {"random 1": problem.policy("random", 1)}
-    names = [entry.module for entry in dataset.modules]
-    for report in rollout(small, policies, problem, names=names, keep_decisions=True):
+    corpus = small.only(entry.module for entry in dataset.modules)
+    for report in rollout(corpus, policies, problem, keep_decisions=True):
         log.write(report)
     assert exported.getvalue() == rolled_out.getvalue()
 
@@ -101,9 +99,7 @@ def test_a_bad_module_is_reported_and_left_out(small: Corpus, tmp_path: Path) ->
     (corpus.folder / "digest.c.bc").write_bytes(b"no bitcode")
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
         reports = list(
-            record(
-                writer, corpus, PROBLEM, "default", InliningForSize.policy("default"), package="p"
-            )
+            record(writer, {"p": corpus}, PROBLEM, "default", InliningForSize.policy("default"))
         )
     errors = {each.module: each.error for each in reports if each.error}
     assert list(errors) == ["digest.c"]
@@ -111,9 +107,9 @@ def test_a_bad_module_is_reported_and_left_out(small: Corpus, tmp_path: Path) ->
     found = {entry.module for entry in Dataset.open(tmp_path / "set").modules}
     assert found == {"json_write.c", "hash_map.c"}
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
-        assert remaining(writer, corpus, "default", package="p") == ("digest.c",)
-        assert len(remaining(writer, corpus, "never", package="p")) == 3
-        assert len(remaining(writer, corpus, "default", package="q")) == 3
+        assert list(remaining(writer, {"p": corpus}, "default")) == [("p", "digest.c")]
+        assert len(remaining(writer, {"p": corpus}, "never")) == 3
+        assert len(remaining(writer, {"q": corpus}, "default")) == 3
 
 
 def test_a_corpus_that_has_changed(small: Corpus, tmp_path: Path) -> None:
@@ -133,15 +129,16 @@ def test_a_module_that_is_gone_is_left_to_the_compiler(small: Corpus, tmp_path: 
     recorded(tmp_path / "set", corpus)
     (corpus.folder / "digest.c.bc").unlink()
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
-        assert remaining(writer, corpus, "random 1", package="small") == ("digest.c",)
+        left = remaining(writer, {"small": corpus}, "random 1")
+        assert list(left) == [("small", "digest.c")]
 
 
 def test_another_llvm_is_refused(small: Corpus, tmp_path: Path) -> None:
     with DatasetWriter(tmp_path, DatasetHeader.of(PROBLEM, "21.1.8")) as writer:
         list(
             record(
-                writer, small, PROBLEM, "default", InliningForSize.policy("default"),
-                package="p", names=["digest.c"],
+                writer, small.only(["digest.c"]), PROBLEM, "default",
+                InliningForSize.policy("default"),
             )
         )  # fmt: skip
     with pytest.raises(DatasetError, match=r"llvm_version: expected 22\.1\.\d, found 21\.1\.8"):
@@ -153,9 +150,7 @@ def test_misuse(small: Corpus, tmp_path: Path) -> None:
         header_of(PROBLEM, "O9")
     with DatasetWriter(tmp_path, header_of(PROBLEM)) as writer:
         other = InliningForSize(3)
-        found = record(
-            writer, small, other, "default", InliningForSize.policy("default"), package="p"
-        )
+        found = record(writer, small, other, "default", InliningForSize.policy("default"))
         with pytest.raises(UsageError) as caught:
             next(found)
     assert "expected settings {'problem': 'InliningForSize'" in str(caught.value)

@@ -106,14 +106,14 @@ def test_what_is_recorded_is_what_the_model_answers(small: Corpus) -> None:
 def test_text(small: Corpus) -> None:
     with known("default", small) as model:
         chosen = most_asking(model.recorded, model.packages, 1)
-        ((_, names),) = chosen
-        assert names == (small.names[int(np.argmax(model.recorded.asked))],)
+        (key,) = chosen
+        assert key == ("small", small.names[int(np.argmax(model.recorded.asked))])
         features = ["inlining_default", "cost_estimate"]
         reports = text_when_permuted(
             chosen, features, model.policy, model.recorded, SETTING, seed=0
         )
         text = PermutedText.of(list(reports))
-    assert text.modules == names
+    assert text.modules == (key.name,)
     assert text.change("cost_estimate") == 0.0
     assert text.change("inlining_default") != 0.0
     assert text.text_bytes["cost_estimate"] == text.text_bytes[""]

@@ -287,12 +287,12 @@ def test_register_allocation_is_repeated(
 
 def test_what_a_trace_cannot_hold(compiler: Compiler, small: Corpus) -> None:
     eviction = RegallocEviction()
-    names, policies = ["digest.c"], {"never": InliningForSize.policy("never")}
+    corpus, policies = small.only(["digest.c"]), {"never": InliningForSize.policy("never")}
     also: dict[Problem, PolicyLike] = {eviction: RegallocEviction.policy("first", 0)}
-    both = next(rollout(small, policies, PROBLEM, names=names, keep_decisions=True, also=also))
+    both = next(rollout(corpus, policies, PROBLEM, keep_decisions=True, also=also))
     assert both.is_complete
     assert both.attempts[0].trace(PROBLEM) is None
-    scored = next(rollout(small, {"first": also[eviction]}, eviction, names=names))
+    scored = next(rollout(corpus, {"first": also[eviction]}, eviction))
     assert scored.is_complete
     assert scored.attempts[0].trace(eviction) is None
     result = compiler.start(small["digest.c"], [PROBLEM, eviction])

@@ -25,7 +25,7 @@ LIFTED = InliningForSize(size_increase_threshold=math.inf)
 def test_reports_do_not_depend_on_the_number_of_jobs(sample: Corpus, jobs: int) -> None:
     names = ("graph.cpp", "digest.c", "lz_pack.c", "json_write.c", "bignum.c")
     policies = {name: InliningForSize.policy(name, seed=4) for name in ("default", "random")}
-    reports = list(rollout(sample, policies, LIFTED, names=names, jobs=jobs))
+    reports = list(rollout(sample.only(names), policies, LIFTED, jobs=jobs))
     assert [report.module for report in reports] == list(names)
     hashes = {
         report.module: [each.result.digest[:8] for each in report.attempts if each.result]
@@ -135,7 +135,7 @@ def test_the_largest_is_started_first(sample: Corpus) -> None:
     assert sizes == sorted(sizes, reverse=True)
     some = names[5:2:-1]
     policies = {"never": InliningForSize.policy("never")}
-    unordered = rollout(sample, policies, LIFTED, names=some, in_order=False)
+    unordered = rollout(sample.only(some), policies, LIFTED, in_order=False)
     assert [report.module for report in unordered] == sorted(some, key=names.index)
     both = {each.module for each in rollout(sample, policies, LIFTED, jobs=2, in_order=False)}
     assert both == set(sample)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
@@ -23,8 +23,9 @@ Recorded = np.ndarray[Any, Any]
 
 def data_of(corpus: Corpus, *names: str, jobs: int = 1, **more: Any) -> Data:
     """Some modules to train on, and another one to choose on."""
-    held_out = {"held-out": replace(corpus, names=("lru_cache.cpp",))}
-    return Data({"sample": replace(corpus, names=names)}, held_out, jobs=jobs, **more)
+    packages = Packages.of({"sample": corpus.only(names)})
+    held_out = Packages.of({"held-out": corpus.only(("lru_cache.cpp",))})
+    return Data(packages, held_out, jobs=jobs, **more)
 
 
 def record(sample: Corpus, problem: Problem, names: tuple[str, ...]) -> Recorded:

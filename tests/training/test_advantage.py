@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
@@ -37,18 +38,17 @@ TRAINING = ("graph.cpp", "scene.cpp", "lru_cache.cpp")
 @pytest.fixture
 def data(sample: Corpus) -> Data:
     return Data(
-        {"sample": replace(sample, names=TRAINING)},
-        {"sample": replace(sample, names=("digest.c", "matrix.cpp"))},
+        Packages.of({"sample": sample.only(TRAINING)}),
+        Packages.of({"sample": sample.only(("digest.c", "matrix.cpp"))}),
     )
 
 
 def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
     names = ("scene.cpp", "missing.c", "digest.c")
-    packages = {"sample": replace(sample, names=names)}
+    packages = Packages.of({"sample": replace(sample, names=names)})
     found = list(
         label_modules(
             packages,
-            [("sample", name) for name in names],
             policy=default,
             policy_name="default",
             shares={},
@@ -76,15 +76,14 @@ def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
     for name in ("one", "two"):
         for suffix in (".bc", ".cmd"):
             shutil.copy(SAMPLE_CORPUS / f"scene.cpp{suffix}", tmp_path / f"{name}{suffix}")
-    packages = {"twins": Corpus(tmp_path, ("one", "two"))}
+    packages = Packages.of({"twins": Corpus(tmp_path, ("one", "two"))})
     shares = shares_of({each.item: each.value for each in survey(packages, jobs=1)})
     assert shares["twins"]
     assert set(shares["twins"].values()) == {2}
     labelled = {
         count: next(
             label_modules(
-                packages,
-                [("twins", "one")],
+                packages.only([ModuleKey("twins", "one")]),
                 policy=default,
                 policy_name="default",
                 shares=each,
@@ -128,7 +127,7 @@ def test_packages_take_turns(data: Data, sample: Corpus, tmp_path: Path) -> None
     }
     config = replace(QUICK, rounds=1)
     with TrainingRun(tmp_path / "run", "advantage", InliningForSize(), config) as run:
-        train(run, config, replace(data, packages=packages))
+        train(run, config, replace(data, packages=Packages.of(packages)))
     labelled = [each.key.package for each in Dataset.open(tmp_path / "run" / "labels").modules]
     assert sorted(labelled[:2]) == ["few", "many"]
     assert len(labelled) == 4
@@ -152,7 +151,7 @@ def test_labels_of_other_runs(data: Data, sample: Corpus, tmp_path: Path) -> Non
     for name, held_out in (("all", "digest.c"), ("some", "graph.cpp")):
         validation = {"sample": replace(sample, names=(held_out,))}
         with TrainingRun(tmp_path / name, "advantage", problem, both) as run:
-            train(run, both, replace(data, validation=validation))
+            train(run, both, replace(data, validation=Packages.of(validation)))
             card = json.loads((run.model / "card.json").read_text())
         counted[name] = card["results"]["labelled_decisions"]
     assert counted["some"] < counted["all"]
@@ -185,7 +184,7 @@ def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_p
     warnings: list[str] = []
     broken = replace(
         data,
-        packages={"mine": Corpus(folder, ("broken.c", *TRAINING))},
+        packages=Packages.of({"mine": Corpus(folder, ("broken.c", *TRAINING))}),
         warn=warnings.append,
     )
     config = replace(QUICK, rounds=1)
@@ -198,7 +197,7 @@ def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_p
 
 def test_nothing_to_train_on_is_an_error(data: Data, tmp_path: Path) -> None:
     (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
-    nothing = replace(data, packages={"mine": Corpus(tmp_path, ("broken.c",))})
+    nothing = replace(data, packages=Packages.of({"mine": Corpus(tmp_path, ("broken.c",))}))
     run = TrainingRun(tmp_path / "run", "advantage", InliningForSize(), QUICK)
     with run, pytest.raises(TrainingError) as error:
         train(run, QUICK, nothing)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
@@ -19,8 +19,8 @@ from mlgo_gym.training._contexts import Context, Sampler, Workshop
 EVICTION = RegallocEviction()
 
 
-def packages(corpus: Corpus, *names: str) -> dict[str, Corpus]:
-    return {"sample": replace(corpus, names=names)}
+def packages(corpus: Corpus, *names: str) -> Packages:
+    return Packages.of({"sample": corpus.only(names)})
 
 
 def joined(modules: Iterable[list[Context]]) -> list[Context]:
@@ -78,7 +78,7 @@ def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
     corpus = _Fixed(tmp_path, ("broken", "quiet"), {"quiet": Module.from_ir(quiet, "quiet")})
     warnings: list[str] = []
     with Workshop(EVICTION, jobs=1, timeout_s=60, warn=warnings.append) as workshop:
-        assert list(workshop.contexts({"package": corpus})) == [[], []]
+        assert list(workshop.contexts(Packages.of({"package": corpus}))) == [[], []]
     assert warnings == [
         "package: module 'broken': LLVM bitcode parsing error\nExpected a single module"
     ]

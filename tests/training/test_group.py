@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
@@ -159,7 +160,7 @@ def test_the_inliner_learns_too(sample: Corpus, tmp_path: Path) -> None:
 
 def test_nothing_to_train_on(tmp_path: Path, sample: Corpus) -> None:
     (tmp_path / "empty.bc").write_bytes(b"")
-    data = replace(data_of(sample), packages={"none": Corpus(tmp_path, ("empty",))})
+    data = replace(data_of(sample), packages=Packages.of({"none": Corpus(tmp_path, ("empty",))}))
     with pytest.raises(TrainingError) as caught:
         trained(tmp_path / "run", QUICK, data)
     assert str(caught.value) == "group: expected modules that compile and ask, found none"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -26,8 +27,8 @@ FIT = FitConfig(epochs=30, batch_size=64)
 @pytest.fixture
 def data(sample: Corpus) -> Data:
     return Data(
-        {"sample": replace(sample, names=("graph.cpp", "digest.c"))},
-        {"sample": replace(sample, names=("scene.cpp", "hash_map.c"))},
+        Packages.of({"sample": sample.only(("graph.cpp", "digest.c"))}),
+        Packages.of({"sample": sample.only(("scene.cpp", "hash_map.c"))}),
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -25,11 +25,11 @@ def modules(sample: Corpus) -> list[list[Context]]:
     """The functions of three modules, of which the second has none, and a whole module."""
     found: list[list[Context]] = []
     with Workshop(RegallocEviction(), jobs=1, timeout_s=120) as workshop:
-        found += workshop.contexts({"a": replace(sample, names=("bignum.c",))})
+        found += workshop.contexts(Packages.of({"a": sample.only(("bignum.c",))}))
         found.append([])
-        found += workshop.contexts({"a": replace(sample, names=("expr_vm.c",))})
+        found += workshop.contexts(Packages.of({"a": sample.only(("expr_vm.c",))}))
     with Workshop(InliningForSize(), jobs=1, timeout_s=120) as workshop:
-        found += workshop.contexts({"b": replace(sample, names=("scene.cpp",))})
+        found += workshop.contexts(Packages.of({"b": sample.only(("scene.cpp",))}))
     assert found[0]
     assert found[2]
     return found
@@ -90,15 +90,15 @@ def test_what_contexts_depend_on(tmp_path: Path) -> None:
     (tmp_path / "f.cmd").write_bytes(b"-cc1\0-Oz")
     corpus = Corpus(tmp_path, ("f", "missing"))
     problem = RegallocEviction()
-    keys = [key_of({"a": corpus}, problem)]
-    keys.append(key_of({"b": corpus}, problem))
-    keys.append(key_of({"a": corpus}, RegallocEviction(max_eviction_count=7)))
-    keys.append(key_of({"a": replace(corpus, names=("f",))}, problem))
+    keys = [key_of(Packages.of({"a": corpus}), problem)]
+    keys.append(key_of(Packages.of({"b": corpus}), problem))
+    keys.append(key_of(Packages.of({"a": corpus}), RegallocEviction(max_eviction_count=7)))
+    keys.append(key_of(Packages.of({"a": corpus.only(["f"])}), problem))
     (tmp_path / "f.cmd").write_bytes(b"-cc1\0-Os")
-    keys.append(key_of({"a": corpus}, problem))
+    keys.append(key_of(Packages.of({"a": corpus}), problem))
     (tmp_path / "f.bc").write_bytes(b"BC\xc0\xdf")
-    keys.append(key_of({"a": corpus}, problem))
-    assert key_of({"a": corpus}, problem) == keys[-1]
+    keys.append(key_of(Packages.of({"a": corpus}), problem))
+    assert key_of(Packages.of({"a": corpus}), problem) == keys[-1]
     assert all(one != other for one in keys for other in keys if one is not other)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._policy import Action
@@ -53,7 +54,7 @@ def workshop() -> Iterator[Workshop]:
 
 @pytest.fixture(scope="module")
 def contexts(sample: Corpus) -> list[Context]:
-    packages = {"sample": replace(sample, names=MODULES)}
+    packages = Packages.of({"sample": sample.only(MODULES)})
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
         return [each for found in workshop.contexts(packages) for each in found]
 

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     check_split_output(options.output, folders)
     corpora = join_corpora(folders)
     with output.progress() as progress:
-        task = progress.add_task("reading", total=len(corpora.modules))
+        task = progress.add_task("reading", total=len(corpora.keys))
         split = split_corpora(
             corpora,
             chosen,
@@ -93,7 +93,7 @@ def _side(corpora: JoinedCorpora, split: Split, side: str) -> dict[str, Any]:
     names = split.modules(side)
     return {
         "modules": list(names),
-        "packages": sorted({corpora.modules[name].package for name in names}),
+        "packages": sorted({corpora.keys[name].package for name in names}),
         "bitcode_bytes": sum(group.bitcode_bytes for group in split.sides[side]),
     }
 

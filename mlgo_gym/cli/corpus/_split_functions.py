@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
@@ -12,9 +13,9 @@ from mlgo_gym.cli._options import (
     add_worker_options,
     packages_of,
 )
-from mlgo_gym.cli._packages import folder_of, module_name
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of
+from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.curation._functions import split_functions
 
 DESCRIPTION = (
@@ -42,26 +43,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the command."""
     packages = packages_of(options)
-    total = sum(map(len, packages.values()))
+    named, total = packages.named, len(packages)
     modules: list[str] = []
     failures: dict[str, str] = {}
     instructions = 0
     with output.progress() as progress:
         task = progress.add_task("optimising", total=total)
-        for package, corpus in packages.items():
+        for package, corpus in named.items():
             made = split_functions(
                 corpus,
-                folder_of(packages, options.output, package),
+                options.output / (package.lstrip("/") if len(named) > 1 else ""),
                 opt_level=options.opt_level,
                 minimum_instructions=options.minimum_instructions,
                 jobs=options.jobs,
                 timeout_s=options.timeout,
                 progress=lambda: progress.advance(task),
             )
-            modules += [module_name(packages, package, each) for each in made.modules]
-            failures |= {
-                module_name(packages, package, name): why for name, why in made.failures.items()
-            }
+            label = partial(_label, packages, package)
+            modules += map(label, made.modules)
+            failures |= {label(name): why for name, why in made.failures.items()}
             instructions += made.instructions
     output.print(
         f"{len(modules):,} functions with {instructions:,} instructions, out of "
@@ -76,3 +76,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         }
     )
     return warn_of(failures.values(), output)
+
+
+def _label(packages: Packages, package: str, name: str) -> str:
+    return packages.label(ModuleKey(package, name))

@@ -15,11 +15,11 @@ from mlgo_gym.cli._options import (
     make_problem,
     packages_of,
 )
-from mlgo_gym.cli._packages import module_names, module_reader, rolled_out
+from mlgo_gym.cli._packages import rolled_out
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_failures
-from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._language import language_of
+from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import ModuleReport
@@ -65,7 +65,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
     policies = {problem.default_policy: problem.policy()}
     reports = list(rolled_out(packages, policies, problem, options, output))
     facts = _facts(packages, options, output)
-    modules = [_module(packages, report, facts.get(report.module)) for report in reports]
+    modules = [
+        _module(packages, key, report, facts.get(key))
+        for key, report in zip(packages, reports, strict=True)
+    ]
     languages = sorted({each["language"] for each in modules})
     counts = [_total(modules, language) for language in (*languages, None)]
     profiles = _by_profile(modules)
@@ -73,7 +76,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(*([_table("profile", profiles, _PROFILES)] if _has_profiles(profiles) else []))
     output.json(
         {
-            "packages": {name: str(corpus.folder) for name, corpus in packages.items()},
+            "packages": {name: str(corpus.folder) for name, corpus in packages.named.items()},
             "languages": counts[:-1],
             "total": counts[-1],
             "not_honoured": count_not_honoured(each.not_honoured for each in reports),
@@ -85,28 +88,26 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _facts(
-    packages: Mapping[str, Corpus], options: argparse.Namespace, output: Output
-) -> dict[str, ModuleFacts]:
+    packages: Packages, options: argparse.Namespace, output: Output
+) -> dict[ModuleKey, ModuleFacts]:
     """What is in each module that LLVM can read; the compilations name the others."""
-    names, read = list(module_names(packages)), module_reader(packages)
-    found = describe_modules(read, names, jobs=options.jobs, timeout_s=options.timeout)
+    found = describe_modules(packages, jobs=options.jobs, timeout_s=options.timeout)
     with closing(found):
-        tracked = output.track(found, "reading", len(names))
+        tracked = output.track(found, "reading", len(packages))
         return {done.item: done.value for done in tracked if not done.error}
 
 
 def _module(
-    packages: Mapping[str, Corpus], report: ModuleReport, facts: ModuleFacts | None
+    packages: Packages, key: ModuleKey, report: ModuleReport, facts: ModuleFacts | None
 ) -> dict[str, Any]:
     """The figures of one module; what could not be had is 0."""
     result = report.attempts[0].result if report.attempts and report.is_complete else None
     text_size = int(report.baseline.score) if report.baseline and result else 0
-    package, name = module_names(packages)[report.module]
     return {
         "module": report.module,
-        "language": language_of(packages[package][name]),
+        "language": language_of(packages[key]),
         "modules": 1,
-        "bitcode_bytes": packages[package].size_bytes(name),
+        "bitcode_bytes": packages.size_bytes(key),
         "text_size_bytes": text_size,
         "decisions": result.decisions if result else 0,
         "asking_modules": int(bool(result and result.decisions)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,8 @@ from rich.table import Table
 
 from corpus_tools.clang import find_clang
 from mlgo_gym.cli._options import add_corpus_options, add_worker_options, packages_of
-from mlgo_gym.cli._packages import folder_of, over_packages
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_not_honoured
-from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.curation._verification import Outcome, Verdict, verify_corpus
 from mlgo_gym.errors import OptionsError
 
@@ -77,17 +76,15 @@ def _verdicts(options: argparse.Namespace, output: Output) -> list[Verdict]:
         raise OptionsError(f"--objects: expected a folder, found {str(options.objects)!r}")
     clang = None if options.clang is None else find_clang(options.clang or None)
     packages = packages_of(options, allow_thinlto=clang is not None)
-
-    def work(package: str, corpus: Corpus) -> Generator[Verdict]:
-        return verify_corpus(
-            corpus,
-            clang=clang,
-            objects=options.objects and folder_of(packages, options.objects, package),
-            jobs=options.jobs,
-            timeout_s=options.timeout,
-        )
-
-    return list(over_packages(packages, work, "verifying", output))
+    verdicts = verify_corpus(
+        packages,
+        clang=clang,
+        objects=options.objects,
+        jobs=options.jobs,
+        timeout_s=options.timeout,
+    )
+    with closing(verdicts):
+        return list(output.track(verdicts, "verifying", len(packages)))
 
 
 _CHECKS = {

@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import hashlib
 import os
-from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
@@ -50,8 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the command."""
-    from mlgo_gym.datasets._record import header_of, remaining
-    from mlgo_gym.datasets._record import record as record_corpus
+    from mlgo_gym.datasets._record import header_of, record, remaining
     from mlgo_gym.datasets._writer import DatasetWriter
 
     problem = problem_of(options)
@@ -61,30 +59,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         name += _further_name(options, name)
         header = header_of(problem, options.opt_level)
         writer = stack.enter_context(DatasetWriter(options.output, header))
-        left = {
-            package: remaining(writer, corpus, name, package=package)
-            for package, corpus in packages.items()
-        }
-        count = sum(map(len, left.values()))
-
-        def recorded() -> Generator[ModuleReport]:
-            for package, names in left.items():
-                yield from record_corpus(
-                    writer,
-                    packages[package],
-                    problem,
-                    name,
-                    policy,
-                    package=package,
-                    names=names,
-                    jobs=options.jobs,
-                    timeout_s=options.timeout,
-                )
-
-        found = stack.enter_context(contextlib.closing(recorded()))
-        reports = list(output.track(found, "recording", count))
-    there = sum(map(len, packages.values())) - count
-    _print_recorded(reports, there, name, options, output)
+        left = remaining(writer, packages, name)
+        found = record(
+            writer, left, problem, name, policy, jobs=options.jobs, timeout_s=options.timeout
+        )
+        stack.enter_context(contextlib.closing(found))
+        reports = list(output.track(found, "recording", len(left)))
+    _print_recorded(reports, len(packages) - len(left), name, options, output)
     return warn_of_failures(reports, output)
 
 
