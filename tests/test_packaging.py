@@ -75,14 +75,14 @@ def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
 
 
 EPISODE = """
-import gymnasium, mlgo_gym
+import gymnasium, json, mlgo_gym
 env = gymnasium.make("mlgo_gym/InliningForLoadedSize-v0")
-_, info = env.reset(options={"module": "digest.c"})
+_, info = env.reset(options={"module": "hash_map.c"})
 ended = False
 while not ended:
     _, reward, terminated, truncated, info = env.step(0)
     ended = terminated or truncated
-print(info["loaded_size_bytes"] > info["text_size_bytes"] and reward != 0)
+print(json.dumps([reward, info["loaded_size_bytes"], info["baseline_loaded_size_bytes"]]))
 """
 
 
@@ -115,7 +115,9 @@ class Installation:
 def test_a_third_partys_problem_works_everywhere(wheel: Path, tmp_path: Path) -> None:
     theirs = built(ROOT / "examples" / "loaded_size", tmp_path / "dist")
     there = Installation(tmp_path / "there", wheel, theirs)
-    assert there.run("python", "-c", EPISODE).strip() == "True"
+    reward, size, baseline = json.loads(there.run("python", "-c", EPISODE))
+    assert reward == pytest.approx(1 - size / baseline) != 0
+    assert baseline > 2000
     problem = ("--problem", "inlining-for-loaded-size")
     policy = ("--policy", "small-callees", "--jobs", "2")
     rolled = there.answer("rollout", *problem, *policy)

@@ -14,13 +14,15 @@ from mlgo_gym.cli._options import (
     add_corpus_options,
     add_model_options,
     add_output_option,
+    add_problem_option,
     add_seed_option,
-    make_problem,
     models_of,
     packages_of,
+    problem_of,
 )
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.policies._models import model_policies
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.scoring._measures import reward_of
@@ -39,6 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_budget_option(parser, "for each module, over all runs", "60s")
     add_output_option(parser, "where traces are written; of several packages, a folder for each")
     add_model_options(parser, "a model to start from")
+    add_problem_option(parser)
     add_seed_option(parser, "the order of trials")
     add_compilation_options(parser)
 
@@ -46,7 +49,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the command."""
     packages = packages_of(options)
-    problem = make_problem(InliningForSize, options)
+    problem = problem_of(options)
+    if not isinstance(problem, InliningForSize):
+        raise OptionsError(
+            f"search: expected InliningForSize or a kind of it, found {problem.name}"
+        )
     with model_policies(models_of(options), options.mode, problem) as models:
         searches = search_corpus(
             packages,

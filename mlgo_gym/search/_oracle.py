@@ -30,6 +30,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._policy import Answer
 from mlgo_gym.records._replay import trace_of
 from mlgo_gym.records._trace import Trace
+from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.search._choices import LIMITS, Choice, Flip, group_of
 from mlgo_gym.stream._events import Observation
 
@@ -60,19 +61,16 @@ class Found:
     Attributes:
         choice: the policy that made it.
         trace: its trace, with observations, for imitation.
-        default_size_bytes: the text under LLVM's default answers.
+        size_bytes: what the problem's measure says of it, which is the size of the text for ours.
+        default_size_bytes: the same under LLVM's default answers.
         compilations: how many compilations and branches it took to get here.
     """
 
     choice: Choice
     trace: Trace
+    size_bytes: int
     default_size_bytes: int
     compilations: int
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the text."""
-        return self.trace.text_size_bytes
 
 
 @dataclass(slots=True)
@@ -152,10 +150,14 @@ class Oracle:
         """
         with self._compiler.start(self._module, self._problem, self._options) as root:
             if root.next_observation() is None:
-                yield Found(Choice("default"), trace_of(root), root.result.text_size_bytes, 1)
+                size_bytes = self._size(root)
+                yield Found(Choice("default"), trace_of(root), size_bytes, size_bytes, 1)
                 return
             self._root = root
             yield from self._search()
+
+    def _size(self, compilation: Compilation) -> int:
+        return int(measure_of(self._problem).score(compilation.result))
 
     def _search(self) -> Iterator[Found]:
         yield self._taken(Choice("default"))
@@ -278,7 +280,7 @@ class Oracle:
                 if self._is_over():
                     return None
                 branch.answer(policy(observation))
-            return branch.result.text_size_bytes
+            return self._size(branch)
         return None
 
     def _try_all(self, choices: Iterator[Choice] | Sequence[Choice]) -> Iterator[Found]:
@@ -312,12 +314,12 @@ class Oracle:
                     return None
                 observations.append(observation)
                 compilation.answer(policy(observation))
-            size_bytes = compilation.result.text_size_bytes
+            size_bytes = self._size(compilation)
             if best is not None and size_bytes >= best.size_bytes:
                 return None
             trace = trace_of(compilation, observations)
         base_size_bytes = size_bytes if best is None else best.default_size_bytes
-        found = Found(choice, trace, base_size_bytes, self._state.compilations)
+        found = Found(choice, trace, size_bytes, base_size_bytes, self._state.compilations)
         self._state.best, self._state.observations = found, observations
         return found
 

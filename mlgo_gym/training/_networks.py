@@ -7,6 +7,7 @@ LLVM's own heuristic, to which the network adds, so that every trainer begins at
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -17,6 +18,7 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
+from mlgo_gym.problems._registry import problem_named, problems
 from mlgo_gym.training._normalization import Normalization
 
 # LLVM's own rules as logits, which `training._plain` adds too.
@@ -214,11 +216,6 @@ class EvictionNetwork(PolicyNetwork):
         return scores * allowed + FORBIDDEN * (1.0 - allowed)
 
 
-_NETWORKS: dict[str, type[PolicyNetwork]] = {
-    network.problem.name: network for network in (InliningNetwork, EvictionNetwork)
-}
-
-
 def network_features(problem: Problem | type[Problem]) -> tuple[str, ...]:
     """The features of a problem that networks look at: all but masks."""
     return tuple(each.spec.name for each in problem.features if each.spec.name != "mask")
@@ -232,11 +229,17 @@ def network_for(
     Raises:
         OptionsError: there is no network for this problem.
     """
-    if problem.name not in _NETWORKS:
-        raise OptionsError(
-            f"network: expected one of {', '.join(_NETWORKS)}, found {problem.name!r}"
-        )
-    return _NETWORKS[problem.name](normalization, hidden, seed)
+    if not problem.network:
+        known = ", ".join(kind.name for kind in problems().values() if kind.network)
+        raise OptionsError(f"network: expected one of {known}, found {problem.name!r}")
+    return _made(type(problem), normalization, hidden, seed)
+
+
+def _made(kind: type[Problem], *parts: Any, **more: Any) -> PolicyNetwork:
+    """The network that a problem names, for this problem: a third party's may name one of ours."""
+    network: PolicyNetwork = pkgutil.resolve_name(kind.network)(*parts, **more)
+    network.problem = kind  # type: ignore[misc]
+    return network
 
 
 def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
@@ -246,11 +249,11 @@ def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
         OptionsError: it describes none.
     """
     try:
-        kind = _NETWORKS[config["problem"]]
+        kind = problem_named(config["problem"])
         hidden, seed = tuple(map(int, config["hidden"])), int(config["seed"])
         more = {"band": tuple(map(int, config["band"]))} if "band" in config else {}
     except (KeyError, TypeError, ValueError) as error:
         raise OptionsError(
             f"network: expected problem, normalization, hidden and seed: {error!r}"
         ) from error
-    return kind(Normalization.from_json(config["normalization"]), hidden, seed, **more)
+    return _made(kind, Normalization.from_json(config["normalization"]), hidden, seed, **more)
