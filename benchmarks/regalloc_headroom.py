@@ -21,9 +21,9 @@ from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.corpus import Packages
 from mlgo_gym.model import shipped_models
 from mlgo_gym.stream import Observation
+from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Context, Workshop
 from mlgo_gym.training._networks import FORBIDDEN
-from mlgo_gym.training._plain import PlainNetwork, plain_network
 from mlgo_gym.training._start import load_start
 
 RECIPES = ("lupa", "cmarkgfm", "pycares", "yara-python", "box2d-py", "libsass")
@@ -39,7 +39,7 @@ class Answers:
 
     def __init__(
         self,
-        network: PlainNetwork,
+        network: CompiledNetwork,
         first: Sequence[int] = (),
         avoided: int | None = None,
         seed: Sequence[int] = (),
@@ -70,7 +70,7 @@ class Answers:
 
 def run(corpora: Mapping[str, Corpus], tries: int) -> None:
     problem = RegallocEviction()
-    network = plain_network(load_start(str(shipped_models()[MODEL]), problem))
+    network = CompiledNetwork(load_start(str(shipped_models()[MODEL]), problem), problem)
     packages = Packages.of(corpora).some_modules(MODULES, seed=0)
     with Workshop(problem, jobs=os.cpu_count() or 1, timeout_s=60.0, warn=print) as workshop:
         contexts = list(chain.from_iterable(workshop.contexts(packages)))

@@ -1,14 +1,16 @@
-"""Fully connected layers, in vector form.
+"""Fully connected layers and products with matrices, in vector form.
 
-Weights are constants, so they are laid out for the loop that reads them. A layer of many outputs
-computes up to 64 of them at once: their sums stay in registers while the loop runs over the inputs,
-each of which is broadcast and multiplied by a row of the block. A layer of few outputs runs along
-the inputs instead. Vectors are written as 16 floats; LLVM splits them to what the CPU has.
+A layer's weights are constants, so they are laid out for the loop that reads them; a matrix that is
+given or computed lies that way already. A layer of many outputs computes up to 64 of them at once:
+their sums stay in registers while the loop runs over the inputs, each of which is broadcast and
+multiplied by a row of the block. A layer of few outputs runs along the inputs instead. Vectors are
+written as 16 floats; LLVM splits them to what the CPU has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -26,30 +28,97 @@ _MAX_OUTPUTS: Final = 1 << 14
 _Array = np.ndarray[Any, np.dtype[np.float32]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Weights in memory: for each input those of some outputs, side by side.
+
+    Attributes:
+        pointer: where the first input's are.
+        inputs: how many inputs there are.
+        width: how many outputs.
+        step: from one input's to the next one's, in elements.
+    """
+
+    pointer: str
+    inputs: int
+    width: int
+    step: int
+
+
 def _fully_connected(step: Step) -> None:
     given, weights = step.operand(0, "float32"), step.operand(1, "float32")
-    if weights.data is None or len(weights.shape) != 2:
-        raise step.error(f"expected a constant matrix as weights, found {weights}")
+    if len(weights.shape) != 2:
+        raise step.error(f"expected a matrix as weights, found {weights}")
     if step.integer("weights_format") != 0:
         raise step.error("expected weights in the default format, found another")
     outputs, inputs = weights.shape
-    if outputs > _MAX_OUTPUTS:
-        raise step.error(f"expected at most {_MAX_OUTPUTS} outputs, found {outputs}")
+    _check_count(step, outputs)
     _check_shapes(step, given, inputs, outputs)
-    bias = _bias(step, outputs)
-    matrix: _Array = weights.values()
     source, target = step.source(0), step.allocate()
+    constant = None if weights.data is None else (weights.values(), _constant_bias(step, outputs))
     with step.writer.loop(given.element_count // inputs) as row:
         there = step.writer.address("float", source, step.writer.scaled(row, inputs))
         here = step.writer.address("float", target, step.writer.scaled(row, outputs))
-        if outputs < _FEW_OUTPUTS:
-            for output in range(outputs):
-                place = step.writer.address("float", here, str(output))
-                _dot(step, (there, place), matrix[output], float(bias[output]))
+        if constant:
+            _constant_layer(step, there, here, *constant)
         else:
-            for start, stop in _blocks(outputs):
-                _block(step, there, (here, start), matrix[start:stop], bias[start:stop])
+            _given_layer(step, there, here, weights.shape)
     _activate_all(step, target)
+
+
+def _constant_layer(step: Step, source: str, target: str, matrix: _Array, bias: _Array) -> None:
+    outputs, inputs = matrix.shape
+    if outputs >= _FEW_OUTPUTS:
+        for start, stop in _blocks(outputs):
+            block = np.ascontiguousarray(matrix[start:stop].T)
+            weights = step.scope.constant(block.tobytes())
+            rows = _Rows(weights, inputs, stop - start, stop - start)
+            biases = step.scope.constant(bias[start:stop].tobytes())
+            _block(step, source, (target, start), rows, biases)
+        return
+    for output in range(outputs):
+        place = step.writer.address("float", target, str(output))
+        weights = step.scope.constant(matrix[output].tobytes())
+        _dot(step, (source, place), (weights, inputs), float_literal(float(bias[output])))
+
+
+def _given_layer(step: Step, source: str, target: str, shape: tuple[int, ...]) -> None:
+    """Weights that are no constants: they are read along the inputs, as they lie."""
+    outputs, inputs = shape
+    weights, biases = step.source(1), step.source(2) if _has_bias(step, outputs) else None
+    with step.writer.loop(outputs) as output:
+        first = step.writer.load("float", biases, output) if biases else float_literal(0.0)
+        place = step.writer.address("float", target, output)
+        row = step.writer.address("float", weights, step.writer.scaled(output, inputs))
+        _dot(step, (source, place), (row, inputs), first)
+
+
+def _batch_matmul(step: Step) -> None:
+    given, matrix = step.operand(0, "float32"), step.operand(1, "float32")
+    if step.attribute("adj_x") or step.attribute("adj_y"):
+        raise step.error("expected matrices as they are, found one to be transposed")
+    if len(matrix.shape) != 2 or len(given.shape) < 2:
+        raise step.error(f"expected rows and one matrix, found {given.shape} and {matrix.shape}")
+    inputs, outputs = matrix.shape
+    _check_count(step, outputs)
+    step.expect("the last dimension of the input to be", inputs, given.shape[-1])
+    step.expect("the output's shape to be", (*given.shape[:-1], outputs), step.output.shape)
+    source, weights, target = step.source(0), step.source(1), step.allocate()
+    with step.writer.loop(given.element_count // inputs) as row:
+        there = step.writer.address("float", source, step.writer.scaled(row, inputs))
+        here = step.writer.address("float", target, step.writer.scaled(row, outputs))
+        if outputs == 1:
+            _dot(step, (there, here), (weights, inputs), float_literal(0.0))
+            return
+        for start, stop in _blocks(outputs):
+            block = step.writer.address("float", weights, str(start))
+            rows = _Rows(block, inputs, stop - start, outputs)
+            _block(step, there, (here, start), rows, None)
+
+
+def _check_count(step: Step, outputs: int) -> None:
+    if outputs > _MAX_OUTPUTS:
+        raise step.error(f"expected at most {_MAX_OUTPUTS} outputs, found {outputs}")
 
 
 def _check_shapes(step: Step, given: Tensor, inputs: int, outputs: int) -> None:
@@ -64,11 +133,17 @@ def _check_shapes(step: Step, given: Tensor, inputs: int, outputs: int) -> None:
     step.expect("an output of type", "float32", step.output.dtype)
 
 
-def _bias(step: Step, outputs: int) -> _Array:
+def _has_bias(step: Step, outputs: int) -> bool:
     if len(step.inputs) < 3 or step.inputs[2] is None:
+        return False
+    step.expect("a number of biases of", outputs, step.operand(2, "float32").element_count)
+    return True
+
+
+def _constant_bias(step: Step, outputs: int) -> _Array:
+    if not _has_bias(step, outputs):
         return np.zeros(outputs, np.float32)
-    tensor = step.operand(2, "float32")
-    step.expect("a number of biases of", outputs, tensor.element_count)
+    tensor = step.operand(2)
     if tensor.data is None:
         raise step.error(f"expected constant biases, found {tensor}")
     bias: _Array = tensor.values().reshape(-1)
@@ -101,21 +176,21 @@ def _pieces(width: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def _block(step: Step, source: str, target: tuple[str, int], matrix: _Array, bias: _Array) -> None:
-    writer, (width, inputs) = step.writer, matrix.shape
-    rows = step.scope.constant(np.ascontiguousarray(matrix.T).tobytes())
-    biases = step.scope.constant(bias.tobytes())
-    pieces = _pieces(width)
+def _block(
+    step: Step, source: str, target: tuple[str, int], rows: _Rows, biases: str | None
+) -> None:
+    writer, pieces = step.writer, _pieces(rows.width)
     sums = [writer.allocate(f"<{lanes} x float>") for _, lanes in pieces]
     for (start, lanes), total in zip(pieces, sums, strict=True):
         kind = f"<{lanes} x float>"
-        writer.store(kind, _load(step, kind, biases, str(start)), total)
-    with writer.loop(inputs) as index:
+        first = _load(step, kind, biases, str(start)) if biases else "zeroinitializer"
+        writer.store(kind, first, total)
+    with writer.loop(rows.inputs) as index:
         value = writer.load("float", source, index)
-        row = writer.scaled(index, width)
+        row = writer.scaled(index, rows.step)
         for (start, lanes), total in zip(pieces, sums, strict=True):
             kind = f"<{lanes} x float>"
-            weight = _load(step, kind, rows, writer.plus(row, str(start)))
+            weight = _load(step, kind, rows.pointer, writer.plus(row, str(start)))
             _accumulate(step, kind, total, _splat(step, value, lanes), weight)
     for (start, lanes), total in zip(pieces, sums, strict=True):
         kind = f"<{lanes} x float>"
@@ -123,12 +198,11 @@ def _block(step: Step, source: str, target: tuple[str, int], matrix: _Array, bia
         writer.store(kind, writer.load(kind, total), place, alignment=4)
 
 
-def _dot(step: Step, places: tuple[str, str], row: _Array, bias: float) -> None:
-    (source, target), writer, inputs = places, step.writer, len(row)
-    weights = step.scope.constant(row.tobytes())
+def _dot(step: Step, places: tuple[str, str], row: tuple[str, int], first: str) -> None:
+    (source, target), (weights, inputs), writer = places, row, step.writer
     whole, rest = divmod(inputs, _LANES)
     kind = f"<{_LANES} x float>"
-    total = float_literal(bias)
+    total = first
     if whole:
         sums = writer.allocate(kind)
         writer.store(kind, "zeroinitializer", sums)
@@ -181,4 +255,7 @@ def _activate_all(step: Step, target: str) -> None:
         step.writer.store("float", value, target, index)
 
 
-LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {"FULLY_CONNECTED": _fully_connected}
+LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
+    "BATCH_MATMUL": _batch_matmul,
+    "FULLY_CONNECTED": _fully_connected,
+}

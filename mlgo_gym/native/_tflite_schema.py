@@ -97,6 +97,7 @@ _PLAIN: Final = (
 OPERATORS: Final[Mapping[str, tuple[Option, ...]]] = {
     **dict.fromkeys(_PLAIN, ()),
     **dict.fromkeys(("ADD", "SUB", "MUL", "DIV"), (_ACTIVATION,)),
+    "BATCH_MATMUL": (Option("adj_x", 0, "Bool"), Option("adj_y", 1, "Bool")),
     "BUCKETIZE": (Option("boundaries", 0, "reals", ()),),
     "CONCATENATION": (Option("axis", 0, "Int32"), Option("activation", 1, "activation")),
     "FULLY_CONNECTED": (

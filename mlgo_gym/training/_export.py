@@ -33,7 +33,6 @@ from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_model_json, unreadable
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 
 SIGNATURE: Final = "action"
@@ -69,8 +68,6 @@ def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, A
     The function takes the network's features by name, each as LLVM sends it, and returns the
     decision under the advice's name: ``int64 [1]``.
     """
-    specs = {spec.name: spec for spec in problem.sent()}
-    names = [name for name in specs if name in {*network.features(), *_masks(specs)}]
     module = tf.Module()
     # Variables of TensorFlow's own: its TFLite converter does not freeze those of Keras 3.
     module.weights = [tf.Variable(each) for each in network.trainable_variables]
@@ -80,8 +77,34 @@ def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, A
         return {problem.advice.name: tf.argmax(logits, axis=-1, output_type=tf.int64)}
 
     module.action = tf.function(action)
-    inputs = {name: _tensor(specs[name]) for name in names}
-    return module, module.action.get_concrete_function(**inputs)
+    return module, module.action.get_concrete_function(**_inputs(network, problem))
+
+
+def logits_graph(network: PolicyNetwork, problem: Problem) -> bytes:
+    """A network as a TFLite graph, for any weights: they are inputs, `weight_name` by number.
+
+    Its only output are the logits, ``float32 [1, actions]``.
+    """
+    variables = network.trainable_variables
+    weights = {
+        weight_name(number): tf.TensorSpec(each.shape, tf.float32, name=weight_name(number))
+        for number, each in enumerate(variables)
+    }
+
+    def logits(**given: Any) -> Any:
+        values = [given.pop(name) for name in weights]
+        return network.stateless_call(values, [], given)[0]
+
+    inputs = _inputs(network, problem) | weights
+    function = tf.function(logits).get_concrete_function(**inputs)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module())
+    graph: bytes = converter.convert()
+    return graph
+
+
+def weight_name(number: int) -> str:
+    """What an input of `logits_graph` is called that is one of the network's weights."""
+    return f"weight_{number}"
 
 
 def load_network(directory: Path) -> PolicyNetwork:
@@ -107,12 +130,14 @@ def load_network(directory: Path) -> PolicyNetwork:
     return network
 
 
-def _masks(specs: Mapping[str, TensorSpec]) -> tuple[str, ...]:
-    return ("mask",) if "mask" in specs else ()
-
-
-def _tensor(spec: TensorSpec) -> tf.TensorSpec:
-    return tf.TensorSpec(spec.shape, tf.as_dtype(spec.dtype), name=spec.name)
+def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec]:
+    """What the network takes of what LLVM sends, in that order."""
+    taken = {*network.features(), "mask"}
+    return {
+        spec.name: tf.TensorSpec(spec.shape, tf.as_dtype(spec.dtype), name=spec.name)
+        for spec in problem.sent()
+        if spec.name in taken
+    }
 
 
 def _write(network: PolicyNetwork, problem: Problem, folder: Path, card: Mapping[str, Any]) -> None:

@@ -13,8 +13,9 @@ costs more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -24,11 +25,11 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.stream._events import Observation
+from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._generations import Generations, Progress, restored
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training._networks import FORBIDDEN, PolicyNetwork, network_from_config
-from mlgo_gym.training._plain import PlainNetwork, plain_network
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import Prepared, first_network, prepared
 from mlgo_gym.training._validation import Validation
@@ -132,7 +133,9 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
         ModelError: there is no model to start from.
     """
     with prepared(run, config, data) as found:
-        return _Trainer(run, config, data, found).train()
+        trainer = _Trainer(run, config, data, found)
+        with trainer.compiled:
+            return trainer.train()
 
 
 class _Trainer(Generations[Progress]):
@@ -149,22 +152,23 @@ class _Trainer(Generations[Progress]):
             progress,
             most=config.generations,
             validate_every=config.validate_every,
-            validated=prepared.validated,
+            validated=prepared.validated and partial(self._validated_by, prepared.validated),
         )
         self._config, self._workshop, self._sampler = config, workshop, sampler
         self._update = Update(network, run.problem, config.temperature, config.update)
+        self.compiled = CompiledNetwork(network, run.problem)
         if arrays is not None:
             self._update.load(arrays)
 
     def _generation(self, number: int) -> dict[str, float]:
         generator = np.random.default_rng([self._config.seed, number])
         drawn = self._sampler.draw(self._config.contexts, generator)
-        network = plain_network(self._update.network)
+        started = monotonic()
+        self.compiled.take_weights(self._update.network)
 
         def tried(compiler: Compiler, index: int) -> Trial:
-            return self._trial(compiler, index, network, number)
+            return self._trial(compiler, index, self.compiled, number)
 
-        started = monotonic()
         trials = list(self._workshop.successes(drawn, tried))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
@@ -174,11 +178,17 @@ class _Trainer(Generations[Progress]):
         network.set_weights(self._update.averaged())
         return network
 
+    def _validated_by(
+        self, validated: Callable[[CompiledNetwork], Validation], network: PolicyNetwork
+    ) -> Validation:
+        self.compiled.take_weights(network)
+        return validated(self.compiled)
+
     def _arrays(self) -> dict[str, _Array]:
         return self._update.arrays()
 
     def _trial(
-        self, compiler: Compiler, index: int, network: PlainNetwork, generation: int
+        self, compiler: Compiler, index: int, network: CompiledNetwork, generation: int
     ) -> Trial:
         """Compile a context with the likeliest actions and, if there is a choice, with others."""
         config, context = self._config, self._sampler.contexts[index]
@@ -238,7 +248,7 @@ class _Answers:
 
     def __init__(
         self,
-        network: PlainNetwork,
+        network: CompiledNetwork,
         share: float = 0.0,
         temperature: float = 1.0,
         generator: np.random.Generator | None = None,

@@ -21,17 +21,17 @@ from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, Reg
 from mlgo_gym.problems._registry import problem_named, problems
 from mlgo_gym.training._normalization import Normalization
 
-# LLVM's own rules as logits, which `training._plain` adds too.
-DEFAULT_THRESHOLD: Final = 4.5
+# LLVM's own rules as logits.
+_DEFAULT_THRESHOLD: Final = 4.5
 """Between the costs that LLVM's default inlines at -Oz and those that it does not."""
 
-RULE_SCALE: Final = 20.0
-RULE_LIMIT: Final = 4.0
-CERTAIN: Final = 20.0
-HEAVIEST: Final = 2.0
-LIGHTER: Final = 6.0
-BROKEN_HINT: Final = 4.0
-NOTHING: Final = 0.01
+_RULE_SCALE: Final = 20.0
+_RULE_LIMIT: Final = 4.0
+_CERTAIN: Final = 20.0
+_HEAVIEST: Final = 2.0
+_LIGHTER: Final = 6.0
+_BROKEN_HINT: Final = 4.0
+_NOTHING: Final = 0.01
 FORBIDDEN: Final = -1e9
 """The logit of what may not be chosen."""
 
@@ -132,12 +132,12 @@ class InliningNetwork(PolicyNetwork):
             [tf.cast(observations[name], tf.float32) for name in self.features()], axis=-1
         )
         cost = tf.cast(observations["cost_estimate"], tf.float32)
-        prior = (DEFAULT_THRESHOLD - cost) / RULE_SCALE
-        prior = tf.minimum(tf.maximum(prior, -RULE_LIMIT), RULE_LIMIT)
+        prior = (_DEFAULT_THRESHOLD - cost) / _RULE_SCALE
+        prior = tf.minimum(tf.maximum(prior, -_RULE_LIMIT), _RULE_LIMIT)
         advantage = self._score(self.normalization(values)) + prior
         if self.band:
-            advantage = tf.where(cost < self.band[0], CERTAIN, advantage)
-            advantage = tf.where(cost >= self.band[1], -CERTAIN, advantage)
+            advantage = tf.where(cost < self.band[0], _CERTAIN, advantage)
+            advantage = tf.where(cost >= self.band[1], -_CERTAIN, advantage)
         return tf.stack([-0.5 * advantage, 0.5 * advantage], axis=-1)
 
 
@@ -205,11 +205,11 @@ class EvictionNetwork(PolicyNetwork):
         ]
         scores = self._score(tf.concat([normal, normal - asking, flags, *stages], axis=-1))
         density = observations["use_def_density"]
-        weight = tf.minimum(tf.where(tf.equal(density, density), density, HEAVIEST), HEAVIEST)
+        weight = tf.minimum(tf.where(tf.equal(density, density), density, _HEAVIEST), _HEAVIEST)
         is_lighter = tf.cast(weight < weight[:, ASKING_POSITION:], tf.float32)
         is_asking = tf.one_hot([ASKING_POSITION], POSITIONS)
-        rule = LIGHTER * is_lighter - BROKEN_HINT * observations["nr_broken_hints"] - weight
-        scores += rule * (1.0 - is_asking) + NOTHING * is_asking
+        rule = _LIGHTER * is_lighter - _BROKEN_HINT * observations["nr_broken_hints"] - weight
+        scores += rule * (1.0 - is_asking) + _NOTHING * is_asking
         mask = tf.cast(observations["mask"], tf.float32)
         must_evict = 1.0 - mask[:, ASKING_POSITION:]
         allowed = mask * tf.maximum(must_evict, tf.maximum(is_lighter, is_asking))

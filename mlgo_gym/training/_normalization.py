@@ -19,10 +19,9 @@ from mlgo_gym.errors import OptionsError
 CHANNELS = 2
 """How many numbers each feature becomes."""
 
-# What `training._plain` does too.
-LOWEST_SCALE: Final = 1e-3
-LARGEST: Final = 1e9
-DEVIATIONS: Final = 5.0
+_LOWEST_SCALE: Final = 1e-3
+_LARGEST: Final = 1e9
+_DEVIATIONS: Final = 5.0
 
 _BULK: Final = (0.5, 99.5)
 
@@ -105,11 +104,11 @@ class Normalization:
         )
         known = tf.where(tf.equal(values, values), values, high)
         clipped = tf.minimum(tf.maximum(known, low), high)
-        linear = (clipped - low) * (2.0 / tf.maximum(high - low, LOWEST_SCALE)) - 1.0
-        bounded = tf.minimum(tf.maximum(known, -LARGEST), LARGEST)
+        linear = (clipped - low) * (2.0 / tf.maximum(high - low, _LOWEST_SCALE)) - 1.0
+        bounded = tf.minimum(tf.maximum(known, -_LARGEST), _LARGEST)
         logarithm = tf.sign(bounded) * tf.math.log(1.0 + tf.abs(bounded))
         standard = (logarithm - mean) / scale
-        standard = tf.minimum(tf.maximum(standard, -DEVIATIONS), DEVIATIONS)
+        standard = tf.minimum(tf.maximum(standard, -_DEVIATIONS), _DEVIATIONS)
         return tf.concat([standard, linear], axis=-1)
 
 
@@ -119,5 +118,5 @@ def _statistics(name: str, values: np.ndarray[Any, Any]) -> tuple[float, float, 
         raise OptionsError(f"normalisation: expected finite values of {name!r}, found none")
     logarithm = np.sign(finite) * np.log1p(np.abs(finite))
     low, high = np.percentile(finite, _BULK)
-    scale = max(float(logarithm.std()), LOWEST_SCALE)
+    scale = max(float(logarithm.std()), _LOWEST_SCALE)
     return float(logarithm.mean()), scale, float(low), float(high)

@@ -20,6 +20,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.rollout._rollout import Decision, Recorded
 from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Context, Sampler, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
@@ -67,7 +68,7 @@ class Prepared:
 
     workshop: Workshop
     sampler: Sampler
-    validated: Callable[[PolicyNetwork], Validation] | None
+    validated: Callable[[CompiledNetwork], Validation] | None
 
 
 @contextmanager

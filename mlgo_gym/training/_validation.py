@@ -12,15 +12,12 @@ from typing import Any, Final
 from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
 from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Context, Workshop
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._networks import PolicyNetwork
-from mlgo_gym.training._plain import plain_network
 
 WORSE_WEIGHT: Final = 0.1
 """What the share of modules that are worse counts beside the change itself."""
@@ -99,7 +96,7 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
 
 
 def validate_functions(
-    workshop: Workshop, contexts: Sequence[Context], network: PolicyNetwork
+    workshop: Workshop, contexts: Sequence[Context], network: CompiledNetwork
 ) -> Validation:
     """Allocate functions that were held out, each by itself, with a network.
 
@@ -111,15 +108,11 @@ def validate_functions(
         contexts: functions, all of each module that ask.
         network: what answers.
     """
-    plain = plain_network(network)
-
-    def answer(observation: Observation) -> Action:
-        return int(plain.logits(observation.payload).argmax())
+    largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
 
     def score(compiler: Compiler, context: Context) -> float:
-        return workshop.score(compiler, context, answer)
+        return workshop.score(compiler, context, network.answer)
 
-    largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
     scored = list(workshop.successes(largest_first, score))
     ratios = {context.module: 1.0 for context in contexts}
     for context, value in scored:

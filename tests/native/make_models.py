@@ -213,6 +213,16 @@ def _reductions() -> Networks:
         "fully_connected": (lambda x: tf.nn.relu(x @ wide), [("x", "float32", (4, 45))]),
         "fully_connected_3d": (lambda x: tf.tensordot(x, wide, 1), [("x", "float32", (2, 3, 45))]),
         "fully_connected_narrow": (lambda x: x @ wide[:, :3], [("x", "float32", (3, 45))]),
+        "matmul": (
+            lambda x, w: x @ w,
+            [("x", "float32", (4, 45)), ("w", "float32", (45, 70))],
+        ),
+        "matmul_3d": (tf.matmul, [("x", "float32", (2, 3, 45)), ("w", "float32", (45, 13))]),
+        "matmul_narrow": (tf.matmul, [("x", "float32", (1, 5, 45)), ("w", "float32", (45, 1))]),
+        "matmul_given": (
+            lambda x, w, b: tf.nn.relu(tf.reshape(tf.matmul(x, w, transpose_b=True), [2, 9]) + b),
+            [("x", "float32", (2, 45)), ("w", "float32", (9, 45)), ("b", "float32", (9,))],
+        ),
         "softmax": (lambda x: tf.nn.softmax(x, axis=-1), x),
         "argmax": (lambda x: tf.argmax(x, axis=1), x),
         "argmax_int32": (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -93,4 +95,6 @@ def _scale(name: str, values: list[Array]) -> float:
     if name.startswith(("sum", "mean", "fully_connected", "dense", "candidates", "embedding")):
         floats = [each for each in values if each.dtype == np.float32]
         return 3e-6 * max([1.0, *(float(np.abs(each).max()) for each in floats)])
+    if name.startswith("matmul"):
+        return 3e-6 * math.prod(sorted(float(np.abs(each).max()) for each in values)[-2:])
     return 1e-37

@@ -49,6 +49,7 @@ def floats(name: str, *shape: int) -> Tensor:
 
 X = floats("x", 2, 3)
 WEIGHTS = Tensor("w", "float32", (4, 3), bytes(48))
+MATMUL: dict[str, Attribute] = {"adj_x": False, "adj_y": False}
 DENSE: dict[str, Attribute] = {"activation": "none", "weights_format": 0, "keep_num_dims": 0}
 
 
@@ -82,9 +83,8 @@ DENSE: dict[str, Attribute] = {"activation": "none", "weights_format": 0, "keep_
             "expected float32 as input 'x', found int32",
         ),
         (
-            graph("FULLY_CONNECTED", [X, floats("w", 4, 3)], floats("y", 2, 4), DENSE),
-            "expected a constant matrix as weights, found Tensor(name='w', dtype='float32', "
-            "shape=(4, 3))",
+            graph("FULLY_CONNECTED", [X, floats("w", 4)], floats("y", 2, 4), DENSE),
+            "expected a matrix as weights, found Tensor(name='w', dtype='float32', shape=(4,))",
         ),
         (
             graph("FULLY_CONNECTED", [floats("x", 2, 2), WEIGHTS], floats("y", 2, 4), DENSE),
@@ -93,6 +93,22 @@ DENSE: dict[str, Attribute] = {"activation": "none", "weights_format": 0, "keep_
         (
             graph("FULLY_CONNECTED", [X, WEIGHTS], floats("y", 2, 5), DENSE),
             "expected the output's shape to be [2, 4], found [2, 5]",
+        ),
+        (
+            graph("BATCH_MATMUL", [X, floats("w", 4, 3)], floats("y", 2, 3), MATMUL),
+            "expected the last dimension of the input to be 4, found 3",
+        ),
+        (
+            graph("BATCH_MATMUL", [X, floats("w", 3, 4)], floats("y", 2, 3), MATMUL),
+            "expected the output's shape to be (2, 4), found (2, 3)",
+        ),
+        (
+            graph("BATCH_MATMUL", [X, floats("w", 2, 3, 4)], floats("y", 2, 2, 4), MATMUL),
+            "expected rows and one matrix, found (2, 3) and (2, 3, 4)",
+        ),
+        (
+            graph("BATCH_MATMUL", [X, X], floats("y", 2, 2), {"adj_x": False, "adj_y": True}),
+            "expected matrices as they are, found one to be transposed",
         ),
         (
             graph("RESHAPE", [X], floats("y", 7)),

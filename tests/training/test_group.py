@@ -24,7 +24,6 @@ from mlgo_gym.training._group import Config, Trial, advantages_of, train
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
-from mlgo_gym.training._plain import plain_network
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 from tests.training.conftest import data_of
@@ -74,9 +73,8 @@ def test_a_flag_is_learned(sign: float, learns: bool) -> None:
     update = Update(network, INLINING, 1.0, UpdateConfig(learning_rate=3e-2, average=0.5))
     for iteration in range(20):
         generator = np.random.default_rng(iteration)
-        plain, tried, right = plain_network(network), [], []
-        for row in rows:
-            logits = plain.logits(row.tobytes())
+        tried, right = [], []
+        for row, logits in zip(rows, network(columns(rows, INLINING)).numpy(), strict=True):
             chance = np.exp(logits - logits.max())
             chance /= chance.sum()
             action = int(generator.random() < chance[1])
@@ -84,8 +82,8 @@ def test_a_flag_is_learned(sign: float, learns: bool) -> None:
             right.append(action == row["last_call_to_static_bonus"])
         update.learn(tried, sign * (np.array(right) - 0.5), generator)
     network.set_weights(update.averaged())
-    answers = [int(plain_network(network).logits(row.tobytes()).argmax()) for row in rows]
-    share = float(np.mean(np.array(answers) == rows["last_call_to_static_bonus"]))
+    answers = network(columns(rows, INLINING)).numpy().argmax(axis=1)
+    share = float(np.mean(answers == rows["last_call_to_static_bonus"]))
     assert share == (1.0 if learns else 0.0)
 
 

@@ -13,14 +13,12 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._observations import columns
-from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Context, Workshop
-from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
+from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
-from mlgo_gym.training._plain import plain_network
 from mlgo_gym.training._validation import Validation, validate_functions
 from tests.training.conftest import Recorded
 
@@ -60,33 +58,29 @@ def contexts(sample: Corpus) -> list[Context]:
 
 
 @pytest.fixture(scope="module")
-def network(eviction: Recorded) -> PolicyNetwork:
+def network(eviction: Recorded) -> Iterator[CompiledNetwork]:
     """It answers by chance."""
     statistics = Normalization.fit(columns(eviction, EVICTION), network_features(EVICTION))
     network = network_for(EVICTION, statistics, (8,), 0)
     generator = np.random.default_rng(0)
     network.set_weights([generator.normal(0, 3, each.shape) for each in network.get_weights()])
-    return network
+    with CompiledNetwork(network, EVICTION) as compiled:
+        yield compiled
 
 
 def test_functions_by_themselves_give_what_modules_do(
     workshop: Workshop,
     contexts: list[Context],
-    network: PolicyNetwork,
+    network: CompiledNetwork,
     compiler: Compiler,
     sample: Corpus,
 ) -> None:
-    plain = plain_network(network)
-
-    def answer(observation: Observation) -> Action:
-        return int(plain.logits(observation.payload).argmax())
-
     modules, functions = [], []
     allocator = Allocator(compiler, EVICTION)
     for name in MODULES:
         optimized = allocator.optimize(sample[name], options_of(sample[name]))
         baseline, optimized = allocator.baseline(optimized)
-        found = allocator.allocate(optimized, answer)
+        found = allocator.allocate(optimized, network.answer)
         modules.append(math.log(found.score / baseline.score))
         functions += [
             math.log(found.scores[each].value / baseline.scores[each].value) for each in found.asked
@@ -100,7 +94,7 @@ def test_functions_by_themselves_give_what_modules_do(
 
 
 def test_a_function_that_fails_is_left_out(
-    workshop: Workshop, contexts: list[Context], network: PolicyNetwork
+    workshop: Workshop, contexts: list[Context], network: CompiledNetwork
 ) -> None:
     code = contexts[0].code
     assert isinstance(code, OptimizedModule)
@@ -110,5 +104,5 @@ def test_a_function_that_fails_is_left_out(
     assert found.changes == {"score_module_mean": 0.0, "score_mean": 0.0}
 
 
-def test_no_function_asks(workshop: Workshop, network: PolicyNetwork) -> None:
+def test_no_function_asks(workshop: Workshop, network: CompiledNetwork) -> None:
     assert validate_functions(workshop, [], network).modules == 0
