@@ -24,10 +24,10 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.policies._models import Model
+from mlgo_gym.policies._models import Model, load_model
 from mlgo_gym.rollout._deployment import Form, deploy_modules
 from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog
-from mlgo_gym.runners._load import MODES, runner_factory
+from mlgo_gym.runners._load import MODES
 from mlgo_gym.scoring._measures import TextSize
 
 DESCRIPTION = (
@@ -87,8 +87,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         log = None
         if options.log and model:
             log = RolloutLog(stack.enter_context(writing(options.log)), model.problem)
-        found = stack.enter_context(contextlib.closing(deployed))
-        for done in output.track(found, "compiling", len(targets)):
+        for done in output.track(deployed, "compiling", len(targets)):
             if done.error and options.corpus:
                 reports.append(ModuleReport(done.item, TextSize, None, (), str(done.error)))
                 continue
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
                 log.write(report)
             reports.append(report.without_decisions())
     names = [model.name] if model else []
-    output.print(comparison.as_table(reports, names, output.width))
+    output.print(comparison.as_grid(reports, names))
     output.json(comparison.as_json(reports, names))
     return warn_of_failures(reports, output)
 
@@ -126,10 +125,7 @@ def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[
 def _model(options: argparse.Namespace) -> Model | None:
     if options.model is None:
         return None
-    path, problem = Path(options.model), problem_of(options)
-    model = Model(path.name, path, problem, runner_factory(str(path), options.mode))
-    model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
-    return model
+    return load_model(Path(options.model), problem_of(options), options.mode)
 
 
 def _form(target: Path) -> Form:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,27 +13,21 @@ from mlgo_gym.cli._options import (
     add_policy_option,
     add_problem_option,
     add_seed_option,
-    models_of,
     packages_of,
     policies_of,
     problem_of,
 )
-from mlgo_gym.cli._writing import make_folder, writing
-from mlgo_gym.cli.show import _evaluation_tables as tables
-from mlgo_gym.cli.show._evaluation_page import evaluation_page
+from mlgo_gym.cli._writing import make_folder, save_figure, writing
+from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables, time_table
 from mlgo_gym.cli.show._evaluation_record import as_record, time_record
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._plot_files import save_plots
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of, warn_of_not_honoured
-from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._front import evaluate
 from mlgo_gym.evaluation._plots import plots_of
-from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.evaluation._timing import REPEATS, ModuleTimes, measure_times, time_changes
-from mlgo_gym.problems._policy import PolicyLike
 
 DESCRIPTION = (
     "Compile packages of modules under models and policies and under LLVM's default; print totals "
@@ -71,7 +63,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the subcommand."""
+    """Run the command."""
+    if not options.model and not options.policy:
+        raise OptionsError("expected --model or --policy, found neither")
     _check_outputs(options)
     packages = packages_of(options)
     setting = Setting(
@@ -82,32 +76,26 @@ def run(options: argparse.Namespace, output: Output) -> int:
         with_text=options.text,
         traces=options.traces,
     )
-    if not options.model and not options.policy:
-        raise OptionsError("expected --model or --policy, found neither")
-    named = {name: setting.problem.policy(name, options.seed) for name in options.policy}
-    scored = evaluate(
-        models_of(options),
-        packages,
-        policies=named,
-        mode=options.mode,
-        seed=options.seed,
-        track=lambda scores, total: output.track(scores, "compiling", total),
-        **{each.name: getattr(setting, each.name) for each in fields(setting)},
-    )
-    times = []
-    if options.time:
-        with policies_of(options, setting.problem) as policies:
-            times = _timed(packages, policies, setting, output)
-    changes = {name: time_changes(times, name, options.seed) for name in scored.policies if times}
-    output.print(*tables.all_tables(scored, output.width, modules=options.modules))
-    output.print(*tables.time_table(changes))
+    times: list[ModuleTimes] = []
+    with policies_of(options, setting.problem) as policies:
+        scored = evaluate(
+            (),
+            packages,
+            policies=policies,
+            seed=options.seed,
+            track=lambda scores, total: output.track(scores, "compiling", total),
+            **{each.name: getattr(setting, each.name) for each in fields(setting)},
+        )
+        if options.time:
+            timing = measure_times(packages, policies, setting)
+            times += output.track(timing, "timing", len(packages))
+    changes = {name: time_changes(times, name, options.seed) for name in policies if times}
+    output.print(*evaluation_tables(scored, modules=options.modules), *time_table(changes))
     if left_out := len(scored.scores) - len(scored.modules):
         output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
-    output.json(
-        as_record(scored.scores, scored, setting, options.seed) | time_record(times, changes)
-    )
+    output.json(as_record(scored, setting, options.seed) | time_record(times, changes))
     _save(scored, options)
-    return _warn(scored.scores, output)
+    return _warn(scored, output)
 
 
 def _check_outputs(options: argparse.Namespace) -> None:
@@ -125,24 +113,15 @@ def _save(scored: Scored, options: argparse.Namespace) -> None:
     if not scored.modules or not (options.plots or options.html):
         return
     plots = plots_of(scored)
-    if options.plots:
-        save_plots(options.plots, plots)
+    for name, figure in plots.items() if options.plots else ():
+        save_figure(options.plots / f"{name}.png", figure)
     if options.html:
         with writing(options.html) as file:
             file.write(evaluation_page(scored, plots))
 
 
-def _timed(
-    packages: Packages,
-    policies: Mapping[str, PolicyLike],
-    setting: Setting,
-    output: Output,
-) -> list[ModuleTimes]:
-    with contextlib.closing(measure_times(packages, policies, setting)) as times:
-        return list(output.track(times, "timing", len(packages)))
-
-
-def _warn(scores: Sequence[ModuleScores], output: Output) -> int:
+def _warn(scored: Scored, output: Output) -> int:
+    scores = scored.scores
     warn_of_not_honoured(count_not_honoured(each.not_honoured for each in scores), output)
     errors = [error for each in scores for error in each.errors]
     return warn_of([*errors, *(each.trace_error for each in scores if each.trace_error)], output)

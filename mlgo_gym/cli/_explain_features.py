@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any, Final
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli._options import (
@@ -20,10 +18,9 @@ from mlgo_gym.cli._options import (
     make_problem,
     packages_of,
 )
-from mlgo_gym.cli._writing import make_folder
-from mlgo_gym.cli.show._evaluation_tables import percent
+from mlgo_gym.cli._writing import make_folder, save_figure
+from mlgo_gym.cli.show._grid import Grid, Row, change
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._plot_files import save_plots
 from mlgo_gym.cli.show._warnings import warn_of
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._explain import (
@@ -54,8 +51,6 @@ EXAMPLE = "mlgo-gym explain-features --model inlining-for-size --plots plots"
 
 _DECISIONS: Final = 20_000
 _REPEATS: Final = 3
-
-_T = TypeVar("_T")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +84,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the subcommand."""
+    """Run the command."""
     packages = packages_of(options)
     if options.plots:
         make_folder(options.plots)
@@ -100,12 +95,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))
         parts = record_observations(packages, policy, setting)
-        recorded = joined(_tracked(parts, "recording", len(packages), output))
+        recorded = joined(list(output.track(parts, "recording", len(packages))))
         sample = recorded.sample(options.decisions, options.seed)
         permuted = permutation_importance(
             runner, sample, seed=options.seed, repeats=options.repeats
         )
-        found = _tracked(permuted, "permuting", len(FEATURES), output)
+        found = list(output.track(permuted, "permuting", len(FEATURES)))
         found.sort(key=lambda each: -each.changed)
         code = None
         if options.bytes:
@@ -114,17 +109,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
             reports = text_when_permuted(
                 chosen, features, policy, sample, setting, seed=options.seed
             )
-            code = PermutedText.of(_tracked(reports, "compiling", options.bytes, output))
+            code = PermutedText.of(list(output.track(reports, "compiling", options.bytes)))
         if options.plots:
-            save_plots(options.plots, _plots(runner, sample, found, options.seed))
-    output.print(_table(found, code), _note(sample, recorded, found, code))
+            for name, figure in _plots(runner, sample, found, options.seed).items():
+                save_figure(options.plots / f"{name}.png", figure)
+    output.print(_grid(found, code), _note(sample, recorded, found, code))
     output.json(_record(sample, recorded, found, code))
     return warn_of([*recorded.errors, *(code.errors if code else ())], output)
-
-
-def _tracked(items: Generator[_T], description: str, total: int, output: Output) -> list[_T]:
-    with contextlib.closing(items):
-        return list(output.track(items, description, total))
 
 
 def _plots(
@@ -137,17 +128,17 @@ def _plots(
     }
 
 
-def _table(found: Sequence[Importance], code: PermutedText | None) -> Table:
-    table = Table("feature")
-    for heading in ("changed", "+/-", "to inline", "to leave", *(["text"] if code else [])):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _grid(found: Sequence[Importance], code: PermutedText | None) -> Grid:
+    headings = ("feature", "changed", "+/-", "to inline", "to leave", *(["text"] if code else []))
+    rows: list[Row] = []
     for each in found:
         if each.changed:
             shares = (each.changed, each.deviation, each.to_inline, each.changed - each.to_inline)
             cells = [f"{100 * share:.2f} %" for share in shares]
-            cells += [percent(code.change(each.feature))] if code else []
-            table.add_row(each.feature, *cells)
-    return table
+            rows.append(
+                [each.feature, *cells, *([change(code.change(each.feature))] if code else [])]
+            )
+    return Grid(headings, rows, folds=True)
 
 
 def _note(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -42,6 +41,5 @@ def rolled_out(
         timeout_s=options.timeout,
         **settings,
     )
-    with contextlib.closing(reports):
-        for report in output.track(reports, "compiling", len(packages)):
-            yield replace(report, module=packages.label(report.key), package="")
+    for report in output.track(reports, "compiling", len(packages)):
+        yield replace(report, module=packages.label(report.key), package="")

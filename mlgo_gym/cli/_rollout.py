@@ -89,7 +89,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     reports.sort(key=lambda report: order.index(report.module))
     for model in models_of(options):
         _warn_of_another_llvm(Path(model), problem, reports, output)
-    output.print(comparison.as_table(reports, [name], output.width))
+    output.print(comparison.as_grid(reports, [name]))
     if measure_of(problem).by_function:
         output.print(comparison.mean_note(reports, [name]))
     if options.log:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import asdict
-
-from rich.table import Table
 
 from mlgo_gym.cli._options import (
     add_budget_option,
@@ -20,12 +18,12 @@ from mlgo_gym.cli._options import (
     packages_of,
     problem_of,
 )
+from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.policies._models import model_policies
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.scoring._measures import reward_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 
 DESCRIPTION = (
@@ -66,19 +64,15 @@ def run(options: argparse.Namespace, output: Output) -> int:
             timeout_s=options.timeout,
             seed=options.seed,
         )
-        with closing(searches):
-            found = list(output.track(searches, "searching", len(packages)))
+        found = list(output.track(searches, "searching", len(packages)))
     order = [packages.label(key) for key in packages]
     found.sort(key=lambda each: order.index(each.module))
-    output.print(_as_table([each for each in found if not each.error]))
+    output.print(_grid([each for each in found if not each.error]))
     output.json([asdict(each) for each in found])
     return warn_of((each.error for each in found if each.error), output)
 
 
-def _as_table(found: list[ModuleSearch]) -> Table:
-    table = Table("module", "default", "found", "saved", "compilations", "seconds")
-    for column in table.columns[1:]:
-        column.justify = "right"
+def _grid(found: Sequence[ModuleSearch]) -> Grid:
     total = ModuleSearch(
         "total",
         sum(each.default_size_bytes for each in found),
@@ -86,15 +80,11 @@ def _as_table(found: list[ModuleSearch]) -> Table:
         sum(each.compilations for each in found),
         sum(each.spent_s for each in found),
     )
-    for each in [*found, total]:
-        saved = reward_of(each.size_bytes, each.default_size_bytes)
-        table.add_row(
-            each.module,
-            f"{each.default_size_bytes:,}",
-            f"{each.size_bytes:,}",
-            f"{saved:.2%}",
-            f"{each.compilations:,}",
-            f"{each.spent_s:.0f}",
-            end_section=each is found[-1] if found else False,
-        )
-    return table
+    headings = ("module", "default", "found", "change", "compilations", "seconds")
+    return Grid(headings, [_row(each) for each in found], _row(total))
+
+
+def _row(search: ModuleSearch) -> Row:
+    default, size = search.default_size_bytes, search.size_bytes
+    sizes = [amount(default), amount(size), ratio(size, default)]
+    return [search.module, *sizes, amount(search.compilations), amount(search.spent_s)]

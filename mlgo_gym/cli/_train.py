@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlgo_gym.cli._options import (
@@ -18,8 +17,9 @@ from mlgo_gym.cli._options import (
     packages_of,
     problem_of,
 )
-from mlgo_gym.cli.show._output import Output, TrainingLine
-from mlgo_gym.training._train import TRAINERS, Watcher, train
+from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train
 
 DESCRIPTION = (
     "Train a policy and write a model directory. Started again with the same "
@@ -59,21 +59,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the subcommand."""
-    with watching(output) as watcher:
-        trained = train(
-            options.trainer,
-            packages_of(options),
-            output=options.output,
-            problem=problem_of(options),
-            budget_minutes=None if options.budget is None else options.budget / 60,
-            hold_out_packages=options.hold_out,
-            settings=options.set,
-            seed=options.seed,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
-            watcher=watcher,
-        )
+    """Run the command."""
+    trained = train_watched(
+        options.trainer,
+        packages_of(options),
+        options,
+        output,
+        output=options.output,
+        hold_out_packages=options.hold_out,
+        settings=options.set,
+    )
     output.print(f"Model: {trained.model}", *_summary(trained.validation))
     output.json(
         {
@@ -86,18 +81,51 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return 0
 
 
-@contextmanager
-def watching(output: Output) -> Iterator[Watcher]:
-    """Yield what shows a run behind a line of progress."""
-    with output.training() as line:
-        yield _Shown(line, output)
+def train_watched(
+    trainer: str,
+    packages: Packages,
+    options: argparse.Namespace,
+    shown: Output,
+    **settings: Any,
+) -> Trained:
+    """Train as the options say, behind a line of progress.
+
+    Args:
+        trainer: its name.
+        packages: what it is trained on.
+        options: of the command line: problem, budget, seed, jobs and time limit.
+        shown: where progress and warnings go.
+        **settings: more of `mlgo_gym.training.train`.
+    """
+    with shown.line() as show:
+        return train(
+            trainer,
+            packages,
+            problem=problem_of(options),
+            budget_minutes=options.budget and options.budget / 60,
+            seed=options.seed,
+            jobs=options.jobs,
+            timeout_s=options.timeout,
+            watcher=_Shown(show, shown),
+            **settings,
+        )
 
 
 class _Shown(Watcher):
-    def __init__(self, line: TrainingLine, output: Output) -> None:
+    """What is shown of a training run."""
+
+    def __init__(self, show: Callable[[str], None], output: Output) -> None:
+        self._show = show
         self._output = output
-        self.doing = line.doing  # type: ignore[method-assign]
-        self.report = line.report  # type: ignore[method-assign]
+        self.doing("training")
+
+    def doing(self, what: str) -> None:
+        self._what = what
+        self._show(what)
+
+    def report(self, step: int, values: Mapping[str, float]) -> None:
+        numbers = (f"{name.rpartition('/')[2]} {value:.4g}" for name, value in values.items())
+        self._show("  ".join([f"{self._what} {step}:", *numbers]))
 
     def warn(self, message: str) -> None:
         self._output.warn(message)

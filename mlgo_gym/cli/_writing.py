@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DPI: Final = 120
 
 
 @contextmanager
@@ -26,6 +31,16 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         if error.filename != str(path) or isinstance(error, BrokenPipeError):
             raise
         raise _refused(path, error) from error
+
+
+def save_figure(path: Path, figure: Figure) -> None:
+    """Write a plot, in the format that the name's ending says.
+
+    Raises:
+        OptionsError: it cannot be written.
+    """
+    with writing(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."), dpi=_DPI)
 
 
 def make_folder(folder: Path, *, to_write: Path | None = None) -> None:

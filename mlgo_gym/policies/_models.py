@@ -65,6 +65,23 @@ class Model:
             )
 
 
+def load_model(path: Path, problem: Problem, mode: str = _RELEASE, name: str = "") -> Model:
+    """A model, once it is clear that it answers the problem.
+
+    Args:
+        path: a model directory or a frozen model.
+        problem: what LLVM asks it.
+        mode: how it runs, here: ``release`` or ``under-training``.
+        name: what the sizes are reported under; by default the path's end.
+
+    Raises:
+        ModelError: it cannot be used, or was made for another problem.
+    """
+    model = Model(name or path.name, path, problem, runner_factory(str(path), mode))
+    model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
+    return model
+
+
 def problem_of_models(models: Sequence[str]) -> type[Problem]:
     """The problem that models were made for: what the first card says, else inlining for size.
 
@@ -126,8 +143,7 @@ def native_runner(path: Path, problem: Problem, stack: contextlib.ExitStack) -> 
     Raises:
         ModelError: it cannot be used, or was made for another problem.
     """
-    made = Model(path.name, path, problem, runner_factory(str(path), _RELEASE))
-    made.runner(problem.sent(), problem.advice).close()  # says what is wrong before all modules do
+    made = load_model(path, problem)
     if path.suffix == ".json" or find_description(path):
         return made.runner
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mlgo-gym-model-"))
@@ -139,6 +155,4 @@ def _policy(path: Path, mode: str, problem: Problem, stack: contextlib.ExitStack
     if mode == _RELEASE:
         runner = native_runner(path, problem, stack)
         return stack.enter_context(RunnerPolicy(runner, keep=True))
-    made = Model(path.name, path, problem, runner_factory(str(path), mode))
-    made.runner(problem.sent(), problem.advice).close()
-    return RunnerPolicy(made.runner)
+    return RunnerPolicy(load_model(path, problem, mode).runner)

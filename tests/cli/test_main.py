@@ -250,7 +250,7 @@ def test_plot_of_a_folder_or_device(small_folder: Path, tmp_path: Path) -> None:
     done = run(*command, "/proc/x.png", cwd=tmp_path)
     assert done.returncode == 1
     assert "total" in done.stdout  # what was computed is not lost
-    assert done.stderr.startswith("mlgo-gym: error: --plot: cannot write '/proc/x.png': ")
+    assert done.stderr.startswith("mlgo-gym: error: cannot write '/proc/x.png': ")
 
 
 def test_log_into_what_is_no_file(small_folder: Path, tmp_path: Path) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.table import Table
-
 from mlgo_gym.cli._options import (
     add_corpus_options,
     add_output_option,
@@ -14,7 +12,9 @@ from mlgo_gym.cli._options import (
     add_worker_options,
     folders_of,
 )
+from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.cli.show._warnings import warn_of
 from mlgo_gym.corpus._sources import JoinedCorpora, join_corpora
 from mlgo_gym.curation._split import UNITS, Group, Split, SplitOptions, split_corpora
 from mlgo_gym.curation._split_writer import check_split_output, write_split
@@ -79,14 +79,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
             progress=lambda: progress.advance(task),
         )
     written = write_split(corpora, split, chosen, options.output)
-    for name, failure in split.failures.items():
-        output.warn(f"{name}: {failure}")
     sides = {side: _side(corpora, split, side) for side in written}
-    output.print(_table(sides))
-    for line in _sentences(split):
-        output.print(line)
+    output.print(_grid(sides), *_sentences(split))
     output.json(_as_json(split, sides))
-    return 1 if split.failures else 0
+    return warn_of((f"{name}: {why}" for name, why in split.failures.items()), output)
 
 
 def _side(corpora: JoinedCorpora, split: Split, side: str) -> dict[str, Any]:
@@ -98,17 +94,14 @@ def _side(corpora: JoinedCorpora, split: Split, side: str) -> dict[str, Any]:
     }
 
 
-def _table(sides: dict[str, dict[str, Any]]) -> Table:
-    table = Table()
-    table.add_column("side")
-    for column in ("packages", "modules", "bitcode, bytes", "share"):
-        table.add_column(column, justify="right")
+def _grid(sides: dict[str, dict[str, Any]]) -> Grid:
     total = sum(each["bitcode_bytes"] for each in sides.values())
+    rows: list[Row] = []
     for side, each in sides.items():
         size = each["bitcode_bytes"]
         counts = (len(each["packages"]), len(each["modules"]), size)
-        table.add_row(side, *(f"{count:,}" for count in counts), f"{size / total:.1%}")
-    return table
+        rows.append([side, *map(amount, counts), f"{size / total:.1%}"])
+    return Grid(("side", "packages", "modules", "bitcode, bytes", "share"), rows)
 
 
 def _sentences(split: Split) -> list[str]:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from typing import Any, Final
-
-from rich.table import Table
 
 from mlgo_gym.cli._options import (
     add_compilation_options,
@@ -16,6 +13,7 @@ from mlgo_gym.cli._options import (
     packages_of,
 )
 from mlgo_gym.cli._packages import rolled_out
+from mlgo_gym.cli.show._grid import Grid, amount
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_failures
 from mlgo_gym.corpus._language import language_of
@@ -72,8 +70,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     languages = sorted({each["language"] for each in modules})
     counts = [_total(modules, language) for language in (*languages, None)]
     profiles = _by_profile(modules)
-    output.print(_table("language", counts, _SIZES), _table("language", counts, _CODE))
-    output.print(*([_table("profile", profiles, _PROFILES)] if _has_profiles(profiles) else []))
+    output.print(_grid("language", counts, _SIZES), _grid("language", counts, _CODE))
+    output.print(*([_grid("profile", profiles, _PROFILES)] if _has_profiles(profiles) else []))
     output.json(
         {
             "packages": {name: str(corpus.folder) for name, corpus in packages.named.items()},
@@ -92,9 +90,8 @@ def _facts(
 ) -> dict[ModuleKey, ModuleFacts]:
     """What is in each module that LLVM can read; the compilations name the others."""
     found = describe_modules(packages, jobs=options.jobs, timeout_s=options.timeout)
-    with closing(found):
-        tracked = output.track(found, "reading", len(packages))
-        return {done.item: done.value for done in tracked if not done.error}
+    tracked = output.track(found, "reading", len(packages))
+    return {done.item: done.value for done in tracked if not done.error}
 
 
 def _module(
@@ -154,11 +151,6 @@ def _sums(modules: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str
     return {key: sum(each[key] for each in modules) for key in keys}
 
 
-def _table(first: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Table:
-    table = Table()
-    table.add_column(first)
-    for column in columns.values():
-        table.add_column(column, justify="right")
-    for row in rows:
-        table.add_row(row[first] or "total", *(f"{row[key]:,}" for key in columns))
-    return table
+def _grid(first: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Grid:
+    cells = [[row[first] or "total", *(amount(row[key]) for key in columns)] for row in rows]
+    return Grid((first, *columns.values()), cells, folds=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from corpus_tools.clang import find_clang
 from mlgo_gym.cli._options import add_corpus_options, add_worker_options, packages_of
+from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_not_honoured
 from mlgo_gym.curation._verification import Outcome, Verdict, verify_corpus
@@ -83,8 +83,7 @@ def _verdicts(options: argparse.Namespace, output: Output) -> list[Verdict]:
         jobs=options.jobs,
         timeout_s=options.timeout,
     )
-    with closing(verdicts):
-        return list(output.track(verdicts, "verifying", len(packages)))
+    return list(output.track(verdicts, "verifying", len(packages)))
 
 
 _CHECKS = {
@@ -94,15 +93,12 @@ _CHECKS = {
 }
 
 
-def _totals(verdicts: Sequence[Verdict]) -> Table:
-    table = Table()
-    table.add_column("check")
-    for outcome in Outcome:
-        table.add_column(str(outcome), justify="right")
+def _totals(verdicts: Sequence[Verdict]) -> Grid:
+    rows: list[Row] = []
     for name, title in _CHECKS.items():
         count = _count(verdicts, name)
-        table.add_row(title, *(f"{count[str(outcome)]:,}" for outcome in Outcome))
-    return table
+        rows.append([title, *(amount(count[str(outcome)]) for outcome in Outcome)])
+    return Grid(("check", *map(str, Outcome)), rows, folds=True)
 
 
 def _failures(bad: Sequence[Verdict]) -> Table:

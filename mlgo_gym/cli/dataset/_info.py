@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
+from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     for key, value in record.items():
         if key not in {"packages", "differences"}:
             table.add_row(key.replace("_", " "), _shown(value))
-    output.print(table, _packages_table(record["packages"]))
+    output.print(table, _packages(record["packages"]))
     output.json(record)
     for difference in dataset.differences:
         output.warn(f"mixed: {difference}")
@@ -75,13 +76,12 @@ def _as_record(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def _packages_table(packages: dict[str, dict[str, int]]) -> Table:
-    table = Table("package", "modules", "decisions")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for name, counts in packages.items():
-        table.add_row(name, f"{counts['modules']:,}", f"{counts['decisions']:,}")
-    return table
+def _packages(packages: dict[str, dict[str, int]]) -> Grid:
+    rows: list[Row] = [
+        [name, amount(counts["modules"]), amount(counts["decisions"])]
+        for name, counts in packages.items()
+    ]
+    return Grid(("package", "modules", "decisions"), rows, folds=True)
 
 
 def _shown(value: Any) -> str:

@@ -63,7 +63,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         found = record(
             writer, left, problem, name, policy, jobs=options.jobs, timeout_s=options.timeout
         )
-        stack.enter_context(contextlib.closing(found))
         reports = list(output.track(found, "recording", len(left)))
     _print_recorded(reports, len(packages) - len(left), name, options, output)
     return warn_of_failures(reports, output)

@@ -1,61 +1,41 @@
-"""A comparison of policies with LLVM's default: as a table, as JSON and as a plot."""
+"""A comparison of policies with LLVM's default: as a grid, as JSON and as a plot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import takewhile
-from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
-from mlgo_gym.files import replacing
+from mlgo_gym.cli.show._grid import Grid, Row, amount, percent, ratio
+from mlgo_gym.evaluation._plots import plots_of
+from mlgo_gym.evaluation._scores import scores_of
+from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.scoring._measures import Result
 
-_SHORTEST_NAME: Final = 12
-_ZERO_BAND: Final = 0.0005
-_PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-def as_table(reports: Sequence[ModuleReport], policies: Sequence[str], width: int) -> Table:
+def as_grid(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Grid:
     """The score per module under LLVM's default, and each policy's change against it.
 
-    The last row sums up the modules that every policy compiled. Where the table would be wider
-    than ``width`` characters, names give way, never numbers.
+    The last row sums up the modules that every policy compiled.
     """
     complete = [report for report in reports if report.is_complete]
     baseline = _total(complete, None)
-    headings = ("decisions", f"LLVM, {_title(reports)}", *policies)
-    rows = [_row(report, policies) for report in reports]
-    asked = f"{sum(_decisions(report) for report in complete):,}"
-    changes = [_styled(_change(_total(complete, policy), baseline)) for policy in policies]
-    footer: list[str | Text] = [asked, f"{baseline:,.0f}", *changes]
-    table = Table("module", show_footer=True)
-    table.columns[0].footer = "total"
-    left = width - len("│  │")
-    for heading, total, cells in zip(headings, footer, zip(*rows, strict=True), strict=True):
-        table.add_column(heading, total, justify="right", no_wrap=True)
-        left -= max(len(each) for each in (heading, total, *cells)) + len("  │")
-    names = short_names([report.module for report in reports])
-    for report, row in zip(reports, rows, strict=True):
-        table.add_row(cut(names[report.module], max(left, _SHORTEST_NAME)), *row)
-    return table
-
-
-def short_names(names: Sequence[str]) -> dict[str, str]:
-    """The names without the folders that all of them start with.
-
-    >>> short_names(["src/lua/lapi.c", "src/lua/lib/lgc.c"])
-    {'src/lua/lapi.c': 'lapi.c', 'src/lua/lib/lgc.c': 'lib/lgc.c'}
-    """
-    folders = [PurePosixPath(name).parent.parts for name in names]
-    levels = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
-    common = sum(1 for _ in levels)
-    return {name: str(PurePosixPath(*PurePosixPath(name).parts[common:])) for name in names}
+    title = reports[0].measure.title if reports else "score"
+    return Grid(
+        ("module", "decisions", f"LLVM, {title}", *policies),
+        [[report.module, *_row(report, policies)] for report in reports],
+        [
+            "total",
+            amount(sum(_decisions(report) for report in complete)),
+            amount(baseline),
+            *(ratio(_total(complete, policy), baseline) for policy in policies),
+        ],
+    )
 
 
 def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
@@ -82,72 +62,60 @@ def mean_note(reports: Sequence[ModuleReport], policies: Sequence[str]) -> str:
     for policy in policies:
         mean = _geometric_mean(complete, policy)
         left_out = f", {mean.left_out:,} left out with a score of 0" if mean.left_out else ""
-        changes.append(f"{policy} {_change(mean.ratio, 1)} ({mean.count:,} functions{left_out})")
+        changes.append(f"{policy} {percent(mean.ratio - 1)} ({mean.count:,} functions{left_out})")
     return f"Geometric mean over the functions that ask: {'; '.join(changes)}."
 
 
-def save_plot(reports: Sequence[ModuleReport], policies: Sequence[str], path: Path) -> None:
-    """Plot each policy's change of text per module, in percent of LLVM's default."""
-    from matplotlib.figure import Figure
-
-    complete = [
-        each for each in reports if each.is_complete and _decisions(each) and _score(each, None)
-    ]
-    baseline = _total(complete, None)
-    figure = Figure(figsize=(9, 1.5 + 0.3 * len(complete)), layout="constrained")
-    axes = figure.add_subplot()
-    height = 0.8 / len(policies)
-    for index, policy in enumerate(policies):
-        offset = (index - (len(policies) - 1) / 2) * height
-        axes.barh(
-            [row + offset for row in range(len(complete))],
-            [100 * (_score(report, policy) / _score(report, None) - 1) for report in complete],
-            height,
-            label=f"{policy} ({_change(_total(complete, policy), baseline)} in total)",
+def control_note(reports: Sequence[ModuleReport], control: str) -> str:
+    """Whether a policy that answers as LLVM would makes the objects of LLVM left alone."""
+    complete = [report for report in reports if report.is_complete]
+    equal = sum(
+        report.baseline.digest == result.digest
+        for report in complete
+        if report.baseline and (result := _result(report, control))
+    )
+    note = (
+        f"Control: answered with LLVM's default, {equal} of {len(complete)} objects are equal "
+        "byte for byte to those of LLVM left alone."
+    )
+    if equal < len(complete):
+        note += (
+            " Others grew to the limit at which LLVM's advisor stops asking; "
+            "--size-increase-threshold inf lifts it."
         )
-    shown = short_names([report.module for report in complete])
-    axes.set_yticks(range(len(complete)), list(shown.values()))
-    axes.invert_yaxis()
-    axes.margins(y=0.01)
-    axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_xlabel(
-        f"change of {_title(reports)} against LLVM's default, in percent (left is better)"
+    return note
+
+
+def legend(reports: Sequence[ModuleReport], asked_by: str) -> str:
+    """What the columns of the grid mean.
+
+    Args:
+        reports: what is in it.
+        asked_by: the first policy.
+    """
+    meaning = reports[0].measure.meaning if reports else ""
+    return (
+        f"LLVM: {meaning} as LLVM's own heuristic leaves it. Policies: change against it; "
+        f"negative is smaller. Decisions: asked under {asked_by}; other answers lead to more or "
+        "fewer."
     )
-    axes.set_title(
-        f"{len(complete)} modules, {baseline:,.0f} {_title(reports)} under LLVM's default"
-    )
-    axes.legend()
-    with replacing(path) as file:
-        figure.savefig(file, format=path.suffix.removeprefix("."))
 
 
-def cut(name: str, width: int) -> str:
-    """A name without its beginning, where it would be longer than so many characters."""
-    return name if len(name) <= width else "…" + name[len(name) - width + 1 :]
+def plot(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Figure | None:
+    """Each policy's change of each module, by the module's size; ``None`` where all failed."""
+    scored = Scored([scores_of(each, "") for each in reports], policies)
+    return plots_of(scored)["modules"] if scored.modules else None
 
 
-def check_plot_path(path: Path) -> str | None:
-    """Why a plot cannot be written there, if so."""
-    if path.suffix not in _PLOT_SUFFIXES:
-        return f"expected a file name ending in {', '.join(_PLOT_SUFFIXES)}, found {str(path)!r}"
-    if not path.resolve().parent.is_dir():
-        return f"expected an existing folder, found {str(path.parent)!r}"
-    if path.is_dir():
-        return f"expected a file, found the folder {str(path)!r}"
-    return None
-
-
-def _row(report: ModuleReport, policies: Sequence[str]) -> list[str | Text]:
+def _row(report: ModuleReport, policies: Sequence[str]) -> Row:
     if report.baseline is None:
         return ["", "failed", *[""] * len(policies)]
-    score = _score(report, None)
-    changes: list[str | Text] = [
-        _styled(_change(report.measure.score(attempt.result), score))
-        if (attempt := report.attempt(policy)) and attempt.result
-        else "failed"
+    baseline = _score(report, None)
+    changes = [
+        ratio(result.score, baseline) if (result := _result(report, policy)) else "failed"
         for policy in policies
     ]
-    return [f"{_decisions(report):,}", f"{score:,.0f}", *changes]
+    return [amount(_decisions(report)), amount(baseline), *changes]
 
 
 def _record(report: ModuleReport) -> dict[str, Any]:
@@ -164,10 +132,6 @@ def _record(report: ModuleReport) -> dict[str, Any]:
         for each in report.attempts
     }
     return record
-
-
-def _title(reports: Sequence[ModuleReport]) -> str:
-    return reports[0].measure.title if reports else "score"
 
 
 def _geometric_mean(reports: Sequence[ModuleReport], policy: str) -> GeometricMean:
@@ -203,14 +167,3 @@ def _score(report: ModuleReport, policy: str | None) -> float:
 
 def _total(reports: Sequence[ModuleReport], policy: str | None) -> float:
     return sum(_score(report, policy) for report in reports)
-
-
-def _change(score: float, baseline: float) -> str:
-    if baseline == 0:
-        return "0.0 %" if score == 0 else "new"
-    change = score / baseline - 1
-    return "0.0 %" if abs(change) < _ZERO_BAND else f"{100 * change:+.1f} %"
-
-
-def _styled(change: str) -> Text:
-    return Text(change, style={"+": "red", "-": "green"}.get(change[0], ""))

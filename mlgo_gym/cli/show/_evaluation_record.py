@@ -12,10 +12,9 @@ from mlgo_gym.evaluation._summary import Change, Scored, Worse
 from mlgo_gym.evaluation._timing import ModuleTimes, TimeChange
 
 
-def as_record(
-    scores: Sequence[ModuleScores], scored: Scored, setting: Setting, seed: int
-) -> dict[str, Any]:
+def as_record(scored: Scored, setting: Setting, seed: int) -> dict[str, Any]:
     """The whole evaluation, the modules that failed included."""
+    scores = scored.scores
     versions = sorted({each.llvm_version for each in scores if each.llvm_version})
     return {
         "problem": setting.problem.settings(),
@@ -32,7 +31,7 @@ def as_record(
             policy: [_worse(each) for each in scored.worse(policy)] for policy in scored.policies
         },
         "oracle": _oracle(scored),
-        "modules": _modules(scores, scored),
+        "modules": _modules(scored),
     }
 
 
@@ -89,14 +88,14 @@ def _oracle(scored: Scored) -> dict[str, Any] | None:
     }
 
 
-def _modules(scores: Sequence[ModuleScores], scored: Scored) -> list[dict[str, Any]]:
+def _modules(scored: Scored) -> list[dict[str, Any]]:
     keys = [each.key for each in scored.statistics() if not each.is_mean]
     columns = {
         key: {name: scored.values(key, name) for name in (BASELINE, *scored.policies)}
         for key in keys
     }
     places = {id(each): place for place, each in enumerate(scored.modules)}
-    return [_module(each, places.get(id(each)), columns) for each in scores]
+    return [_module(each, places.get(id(each)), columns) for each in scored.scores]
 
 
 def _module(

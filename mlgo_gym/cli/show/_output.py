@@ -6,8 +6,8 @@ Progress bars appear on a terminal only, and never with ``--json``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, TypeVar
 
 from rich.console import Console, RenderableType
@@ -22,28 +22,6 @@ from rich.progress import (
 from rich.text import Text
 
 _T = TypeVar("_T")
-
-
-class TrainingLine:
-    """What is shown of a training run.
-
-    Args:
-        show: called with the line's text.
-    """
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-        self.doing("training")
-
-    def doing(self, what: str) -> None:
-        """Show what the run is doing, until there are numbers of it."""
-        self._what = what
-        self._show(what)
-
-    def report(self, step: int, values: Mapping[str, float]) -> None:
-        """Show the numbers of a step."""
-        numbers = (f"{name.rpartition('/')[2]} {value:.4g}" for name, value in values.items())
-        self._show("  ".join([f"{self._what} {step}:", *numbers]))
 
 
 class Output:
@@ -99,17 +77,20 @@ class Output:
         )
 
     @contextmanager
-    def training(self) -> Iterator[TrainingLine]:
-        """A line that shows what a training run does, and its newest numbers, on a terminal."""
+    def line(self) -> Iterator[Callable[[str], None]]:
+        """A line that says what is done and for how long, on a terminal; yields what sets it."""
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
         is_shown = self._err.is_terminal and not self.as_json
         with Progress(*columns, console=self._err, disable=not is_shown, transient=True) as line:
             task = line.add_task("", total=None)
-            yield TrainingLine(lambda text: line.update(task, description=text))
+            yield lambda text: line.update(task, description=text)
 
     def track(self, items: Iterable[_T], description: str, total: int) -> Iterator[_T]:
-        """Pass items through while a progress bar counts them."""
-        with self.progress() as progress:
+        """Pass items through while a progress bar counts them; a generator is closed after."""
+        with ExitStack() as stack:
+            if isinstance(items, Generator):
+                stack.enter_context(closing(items))
+            progress = stack.enter_context(self.progress())
             yield from progress.track(items, total=total, description=description)
 
 

@@ -1,11 +1,21 @@
-"""Pages that need nothing else: one HTML file with tables, whose rows a click sorts, and charts."""
+"""Pages that need nothing else: one HTML file with grids, whose rows a click sorts, and plots."""
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from mlgo_gym.cli.show._grid import Cell, Grid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_DPI: Final = 110
+_BETTER: Final = "#cfe8dc"
+_WORSE: Final = "#f3d3cf"
 
 _PAGE: Final = """\
 <!DOCTYPE html>
@@ -52,63 +62,62 @@ for (const head of document.querySelectorAll("th")) {{
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A cell of a table.
-
-    Attributes:
-        text: what is shown.
-        value: the number that rows are sorted by; ``None`` sorts by the text.
-        kind: ``better`` or ``worse``, which have colours, or empty.
-        note: shown below, smaller.
-    """
-
-    text: str
-    value: float | None = None
-    kind: str = ""
-    note: str = ""
-
-    def to_html(self) -> str:
-        """The cell as HTML."""
-        value = "" if self.value is None else f' data-value="{self.value!r}"'
-        kind = f' class="{self.kind}"' if self.kind else ""
-        note = f"<small>{html.escape(self.note)}</small>" if self.note else ""
-        return f"<td{kind}{value}>{html.escape(self.text)}{note}</td>"
-
-
-def as_page(title: str, introduction: str, sections: Iterable[tuple[str, str]]) -> bytes:
+def as_page(
+    title: str, introduction: str, sections: Iterable[tuple[str, Sequence[Grid | Figure | str]]]
+) -> bytes:
     """A page.
 
     Args:
         title: plain text.
         introduction: plain text.
-        sections: headings, in plain text, and what is below each, in HTML.
+        sections: headings, and what is below each: grids, plots, and plain text.
     """
-    parts = (f"<h2>{html.escape(heading)}</h2>{content}" for heading, content in sections)
+    parts = (
+        f"<h2>{html.escape(heading)}</h2>{''.join(map(_part, contents))}"
+        for heading, contents in sections
+    )
     page = _PAGE.format(
         title=html.escape(title), introduction=html.escape(introduction), sections="".join(parts)
     )
     return page.encode("utf-8", "backslashreplace")
 
 
-def as_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[Cell | str]],
-    footer: Sequence[Cell | str] = (),
-) -> str:
-    """A table as HTML; clicking at a heading sorts the rows by it.
+def _part(content: Grid | Figure | str) -> str:
+    if isinstance(content, str):
+        return f"<p>{html.escape(content)}</p>"
+    if isinstance(content, Grid):
+        return _table(content)
+    file = io.BytesIO()
+    content.savefig(file, format="png", dpi=_DPI)
+    data = base64.b64encode(file.getvalue()).decode("ascii")
+    return f'<p><img alt="plot" src="data:image/png;base64,{data}"></p>'
 
-    Args:
-        headings: of the columns.
-        rows: their cells.
-        footer: the cells of a last row, which stays where it is.
-    """
-    head = "".join(f"<th>{html.escape(each)}</th>" for each in headings)
-    body = "".join(_row(row) for row in rows)
-    foot = f"<tfoot>{_row(footer)}</tfoot>" if footer else ""
+
+def _table(grid: Grid) -> str:
+    head = "".join(f"<th>{html.escape(each)}</th>" for each in grid.headings)
+    body = "".join(_row(row) for row in grid.rows)
+    foot = f"<tfoot>{_row(grid.footer)}</tfoot>" if grid.footer else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
 
 
 def _row(cells: Sequence[Cell | str]) -> str:
     made = (each if isinstance(each, Cell) else Cell(each) for each in cells)
-    return f"<tr>{''.join(each.to_html() for each in made)}</tr>"
+    return f"<tr>{''.join(map(_cell, made))}</tr>"
+
+
+def _cell(cell: Cell) -> str:
+    number = "" if cell.value is None else repr(cell.value).replace("inf", "Infinity")
+    value = f' data-value="{number}"' if number else ""
+    kind = f' class="{cell.kind}"' if cell.kind else ""
+    note = f"<small>{html.escape(cell.note)}</small>" if cell.note else ""
+    return f"<td{kind}{value}{_bar(cell.bar)}>{html.escape(cell.text)}{note}</td>"
+
+
+def _bar(length: float) -> str:
+    """A bar behind a cell's text, left or right of its middle."""
+    if not length:
+        return ""
+    start, end = sorted((50.0, 50 + 50 * length))
+    colour = _BETTER if length < 0 else _WORSE
+    stops = f"#0000 {start:.1f}%,{colour} {start:.1f}% {end:.1f}%,#0000 {end:.1f}%"
+    return f' style="background:linear-gradient(90deg,{stops})"'

@@ -1,0 +1,258 @@
+"""An evaluation as grids: on a terminal of 80 columns, and all of it on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, percent, ratio
+from mlgo_gym.cli.show._page import as_page
+from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
+from mlgo_gym.evaluation._summary import Change, Scored, Statistic
+from mlgo_gym.evaluation._timing import TimeChange
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_SHOWN_WORSE: Final = 20
+_POLICIES_A_TABLE: Final = 3
+_STATISTICS_A_TABLE: Final = 2
+
+
+def evaluation_tables(scored: Scored, *, modules: bool) -> Iterator[Grid | str]:
+    """What is printed.
+
+    Args:
+        scored: the evaluation.
+        modules: every module has a row, too.
+    """
+    if not scored.modules:
+        yield "No module was compiled under every policy."
+        return
+    languages = _languages(scored) if len(scored.languages) > 1 else {}
+    yield _groups("LLVM's default", languages, scored, _totals(scored), ())
+    statistics = [each for each in scored.statistics() if not each.is_minor]
+    for start in range(0, len(statistics), _STATISTICS_A_TABLE):
+        yield _changes(languages, scored, statistics[start : start + _STATISTICS_A_TABLE])
+    yield (
+        "Change against LLVM's default, negative is better; [95 % intervals] by bootstrap over "
+        "packages and their modules."
+    )
+    for start in range(0, len(scored.policies), _POLICIES_A_TABLE):
+        policies = scored.policies[start : start + _POLICIES_A_TABLE]
+        if len(scored.packages) > 1:
+            yield _groups("package", _packages(scored), scored, [scored.main_statistic], policies)
+        if modules:
+            yield _modules(scored, [scored.module_statistic], policies)
+    for policy in scored.policies:
+        yield _count_worse(scored, policy)
+        if worse := _worse(scored, policy, _SHOWN_WORSE):
+            yield worse
+        if (more := len(scored.worse(policy)) - _SHOWN_WORSE) > 0:
+            yield f"and {more} more; --json has all."
+    if oracle := _oracle(scored):
+        yield oracle
+
+
+def evaluation_page(scored: Scored, plots: Mapping[str, Figure]) -> bytes:
+    """The page: totals, packages and modules, and the plots.
+
+    Args:
+        scored: the evaluation.
+        plots: by name; they are put into the page.
+    """
+    first = scored.modules[0]
+    introduction = (
+        f"{', '.join(scored.policies)} against LLVM {first.llvm_version}'s own heuristic "
+        f"({first.settings['problem']}): {len(scored.modules)} modules of {len(scored.packages)} "
+        "packages. Changes are shares of LLVM's value, negative is better; in brackets 95 % "
+        "bootstrap intervals over packages and their modules. Linked text counts each COMDAT "
+        "group once in a package; a module's part of it is shared by the modules that have the "
+        "group. Click a heading to sort."
+    )
+    statistics, policies = scored.statistics(), scored.policies
+    groups = {
+        "Totals": ("language", _languages(scored)),
+        "Packages": ("package", _packages(scored)),
+    }
+    grids = {
+        title: _groups(kind, parts, scored, statistics, policies, with_intervals=True)
+        for title, (kind, parts) in groups.items()
+    }
+    grids["Modules"] = _modules(scored, _totals(scored), policies, is_full=True)
+    sections: list[tuple[str, list[Grid | Figure | str]]] = [
+        (title, [*([plots[title.lower()]] if title.lower() in plots else []), grid])
+        for title, grid in grids.items()
+    ]
+    for policy in policies:
+        worse = _worse(scored, policy)
+        text = _count_worse(scored, policy)
+        sections.append((f"Modules that {policy} makes worse", [text, *([worse] if worse else [])]))
+    return as_page("Evaluation against LLVM's default", introduction, sections)
+
+
+def time_table(changes: Mapping[str, TimeChange]) -> Iterator[Grid | str]:
+    """How long compiling takes under each policy, where that was measured."""
+    if not changes:
+        return
+    rows: list[Row] = [
+        [name, f"{each.seconds:,.1f}", _with_interval(each.total), percent(each.median)]
+        for name, each in changes.items()
+    ]
+    yield Grid(("time of", "seconds", "in total", "median of modules"), rows, folds=True)
+    yield "Time to compile against LLVM's default, the two alternating in one worker."
+
+
+def _languages(scored: Scored) -> dict[str, Scored]:
+    return {name: scored.of_language(name) for name in scored.languages}
+
+
+def _packages(scored: Scored) -> dict[str, Scored]:
+    return {name: scored.of_package(name) for name in scored.packages}
+
+
+def _totals(scored: Scored) -> list[Statistic]:
+    return [each for each in scored.statistics() if not each.is_mean]
+
+
+def _groups(
+    first: str,
+    groups: Mapping[str, Scored],
+    total: Scored,
+    statistics: Sequence[Statistic],
+    policies: Sequence[str],
+    *,
+    with_intervals: bool = False,
+) -> Grid:
+    """Groups of modules: LLVM's totals, or how many ratios means are of, and the changes."""
+    has_many = any(len(each.packages) > 1 for each in groups.values() or [total])
+
+    def row(name: str, group: Scored) -> Row:
+        made: Row = [name, *([str(len(group.packages))] if has_many else [])]
+        made.append(str(len(group.modules)))
+        for statistic in statistics:
+            made.append(amount(group.baseline(statistic)))
+            for policy in policies:
+                found = group.change(statistic, policy)
+                made.append(_with_interval(found) if with_intervals else change(found.value))
+        return made
+
+    counts = ("packages", "modules") if has_many else ("modules",)
+    headings = (_first(first, statistics, policies), *counts)
+    rows: list[Row] = [row(name, group) for name, group in groups.items()]
+    return Grid((*headings, *_headings(statistics, policies)), rows, row("total", total))
+
+
+def _changes(
+    languages: Mapping[str, Scored], total: Scored, statistics: Sequence[Statistic]
+) -> Grid:
+    """A row for each policy, and below it one for each language."""
+    rows: list[Row] = [
+        [name, *(_with_interval(group.change(each, policy)) for each in statistics)]
+        for policy in total.policies
+        for name, group in {
+            policy: total,
+            **{f"  {name}": each for name, each in languages.items()},
+        }.items()
+    ]
+    return Grid(("change of", *(each.title for each in statistics)), rows, folds=True)
+
+
+def _modules(
+    scored: Scored,
+    statistics: Sequence[Statistic],
+    policies: Sequence[str],
+    *,
+    is_full: bool = False,
+) -> Grid:
+    """Every module by its own text or score; in full, with its language and all that is known."""
+    asked = policies if is_full else policies[:1]
+    has_oracle = is_full and any(each.oracle_text_bytes is not None for each in scored.modules)
+    headings = [_first("module", statistics, policies), *(["language"] if is_full else [])]
+    headings += [f"decisions, {each}" for each in asked] if is_full else ["decisions"]
+    headings += [*_headings(statistics, policies), *(["text, search oracle"] if has_oracle else [])]
+    values = [
+        (scored.values(each.key, BASELINE), [scored.values(each.key, name) for name in policies])
+        for each in statistics
+    ]
+    rows: list[Row] = []
+    for place, scores in enumerate(scored.modules):
+        row: Row = [_name(scored, scores), *([scores.language] if is_full else [])]
+        row += [amount(scores.decisions[each]) for each in asked]
+        for baselines, columns in values:
+            row.append(amount(baselines[place]))
+            row += [ratio(each[place], baselines[place]) for each in columns]
+        row += [_found(scores)] if has_oracle else []
+        rows.append(row)
+    return Grid(headings, rows)
+
+
+def _count_worse(scored: Scored, policy: str) -> str:
+    worse, modules = len(scored.worse(policy)), _counted(len(scored.modules), "module")
+    unit = " and 64 bytes" if scored.modules[0].code else ""
+    return f"{policy}: {worse} of {modules} worse by more than 1 %{unit}{':' if worse else '.'}"
+
+
+def _worse(scored: Scored, policy: str, most: int | None = None) -> Grid | None:
+    """What got worse under a policy, the worst first."""
+    rows: list[Row] = [
+        [
+            _name(scored, each.scores),
+            amount(each.baseline),
+            amount(each.value),
+            amount(each.value - each.baseline),
+            ratio(each.value, each.baseline),
+        ]
+        for each in scored.worse(policy)[:most]
+    ]
+    return Grid(("worse", BASELINE, policy, "more", "change"), rows) if rows else None
+
+
+def _oracle(scored: Scored) -> Grid | None:
+    """The modules that a search has seen, and what it found."""
+    searched = scored.searched()
+    if not searched.modules:
+        return None
+    text = next(each for each in searched.statistics() if each.key == "text")
+    baseline = searched.baseline(text)
+    found = {each: searched.total(text, each) for each in searched.policies}
+    found["search oracle"] = sum(each.oracle_text_bytes or 0 for each in searched.modules)
+    rows: list[Row] = [[BASELINE, amount(baseline), ""]]
+    rows += [[name, amount(value), ratio(value, baseline)] for name, value in found.items()]
+    first = f"{_counted(len(searched.modules), 'module')} with traces"
+    return Grid((first, "text", "change"), rows, folds=True)
+
+
+def _first(name: str, statistics: Sequence[Statistic], policies: Sequence[str]) -> str:
+    """The first heading, which names the one statistic that changes are of."""
+    return f"{name}: {statistics[0].title}" if policies and len(statistics) == 1 else name
+
+
+def _headings(statistics: Sequence[Statistic], policies: Sequence[str]) -> Iterator[str]:
+    for statistic in statistics:
+        if not policies:
+            yield statistic.title
+            continue
+        before = f"{statistic.title}, " if len(statistics) > 1 else ""
+        yield f"{before}{'ratios' if statistic.is_mean else BASELINE}"
+        yield from (f"{before}{policy}" for policy in policies)
+
+
+def _with_interval(found: Change) -> Cell:
+    return change(found.value, found.interval)
+
+
+def _found(scores: ModuleScores) -> Cell:
+    if scores.oracle_text_bytes is None:
+        return Cell("", 1.0)
+    return ratio(scores.oracle_text_bytes, scores.code[BASELINE].text_bytes)
+
+
+def _name(scored: Scored, scores: ModuleScores) -> str:
+    """The module's name, with its package's where there are several and it does not say."""
+    is_clear = len(scored.packages) == 1 or scores.module.startswith(f"{scores.package}/")
+    return scores.module if is_clear else f"{scores.package}/{scores.module}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

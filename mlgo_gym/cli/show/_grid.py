@@ -1,0 +1,158 @@
+"""Grids: tables that terminals and pages show alike, and what names and changes look like."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import PurePosixPath
+from typing import Final
+
+from rich.console import Console, ConsoleOptions
+from rich.table import Table
+from rich.text import Text
+
+_SHORTEST_NAME: Final = 12
+_NARROW: Final = 9
+_ZERO_BAND: Final = 0.00005
+_LARGE: Final = 0.1
+_COLOURS: Final = {"better": "green", "worse": "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a grid.
+
+    Attributes:
+        text: what is shown.
+        value: the number that rows are sorted by; ``None`` sorts by the text.
+        kind: ``better`` or ``worse``, which have colours, or empty.
+        note: shown beside it, fainter.
+        bar: how long a bar is behind it, from -1, to the left, to 1; 0 is none. Pages only.
+    """
+
+    text: str
+    value: float | None = None
+    kind: str = ""
+    note: str = ""
+    bar: float = 0.0
+
+    def to_text(self) -> Text:
+        """The cell as a terminal shows it."""
+        text = Text(self.text, style=_COLOURS.get(self.kind, ""))
+        return text.append(f" {self.note}", style="dim") if self.note else text
+
+
+Row = list[Cell | str]
+"""A row of a grid; text is as good as a cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table whose first column has names and whose others have numbers.
+
+    Where it would be too wide for a terminal, headings are broken into lines, and then names lose
+    their beginnings; numbers never lose anything.
+
+    Attributes:
+        headings: of the columns.
+        rows: their cells.
+        footer: the cells of a last row, which sums up.
+        folds: names are broken into lines instead of cut.
+    """
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell | str]] = ()
+    footer: Sequence[Cell | str] = ()
+    folds: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """The table for a terminal of this width."""
+        rows = (*self.rows, self.footer or [""] * len(self.headings))
+        first, *columns = zip(*([_text(each) for each in row] for row in rows), strict=True)
+        names = [each.plain for each in first[:-1]]
+        names = names if self.folds else short_names(names)
+        headings, left = self._fitting(columns, options.max_width, names)
+        table = Table(show_footer=bool(self.footer))
+        table.add_column(self.headings[0], first[-1], overflow="fold")
+        for heading, column in zip(headings, columns, strict=True):
+            table.add_column(heading, column[-1], justify="right", no_wrap=True)
+        for place, name in enumerate(names):
+            shown = name if self.folds else cut(name, left)
+            table.add_row(shown, *(column[place] for column in columns))
+        yield table
+
+    def _fitting(
+        self, columns: Sequence[Sequence[Text]], width: int, names: Sequence[str]
+    ) -> tuple[list[str], int]:
+        """Headings, broken if names need their room, and how much of it is left for names."""
+        headings, left = list(self.headings[1:]), 0
+        for _ in range(2):
+            taken = [
+                max(each.cell_len for each in (*column, *Text(heading).split()))
+                for heading, column in zip(headings, columns, strict=True)
+            ]
+            left = width - len("│  │") - sum(each + len("  │") for each in taken)
+            if left >= max(map(len, names), default=0):
+                break
+            headings = ["\n".join(textwrap.wrap(each, _NARROW)) for each in headings]
+        return headings, max(left, _SHORTEST_NAME)
+
+
+def amount(value: float) -> Cell:
+    """A number without a fraction."""
+    return Cell(f"{value:,.0f}", float(value))
+
+
+def change(value: float, interval: tuple[float, float] | None = None, *, bar: float = 0.0) -> Cell:
+    """A change as a share: -0.01 is 1 % less, which is better.
+
+    Args:
+        value: the change.
+        interval: its interval, where it is to be shown.
+        bar: as for `Cell`.
+    """
+    text = percent(value)
+    kind = {"+": "worse", "-": "better"}.get(text[0], "")
+    ends = [percent(each).removesuffix(" %") for each in interval or ()]
+    return Cell(text, value, kind, f"[{', '.join(ends)}]" if ends else "", bar)
+
+
+def ratio(value: float, baseline: float, *, bar: float = 0.0) -> Cell:
+    """A value's change against a baseline; ``new`` where that is 0 and the value is not."""
+    if not baseline and value:
+        return Cell("new", float("inf"), "worse", bar=bar)
+    return change(float(value) / float(baseline) - 1 if baseline else 0.0, bar=bar)
+
+
+def percent(value: float) -> str:
+    """A change as text; a large one has one digit less.
+
+    >>> percent(-0.0125), percent(0.387)
+    ('-1.25 %', '+38.7 %')
+    """
+    if abs(value) < _ZERO_BAND:
+        return "0.00 %"
+    return f"{100 * value:+.{1 if abs(value) >= _LARGE else 2}f} %"
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """The names without the folders that all of them start with.
+
+    >>> short_names(["src/lua/lapi.c", "src/lua/lib/lgc.c"])
+    ['lapi.c', 'lib/lgc.c']
+    """
+    folders = [PurePosixPath(name).parent.parts for name in names]
+    levels = takewhile(lambda level: len(set(level)) == 1, zip(*folders, strict=False))
+    common = sum(1 for _ in levels)
+    return [str(PurePosixPath(*PurePosixPath(name).parts[common:])) for name in names]
+
+
+def cut(name: str, width: int) -> str:
+    """A name without its beginning, where it would be longer than so many characters."""
+    return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
+
+
+def _text(cell: Cell | str) -> Text:
+    return cell.to_text() if isinstance(cell, Cell) else Text(cell)
