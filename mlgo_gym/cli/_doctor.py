@@ -60,7 +60,7 @@ def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
     checks = list(_checks())
     table = Table()
     for column in ("what", "state", "found"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for check in checks:
         state = Text("ok", "green") if check.is_ok else Text("missing", "red")
         table.add_row(check.name, state, check.found)

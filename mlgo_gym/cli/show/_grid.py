@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 _SHORTEST_NAME: Final = 12
-_NARROW: Final = 9
+_NARROW: Final = 7
 _ZERO_BAND: Final = 0.00005
 _LARGE: Final = 0.1
 _COLOURS: Final = {"better": "green", "worse": "red"}
@@ -96,7 +96,7 @@ class Grid:
             left = width - len("│  │") - sum(each + len("  │") for each in taken)
             if left >= max(map(len, names), default=0):
                 break
-            headings = ["\n".join(textwrap.wrap(each, _NARROW)) for each in headings]
+            headings = [_broken(each) for each in headings]
         return headings, max(left, _SHORTEST_NAME)
 
 
@@ -152,6 +152,10 @@ def short_names(names: Sequence[str]) -> list[str]:
 def cut(name: str, width: int) -> str:
     """A name without its beginning, where it would be longer than so many characters."""
     return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
+
+
+def _broken(heading: str) -> str:
+    return "\n".join(textwrap.wrap(heading, _NARROW, break_long_words=False))
 
 
 def _text(cell: Cell | str) -> Text:
