@@ -7,6 +7,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,4 +100,6 @@ def test_version_and_changelog_agree() -> None:
     latest = re.search(r"^## (\d\S+)", changelog, re.MULTILINE)
     assert latest is not None
     assert latest.group(1) == mlgo_gym.__version__
-    assert f'version = "{mlgo_gym.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]  # the build reads it from the package
+    assert project["tool"]["hatch"]["version"]["path"] == "mlgo_gym/__init__.py"
