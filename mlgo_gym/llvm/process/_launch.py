@@ -15,6 +15,14 @@ from mlgo_gym.errors import EnvironmentSetupError
 MINIMUM_LLVMLITE: Final = "0.48"
 """The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
 
+LLVM_MAJOR: Final = 22
+"""The LLVM that features, options, opcodes and the models that ship are those of."""
+
+LLVMLITE: Final = f"llvmlite>={MINIMUM_LLVMLITE},<0.51"
+"""What pip is asked for: those that have been seen to embed it."""
+
+_ANY_LLVM: Final = "MLGO_ANY_LLVM"
+
 
 def child_command(module: str, argument: str = "") -> list[str]:
     """The command line of a Python process that calls ``main`` of a module.
@@ -45,8 +53,28 @@ def check_llvmlite(version: str | None) -> None:
     if version is None or Version(version) < Version(MINIMUM_LLVMLITE):
         raise EnvironmentSetupError(
             f"llvmlite: expected version {MINIMUM_LLVMLITE} or newer, found {version or 'none'}; "
-            f"run: pip install 'llvmlite>={MINIMUM_LLVMLITE}'"
+            f"run: pip install '{LLVMLITE}'"
         )
+
+
+def check_llvm(version: str, llvmlite: str) -> None:
+    """Raise unless this is the LLVM that everything here was made for.
+
+    ``MLGO_ANY_LLVM=1`` in the environment lifts it, for those who move mlgo_gym to another LLVM.
+
+    Args:
+        version: LLVM's, such as ``22.1.0``.
+        llvmlite: the version of the llvmlite that embeds it.
+
+    Raises:
+        EnvironmentSetupError: its major version is another.
+    """
+    if os.environ.get(_ANY_LLVM) == "1" or version.partition(".")[0] == str(LLVM_MAJOR):
+        return
+    raise EnvironmentSetupError(
+        f"LLVM: expected version {LLVM_MAJOR}, found {version} in llvmlite {llvmlite}; "
+        f"run: pip install '{LLVMLITE}', or set {_ANY_LLVM}=1 to go on at your own risk"
+    )
 
 
 def installed_llvmlite() -> str | None:

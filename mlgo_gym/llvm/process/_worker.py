@@ -19,7 +19,7 @@ from typing import Any, Final
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
 from mlgo_gym.llvm.process._failures import WorkerDiedError
 from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
-from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
+from mlgo_gym.llvm.process._launch import check_llvm, check_llvmlite, installed_llvmlite
 from mlgo_gym.llvm.process._link import Link, start_child
 from mlgo_gym.stream._channel import remove_stale_folders
 
@@ -50,7 +50,8 @@ class Worker:
         is_disowned: it belongs to the process that this one was forked from.
 
     Raises:
-        EnvironmentSetupError: llvmlite is missing or too old, or the child does not start.
+        EnvironmentSetupError: llvmlite is missing, too old or of another LLVM, or the child does
+            not start.
     """
 
     def __init__(
@@ -107,7 +108,15 @@ class Worker:
             raise EnvironmentSetupError(
                 f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s"
             )
-        return dict(frame[0]["versions"])
+        return self._checked(frame[0]["versions"])
+
+    def _checked(self, versions: dict[str, str]) -> dict[str, str]:
+        try:
+            check_llvm(versions["llvm"], versions["llvmlite"])
+        except EnvironmentSetupError:
+            self.kill()
+            raise
+        return versions
 
     def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
         """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import psutil
@@ -11,7 +12,7 @@ import pytest
 
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm.process._failures import WorkerDiedError, describe_exit
-from mlgo_gym.llvm.process._launch import check_llvmlite
+from mlgo_gym.llvm.process._launch import LLVMLITE, check_llvm, check_llvmlite
 from mlgo_gym.llvm.process._worker import Worker
 
 
@@ -26,8 +27,31 @@ def test_llvmlite_that_will_not_do(version: str | None) -> None:
         check_llvmlite(version)
     assert str(caught.value) == (
         f"llvmlite: expected version 0.48 or newer, found {version or 'none'}; "
-        "run: pip install 'llvmlite>=0.48'"
+        "run: pip install 'llvmlite>=0.48,<0.51'"
     )
+
+
+def test_llvm_that_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_llvm("22.1.0", "0.50.0")
+    check_llvm("22", "0.48.0")
+    monkeypatch.setenv("MLGO_ANY_LLVM", "1")
+    check_llvm("23.1.0", "0.60.0")
+
+
+@pytest.mark.parametrize("version", ["20.1.8", "23.1.0", "2.2", "221.0"])
+def test_llvm_that_will_not_do(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLGO_ANY_LLVM", "0")
+    with pytest.raises(EnvironmentSetupError) as caught:
+        check_llvm(version, "0.60.0")
+    assert str(caught.value) == (
+        f"LLVM: expected version 22, found {version} in llvmlite 0.60.0; "
+        "run: pip install 'llvmlite>=0.48,<0.51', or set MLGO_ANY_LLVM=1 to go on at your own risk"
+    )
+
+
+def test_pip_is_asked_for_what_the_package_asks_for() -> None:
+    pyproject = Path(__file__).parents[3] / "pyproject.toml"
+    assert LLVMLITE in tomllib.loads(pyproject.read_text())["project"]["dependencies"]
 
 
 def test_it_says_what_it_is_and_ends() -> None:
