@@ -1,5 +1,6 @@
 # Every target sets up what it needs: a virtual environment in .venv, brought up to date when
-# pyproject.toml changes; the demo installs what training takes, the others what development takes.
+# pyproject.toml changes; the demo installs what the README's commands take, the others what
+# development takes.
 # PYTHON names the interpreter it is made from (3.11.4 or newer).
 PYTHON ?= python3
 VENV := .venv
@@ -10,7 +11,7 @@ DEV_READY := $(VENV)/.ready-dev
 .PHONY: demo test test-slow scale check format bench protos sample-corpus recipes-table clean
 
 demo: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[corpus,plot,train]'
 	$(BIN)/mlgo-gym demo --jobs 2
 
 test: $(DEV_READY)

@@ -50,7 +50,8 @@ def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     assert "pip install 'mlgo-gym[train]'" in printed
     assert "The model that ships with mlgo_gym takes its place" in printed
     assert "5 of 5 objects are equal byte for byte" in printed
-    assert (tmp_path / "mlgo-gym-demo.png").exists()
+    assert "pip install 'mlgo-gym[plot]'" in printed
+    assert not (tmp_path / "mlgo-gym-demo.png").exists()
     assert (tmp_path / "mlgo-gym-demo" / "frozen" / "inliner.h").exists()
     script = "import corpus_tools as t; print(len(t.available_recipes()) > 5, t.__file__)"
     found = subprocess.run(

@@ -29,6 +29,7 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
 from mlgo_gym.model._shipped import find_model
 from mlgo_gym.native._freeze import freeze
 from mlgo_gym.policies._models import load_model, model_policies
@@ -48,6 +49,7 @@ _CONTROL: Final = "default"
 _SETTINGS: Final = ("rounds=2", "batches=3", "teacher.least_leaf_rows=20", "hidden=[32, 32]")
 """For a corpus of a few thousand decisions."""
 
+_PLOT: Final = Path("mlgo-gym-demo.png")
 _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
@@ -68,15 +70,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--plot",
         type=Path,
         metavar="FILE",
-        default=Path("mlgo-gym-demo.png"),
-        help="where the plot goes: .png, .svg or .pdf (default: mlgo-gym-demo.png)",
+        help="where the plot goes: .png, .svg or .pdf (default: mlgo-gym-demo.png, or no plot "
+        "without the extra plot)",
     )
     add_compilation_options(parser)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
     """Run the command."""
-    _check_plot(options.plot)
+    _settle_plot(options, output)
     packages, problem = packages_of(options), problem_of(options)
     if problem.rule == _CONTROL:
         return _run_inlining(packages, options, output)
@@ -88,8 +90,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
     return _compare(packages, policies, options, output)
 
 
-def _check_plot(path: Path) -> None:
+def _settle_plot(options: argparse.Namespace, output: Output) -> None:
     """See that the plot can be written, before the work that it is to show."""
+    if options.plot is None and not can_plot():
+        output.print(f"The plot is left out. {NO_PLOTS}.\n")
+        return
+    check_can_plot()
+    options.plot = options.plot or _PLOT
+    _check_plot(options.plot)
+
+
+def _check_plot(path: Path) -> None:
     problem = None
     if path.suffix not in _PLOT_SUFFIXES:
         problem = f"a file name ending in {', '.join(_PLOT_SUFFIXES)}, found {str(path)!r}"
@@ -143,7 +154,7 @@ def _compare(
     note = control if first == _CONTROL else comparison.mean_note(reports, shown)
     output.print(comparison.as_grid(reports, shown), comparison.legend(reports, first), note)
     output.json(comparison.as_json(reports, list(policies)))
-    if figure := comparison.plot(reports, shown):
+    if options.plot and (figure := comparison.plot(reports, shown)):
         save_figure(options.plot, figure)
         output.print(f"Plot: {options.plot}")
     return warn_of_failures(reports, output)

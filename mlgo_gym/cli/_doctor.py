@@ -80,6 +80,9 @@ def _checks() -> Iterator[Check]:
     yield _check_extra("gRPC runners", "grpc", "grpc")
     yield _check_extra("datasets", "train", "pyarrow")
     yield _check_extra("training", "train", "keras")
+    yield _check_extra("plots", "plot", "matplotlib")
+    yield _check_extra("corpora from PyPI", "corpus", "unearth")
+    yield _check_extra("corpora out of archives", "corpus", "arpy")
     yield _check_clang()
 
 

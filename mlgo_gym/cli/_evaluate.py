@@ -24,6 +24,7 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of, warn_of_not_honoured
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
 from mlgo_gym.evaluation._front import evaluate
 from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._summary import Scored
@@ -94,7 +95,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if left_out := len(scored.scores) - len(scored.modules):
         output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
     output.json(as_record(scored, setting, options.seed) | time_record(times, changes))
-    _save(scored, options)
+    _save(scored, options, output)
     return _warn(scored, output)
 
 
@@ -105,19 +106,22 @@ def _check_outputs(options: argparse.Namespace) -> None:
             f"--html: expected an existing folder, found {str(options.html.parent)!r}"
         )
     if options.plots:
+        check_can_plot()
         make_folder(options.plots)
 
 
-def _save(scored: Scored, options: argparse.Namespace) -> None:
-    """Write the plots and the page."""
+def _save(scored: Scored, options: argparse.Namespace, output: Output) -> None:
+    """Write the plots and the page, which is without plots where none can be made."""
     if not scored.modules or not (options.plots or options.html):
         return
-    plots = plots_of(scored)
+    plots = plots_of(scored) if can_plot() else {}
     for name, figure in plots.items() if options.plots else ():
         save_figure(options.plots / f"{name}.png", figure)
     if options.html:
         with writing(options.html) as file:
             file.write(evaluation_page(scored, plots))
+        if not plots:
+            output.print(f"{options.html} has no plots. {NO_PLOTS}.")
 
 
 def _warn(scored: Scored, output: Output) -> int:

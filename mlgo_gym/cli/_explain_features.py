@@ -35,6 +35,7 @@ from mlgo_gym.evaluation._explain import (
     text_when_permuted,
 )
 from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
+from mlgo_gym.evaluation._figure import check_can_plot
 from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._base import MLModelRunner
@@ -87,6 +88,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     """Run the command."""
     packages = packages_of(options)
     if options.plots:
+        check_can_plot()
         make_folder(options.plots)
     problem = make_problem(InliningForSize, options)
     setting = Setting(problem, options.opt_level, options.jobs, options.timeout)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.evaluation._explain import FEATURES, Importance, Recorded, share_inlined
+from mlgo_gym.evaluation._figure import new_figure
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.runners._base import MLModelRunner
 
@@ -34,10 +35,8 @@ _MOST_BINS: Final = 30
 
 def importance_plot(importances: Sequence[Importance]) -> Figure:
     """The features that change most decisions, as bars with the repeats' standard deviations."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
-
     shown = [each for each in importances if each.changed][:_SHOWN]
-    figure = Figure(figsize=(8, 1.5 + 0.28 * len(shown)), layout="constrained")
+    figure = new_figure(8, 1.5 + 0.28 * len(shown))
     axes = figure.add_subplot()
     axes.barh(
         range(len(shown)),
@@ -65,9 +64,7 @@ def boundary_plot(runner: MLModelRunner, recorded: Recorded, other: str, seed: i
         other: the feature that is varied besides.
         seed: of the samples.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
-
-    figure = Figure(figsize=(13, 5), layout="constrained")
+    figure = new_figure(13, 5)
     left, right = figure.subplots(1, 2)
     _curves(left, runner, recorded, seed)
     _map(right, runner, recorded, other, seed)

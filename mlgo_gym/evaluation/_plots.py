@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from mlgo_gym.evaluation._figure import new_figure
 from mlgo_gym.evaluation._scores import BASELINE
 from mlgo_gym.evaluation._summary import Change, Scored, Statistic
 
@@ -121,7 +122,5 @@ def _reach(change: Change) -> tuple[float, float]:
 
 
 def _figure(height: float) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
-
-    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+    figure = new_figure(_WIDTH, height)
     return figure, figure.add_subplot()

@@ -1,0 +1,41 @@
+"""Plots need matplotlib, which the extra ``plot`` brings."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING, Final
+
+from mlgo_gym.errors import EnvironmentSetupError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NO_PLOTS: Final = "plots: need matplotlib; run: pip install 'mlgo-gym[plot]'"
+"""Why there are none, where `can_plot` is false."""
+
+
+def can_plot() -> bool:
+    """Whether matplotlib is installed; importing it is left to who plots."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def check_can_plot() -> None:
+    """Raise unless matplotlib is installed.
+
+    Raises:
+        EnvironmentSetupError: it is not.
+    """
+    if not can_plot():
+        raise EnvironmentSetupError(NO_PLOTS)
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches.
+
+    Raises:
+        EnvironmentSetupError: matplotlib is missing.
+    """
+    check_can_plot()
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
+
+    return Figure(figsize=(width, height), layout="constrained")
