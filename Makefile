@@ -1,16 +1,17 @@
 # Every target sets up what it needs: a virtual environment in .venv, brought up to date when
-# pyproject.toml changes; the demo installs what the README's commands take, the others what
-# development takes.
-# PYTHON names the interpreter it is made from (3.11.4 or newer).
+# pyproject.toml or the lock changes; the demo installs what the README's commands take, the others
+# what development takes.
+# PYTHON names the interpreter it is made from (3.11.4 or newer), LOCK the versions of development;
+# with LOCK= they are the newest.
 PYTHON ?= python3
+LOCK ?= requirements-dev.lock
 VENV := .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow scale check format bench protos sample-corpus recipes-table clean
+.PHONY: demo test test-slow scale check format bench lock hooks protos sample-corpus recipes-table clean
 
-demo: $(READY)
+demo: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[corpus,plot,train]'
 	$(BIN)/mlgo-gym demo --jobs 2
 
@@ -29,6 +30,7 @@ check: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/reuse lint --quiet
 
 format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
@@ -36,6 +38,14 @@ format: $(DEV_READY)
 
 bench: $(DEV_READY)
 	$(BIN)/python -m benchmarks
+
+# Newer versions for development: whatever pyproject.toml allows today, for every Python.
+lock: $(DEV_READY)
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11.4 --upgrade \
+	  --custom-compile-command "make lock" --quiet --output-file requirements-dev.lock
+
+hooks: $(DEV_READY)
+	$(BIN)/pre-commit install
 
 protos: $(DEV_READY)
 	$(BIN)/python protos/generate.py
@@ -49,12 +59,11 @@ recipes-table: $(DEV_READY)
 clean:
 	rm -rf $(VENV) build dist
 
-$(READY): pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("mlgo_gym needs Python 3.11.4 or newer, found " + sys.version.split()[0] + "; name another: make PYTHON=...") if sys.version_info < (3, 11, 4) else None'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
-	touch $@
+	$(PYTHON) -m venv $(VENV)
 
-$(DEV_READY): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+$(DEV_READY): pyproject.toml $(LOCK) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  $(LOCK:%=--constraint %) --editable '.[dev]'
 	touch $@
