@@ -8,14 +8,17 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mlgo_gym import __version__
 from tests.conftest import require
 
 ROOT = Path(__file__).parent.parent
+LARGEST_BYTES = 10 << 20
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
@@ -37,6 +40,38 @@ def built(project: Path, folder: Path) -> Path:
     subprocess.run(command, check=True, capture_output=True)
     (found,) = folder.glob("*.whl")
     return found
+
+
+def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        sizes = {each.filename: each.file_size for each in archive.infolist()}
+        metadata = archive.read(f"mlgo_gym-{__version__}.dist-info/METADATA").decode()
+    expected = {*_sources("mlgo_gym"), *_sources("corpus_tools")}
+    expected |= {f"mlgo_gym/model/shipped/{name}" for name in _sources("models")}
+    beside = {name for name in sizes if name.partition("/")[0].startswith("mlgo_gym-")}
+    assert sizes.keys() - beside == expected
+    assert beside == {
+        f"mlgo_gym-{__version__}.{name}"
+        for name in (
+            "data/scripts/mlgo-c++",
+            "data/scripts/mlgo-cc",
+            "dist-info/METADATA",
+            "dist-info/RECORD",
+            "dist-info/WHEEL",
+            "dist-info/entry_points.txt",
+            "dist-info/licenses/LICENSE",
+        )
+    }
+    assert f"\nVersion: {__version__}\n" in metadata
+    assert "\nLicense-Expression: Apache-2.0 WITH LLVM-exception\n" in metadata
+    assert sum(sizes.values()) < LARGEST_BYTES
+
+
+def _sources(folder: str) -> list[str]:
+    """What git keeps of a folder, by names as the wheel should have them."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", folder]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return [name.removeprefix("models/") for name in listed.stdout.split("\0") if name]
 
 
 def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
