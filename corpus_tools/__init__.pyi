@@ -3,6 +3,7 @@ from .build import build_corpus as build_corpus
 from .build import build_from_sources as build_from_sources
 from .clang import Clang as Clang
 from .clang import find_clang as find_clang
+from .compilation import Compilation as Compilation
 from .errors import CorpusToolsError as CorpusToolsError
 from .manifest import Manifest as Manifest
 from .manifest import encode_command as encode_command

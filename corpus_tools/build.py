@@ -76,15 +76,18 @@ def build_corpus(
     with tempfile.TemporaryDirectory(prefix="corpus_tools.") as temporary:
         sdist = fetch_sdist(recipe, cache_dir or Path(temporary) / "cache")
         root = unpack_sources(recipe, sdist, Path(temporary))
-        return build_from_sources(
-            root,
-            expand_globs(recipe, root),
-            output,
+        compilation = Compilation(
+            clang=clang,
+            root=root,
             flags=(*recipe.flags, *python_header_flags(recipe)),
             file_flags=recipe.file_flags,
-            clang=clang,
             opt_level=opt_level,
             jobs=jobs,
+        )
+        return build_from_sources(
+            compilation,
+            expand_globs(recipe, root),
+            output,
             keep_going=keep_going,
             progress=progress,
             info=recipe_info(recipe),
@@ -92,15 +95,10 @@ def build_corpus(
 
 
 def build_from_sources(
-    root: Path,
+    compilation: Compilation,
     sources: Sequence[str],
     output: Path,
     *,
-    flags: Sequence[str] = (),
-    file_flags: tuple[tuple[str, tuple[str, ...]], ...] = (),
-    clang: Clang | None = None,
-    opt_level: str = "Oz",
-    jobs: int = 1,
     keep_going: bool = False,
     progress: Progress | None = None,
     info: Mapping[str, str] | None = None,
@@ -108,14 +106,9 @@ def build_from_sources(
     """Compile sources of a local folder into a corpus.
 
     Args:
-        root: folder that sources, and relative paths in flags, start at.
-        sources: relative to ``root``, with ``/`` between parts; doubles count once.
+        compilation: how, and the folder that they are in.
+        sources: relative to that folder, with ``/`` between parts; doubles count once.
         output: as for `build_corpus`.
-        flags: for clang; ``-std=c++*`` is dropped for ``.c`` files.
-        file_flags: pairs (pattern, further flags of the sources it matches).
-        clang: the compiler; by default the one that `find_clang` finds.
-        opt_level: one of `corpus_tools.clang.OPT_LEVELS`.
-        jobs: how many clangs run at a time.
         keep_going: leave out sources that do not compile, as long as one does.
         progress: called after each source.
         info: provenance for ``corpus_info.json``, beside compiler and optimisation level.
@@ -123,20 +116,12 @@ def build_from_sources(
     Raises:
         CorpusToolsError: see `corpus_tools.errors`. ``output`` is then as it was before.
     """
-    compilation = Compilation(
-        clang=clang or find_clang(),
-        root=root,
-        flags=tuple(flags),
-        file_flags=file_flags,
-        opt_level=opt_level,
-        jobs=jobs,
-    )
     sources = sorted(set(sources))
     start = time.monotonic()
     with staged_folder(output) as staged:
         failures = compile_sources(compilation, sources, staged, progress=progress)
         modules = _kept(sources, failures, keep_going=keep_going)
-        built_by = compiler_info(compilation.clang, opt_level)
+        built_by = compiler_info(compilation.clang, compilation.opt_level)
         left_out = {"left_out": [each.source for each in failures]} if failures else {}
         write_json(staged / INFO_NAME, {**(info or {}), **built_by, **left_out})
         Manifest(modules).write(staged)

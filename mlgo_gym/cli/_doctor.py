@@ -39,7 +39,7 @@ define i32 @caller(i32 %x) {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class _Finding:
     """One line of the report.
 
     Attributes:
@@ -69,11 +69,11 @@ def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
     return 0 if all(check.is_ok for check in checks if check.is_required) else 1
 
 
-def _checks() -> Iterator[Check]:
-    yield Check("mlgo_gym", True, __version__)
-    yield Check("Python", True, f"{platform.python_version()} on {platform.platform()}")
+def _checks() -> Iterator[_Finding]:
+    yield _Finding("mlgo_gym", True, __version__)
+    yield _Finding("Python", True, f"{platform.python_version()} on {platform.platform()}")
     for package in ("gymnasium", "numpy"):
-        yield Check(package, True, metadata.version(package))
+        yield _Finding(package, True, metadata.version(package))
     yield _check_llvmlite()
     yield from _check_compiler()
     yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
@@ -86,43 +86,43 @@ def _checks() -> Iterator[Check]:
     yield _check_clang()
 
 
-def _check_llvmlite() -> Check:
+def _check_llvmlite() -> _Finding:
     version = installed_llvmlite()
     try:
         check_llvmlite(version)
     except MlgoGymError as error:
-        return Check("llvmlite", False, str(error))
-    return Check("llvmlite", True, str(version))
+        return _Finding("llvmlite", False, str(error))
+    return _Finding("llvmlite", True, str(version))
 
 
-def _check_compiler() -> Iterator[Check]:
+def _check_compiler() -> Iterator[_Finding]:
     try:
         with Compiler() as compiler:
             result = compiler.compile_module(
                 Module.from_ir(_PROBE), problem=InliningForSize(), policy=default
             )
     except MlgoGymError as error:
-        yield Check("embedded LLVM", False, str(error))
+        yield _Finding("embedded LLVM", False, str(error))
         return
-    yield Check("embedded LLVM", True, result.llvm_version)
+    yield _Finding("embedded LLVM", True, result.llvm_version)
     asked = f"asked {result.decisions} question about a probe of one call"
-    yield Check("ML inline advisor", result.decisions == 1, asked)
+    yield _Finding("ML inline advisor", result.decisions == 1, asked)
 
 
-def _check_extra(name: str, extra: str, *packages: str) -> Check:
+def _check_extra(name: str, extra: str, *packages: str) -> _Finding:
     for package in packages:
         if importlib.util.find_spec(package):
             version = metadata.version(_DISTRIBUTIONS.get(package, package.replace("_", "-")))
-            return Check(name, True, f"{package} {version}", is_required=False)
+            return _Finding(name, True, f"{package} {version}", is_required=False)
     missing = f"needs {packages[0]}; run: pip install 'mlgo-gym[{extra}]'"
-    return Check(name, False, missing, is_required=False)
+    return _Finding(name, False, missing, is_required=False)
 
 
-def _check_clang() -> Check:
+def _check_clang() -> _Finding:
     name = "clang, for corpus build"
     try:
         clang = find_clang()
     except CorpusToolsError as error:
-        return Check(name, False, str(error), is_required=False)
+        return _Finding(name, False, str(error), is_required=False)
     version = ".".join(str(part) for part in clang.version)
-    return Check(name, True, f"{version}, {clang.path}", is_required=False)
+    return _Finding(name, True, f"{version}, {clang.path}", is_required=False)

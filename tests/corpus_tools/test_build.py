@@ -7,11 +7,13 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from corpus_tools import (
     Clang,
+    Compilation,
     CorpusToolsError,
     Manifest,
     Recipe,
@@ -317,7 +319,8 @@ def test_local_sources_need_no_sdist(clang22: Clang, tmp_path: Path) -> None:
     (root / "include" / "b.h").write_text("int b(void) { return 2; }\n")
     sources = ["b.c", "a.c", "b.c"]
     output = tmp_path / "out"
-    report = build_from_sources(root, sources, output, flags=["-Iinclude"], clang=clang22)
+    compilation = Compilation(clang=clang22, root=root, flags=("-Iinclude",))
+    report = build_from_sources(compilation, sources, output)
     assert (report.output, report.modules) == (output, ("a.c", "b.c"))
     assert Manifest.read(output).modules == ("a.c", "b.c")
     assert json.loads((output / "corpus_info.json").read_bytes()) == {
@@ -370,13 +373,8 @@ def test_bad_sources_and_options_are_refused(
     error: type[CorpusToolsError],
     message: str,
 ) -> None:
+    settings: dict[str, Any] = {"clang": _NEVER_RUN, "root": tmp_path, **options}
     with pytest.raises(error) as caught:
-        build_from_sources(
-            tmp_path,
-            sources,
-            tmp_path / "out",
-            clang=_NEVER_RUN,
-            **options,  # type: ignore[arg-type]
-        )
+        build_from_sources(Compilation(**settings), sources, tmp_path / "out")
     assert str(caught.value) == message
     assert list(tmp_path.iterdir()) == []

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 from corpus_tools.build import build_from_sources
+from corpus_tools.clang import find_clang
+from corpus_tools.compilation import Compilation
 
 _FOLDER = Path(__file__).parent
 
@@ -15,14 +17,11 @@ def main() -> int:
     """Compile every source of ``src`` into ``corpus``."""
     root = _FOLDER / "src"
     sources = sorted(path.name for path in root.iterdir() if path.suffix in {".c", ".cpp"})
-    report = build_from_sources(
-        root,
-        sources,
-        _FOLDER / "corpus",
-        flags=["-std=c++17"],
-        jobs=os.cpu_count() or 1,
-        info={"license": "Apache-2.0 WITH LLVM-exception"},
+    compilation = Compilation(
+        clang=find_clang(), root=root, flags=("-std=c++17",), jobs=os.cpu_count() or 1
     )
+    info = {"license": "Apache-2.0 WITH LLVM-exception"}
+    report = build_from_sources(compilation, sources, _FOLDER / "corpus", info=info)
     sys.stdout.write(f"{len(report.modules)} modules in {report.elapsed_s:.1f} s\n")
     return 0
 
