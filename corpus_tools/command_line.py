@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
-
 from corpus_tools.errors import CorpusToolsError
 
 __all__ = ["add_as_llvm", "add_option", "run_command", "whole"]
@@ -59,6 +57,8 @@ def run_command(program: str, run: Callable[[], int]) -> int:
         program: its name, for the message.
         run: the command.
     """
+    from rich.console import Console  # noqa: PLC0415 (slow to import, and seldom needed)
+
     console = Console(stderr=True, highlight=False, markup=False)
     try:
         return run()

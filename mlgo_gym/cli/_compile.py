@@ -8,27 +8,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.cli._options import (
-    add_compilation_options,
-    add_corpus_options,
-    add_model_options,
-    add_problem_option,
-    packages_of,
-    problem_of,
-)
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import make_folder, writing
-from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.policies._models import Model, load_model
-from mlgo_gym.rollout._deployment import Form, deploy_modules
-from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog
 from mlgo_gym.runners._load import MODES
-from mlgo_gym.scoring._measures import TextSize
+
+if TYPE_CHECKING:
+    from mlgo_gym.rollout._deployment import Form
 
 DESCRIPTION = (
     "Compile bitcode, LLVM assembly or corpora with the embedded LLVM and a model's advice, and "
@@ -43,32 +33,28 @@ _SUFFIXES: Final[Mapping[Form, str]] = MappingProxyType(
 _INPUT_SUFFIXES: Final = (".bc", ".ll")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("input", type=Path, nargs="?", metavar="IN", help="IN.bc or IN.ll")
-    add_corpus_options(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        metavar="OUT",
-        help="a file; of corpora a folder",
-    )
-    add_model_options(parser, "what answers LLVM", modes=MODES[:2])
-    add_problem_option(parser)
-    parser.add_argument(
-        "--emit",
-        choices=tuple(_SUFFIXES),
-        help="what comes out (default: by the ending of OUT; of corpora, objects)",
-    )
-    parser.add_argument("--log", type=Path, metavar="FILE", help="write LLVM's training log")
-    add_compilation_options(parser)
+def add_options(add: shared.Options) -> None:
+    add("input", "IN", "IN.bc or IN.ll", nargs="?")
+    add.corpus()
+    add("-o --output", "OUT", "a file; of corpora a folder", required=True)
+    add.model("what answers LLVM", modes=MODES[:2])
+    add.problem()
+    what = "what comes out (default: by the ending of OUT; of corpora, objects)"
+    add("--emit", tuple(_SUFFIXES), what)
+    add("--log", "FILE", "write LLVM's training log")
+    add.compilation()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
-    model = _model(options)
+    from mlgo_gym.cli.show import _comparison as comparison
+    from mlgo_gym.policies._models import load_model
+    from mlgo_gym.rollout._deployment import deploy_modules
+    from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog
+    from mlgo_gym.scoring._measures import TextSize
+
+    model = None
+    if options.model is not None:
+        model = load_model(Path(options.model), shared.problem_of(options), options.mode)
     if options.log and model is None:
         raise OptionsError("--log: expected a --model whose decisions are logged, found none")
     read, targets = _inputs(options)
@@ -76,9 +62,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         read,
         targets,
         model,
-        opt_level=options.opt_level,
-        jobs=options.jobs,
-        timeout_s=options.timeout,
+        **shared.compilation_of(options),
         form=options.emit or _form(options.output),
         keep_decisions=options.log is not None,
     )
@@ -91,7 +75,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
             if done.error and options.corpus:
                 reports.append(ModuleReport(done.item, TextSize, None, (), str(done.error)))
                 continue
-            _write(targets[done.item], done.value.output)
+            target = targets[done.item]
+            make_folder(target.parent, to_write=target)
+            with writing(target) as file:
+                file.write(done.value.output)
             report = replace(done.value.report, module=done.item)
             if log:
                 log.write(report)
@@ -99,17 +86,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
     names = [model.name] if model else []
     output.print(comparison.as_grid(reports, names))
     output.json(comparison.as_json(reports, names))
-    return warn_of_failures(reports, output)
+    return output.warn_of_failures(reports)
 
 
 def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[str, Path]]:
     """What reads a module of a name, and where each name's output goes."""
     path: Path | None = options.input
-    if (path is None) == (options.corpus is None):
+    if (path is None) != bool(options.corpus):
         found = "neither" if path is None else "both"
         raise OptionsError(f"input: expected a file or --corpus, found {found}")
     if path is None:
-        packages = packages_of(options)
+        packages = shared.packages_of(options)
         suffix = _SUFFIXES[options.emit or "object"]
         keys = {packages.label(key): key for key in packages}
         targets = {name: options.output / f"{name}{suffix}" for name in keys}
@@ -122,17 +109,5 @@ def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[
     return lambda _: Module.from_file(path), {path.name: options.output}
 
 
-def _model(options: argparse.Namespace) -> Model | None:
-    if options.model is None:
-        return None
-    return load_model(Path(options.model), problem_of(options), options.mode)
-
-
 def _form(target: Path) -> Form:
     return next((form for form, end in _SUFFIXES.items() if target.suffix == end), "object")
-
-
-def _write(target: Path, data: bytes) -> None:
-    make_folder(target.parent, to_write=target)
-    with writing(target) as file:
-        file.write(data)

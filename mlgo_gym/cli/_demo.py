@@ -12,29 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.cli._options import (
-    add_budget_option,
-    add_compilation_options,
-    add_corpus_options,
-    add_problem_option,
-    add_seed_option,
-    packages_of,
-    problem_of,
-)
-from mlgo_gym.cli._packages import rolled_out
-from mlgo_gym.cli._train import train_watched
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import save_figure, writing
-from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import warn_of_failures
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
-from mlgo_gym.model._shipped import find_model
-from mlgo_gym.native._freeze import freeze
-from mlgo_gym.policies._models import load_model, model_policies
+from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.rollout._deployment import deploy_modules
 
 DESCRIPTION = (
     "Train a policy for LLVM's inliner on corpora for two minutes, evaluate it on modules that it"
@@ -53,33 +38,21 @@ _PLOT: Final = Path("mlgo-gym-demo.png")
 _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_corpus_options(parser)
-    add_problem_option(parser, of_model=False)
-    add_seed_option(parser)
-    add_budget_option(parser, "how long to train", "2m")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="DIR",
-        default=Path("mlgo-gym-demo"),
-        help="where the training run, the frozen model and the object go (default: mlgo-gym-demo)",
-    )
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        metavar="FILE",
-        help="where the plot goes: .png, .svg or .pdf (default: mlgo-gym-demo.png, or no plot "
-        "without the extra plot)",
-    )
-    add_compilation_options(parser)
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add.problem(of_model=False)
+    add.seed()
+    add.budget("how long to train", "2m")
+    what = "where the training run, the frozen model and the object go"
+    add("--output", "DIR", what, "mlgo-gym-demo")
+    what = f"where the plot goes: {', '.join(_PLOT_SUFFIXES[:-1])} or {_PLOT_SUFFIXES[-1]}"
+    add("--plot", "FILE", f"{what} (default: {_PLOT}, or no plot without the extra plot)")
+    add.compilation()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
     _settle_plot(options, output)
-    packages, problem = packages_of(options), problem_of(options)
+    packages, problem = shared.packages_of(options), shared.problem_of(options)
     if problem.rule == _CONTROL:
         return _run_inlining(packages, options, output)
     output.print(
@@ -113,11 +86,14 @@ def _check_plot(path: Path) -> None:
 
 
 def _run_inlining(packages: Packages, options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.native._freeze import freeze
+    from mlgo_gym.policies._models import model_policies
+
     kept, unseen = packages.hold_out()
     output.print(f"1. Train on {len(kept)} modules, for about {options.budget / 60:g} min.")
     name, model = _trained(packages, options, output)
     output.print(f"\n2. Evaluate on {len(unseen)} other modules.")
-    problem = problem_of(options)
+    problem = shared.problem_of(options)
     with model_policies([str(model)], "release", problem) as models:
         policies: dict[str, PolicyLike] = {_CONTROL: problem.policy(_CONTROL)}
         (policies[name],) = models.values()
@@ -132,6 +108,8 @@ def _run_inlining(packages: Packages, options: argparse.Namespace, output: Outpu
 
 def _trained(packages: Packages, options: argparse.Namespace, output: Output) -> tuple[str, Path]:
     """A model and what it is called: one that is trained here, or the one that ships."""
+    from mlgo_gym.cli._train import train_watched
+
     run = options.output / "run"
     try:
         made = train_watched("advantage", packages, options, output, output=run, settings=_SETTINGS)
@@ -148,7 +126,11 @@ def _compare(
     output: Output,
 ) -> int:
     """Compile under policies; print, answer in JSON, and plot."""
-    reports = list(rolled_out(packages, policies, problem_of(options), options, output))
+    from mlgo_gym.cli.show import _comparison as comparison
+
+    reports = list(
+        shared.rolled_out(packages, policies, shared.problem_of(options), options, output)
+    )
     first, shown = next(iter(policies)), [each for each in policies if each != _CONTROL]
     control = comparison.control_note(reports, _CONTROL)
     note = control if first == _CONTROL else comparison.mean_note(reports, shown)
@@ -157,18 +139,21 @@ def _compare(
     if options.plot and (figure := comparison.plot(reports, shown)):
         save_figure(options.plot, figure)
         output.print(f"Plot: {options.plot}")
-    return warn_of_failures(reports, output)
+    return output.warn_of_failures(reports)
 
 
 def _compile(
     packages: Packages, name: str, frozen: Path, options: argparse.Namespace, output: Output
 ) -> None:
     """Compile the largest of the modules with the frozen model."""
+    from mlgo_gym.policies._models import load_model
+    from mlgo_gym.rollout._deployment import deploy_modules
+
     largest = max(packages, key=packages.size_bytes)
     (done,) = deploy_modules(
         lambda _: packages[largest],
         [largest.name],
-        load_model(frozen, problem_of(options), name=name),
+        load_model(frozen, shared.problem_of(options), name=name),
         opt_level=options.opt_level,
         timeout_s=options.timeout,
     )

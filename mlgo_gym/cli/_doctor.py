@@ -7,20 +7,12 @@ import importlib.util
 import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
-
-from rich.table import Table
-from rich.text import Text
 
 from corpus_tools.clang import find_clang
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import MlgoGymError
-from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
-from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 
 DESCRIPTION = (
     "Check what this machine has, by using it. The exit status is 1 where something is missing "
@@ -56,11 +48,11 @@ class _Finding:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
-    """Run the subcommand."""
+    from rich.table import Column, Table
+    from rich.text import Text
+
     checks = list(_checks())
-    table = Table()
-    for column in ("what", "state", "found"):
-        table.add_column(column, overflow="fold")
+    table = Table(*(Column(each, overflow="fold") for each in ("what", "state", "found")))
     for check in checks:
         state = Text("ok", "green") if check.is_ok else Text("missing", "red")
         table.add_row(check.name, state, check.found)
@@ -70,6 +62,8 @@ def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
 
 
 def _checks() -> Iterator[_Finding]:
+    from importlib import metadata
+
     yield _Finding("mlgo_gym", True, __version__)
     yield _Finding("Python", True, f"{platform.python_version()} on {platform.platform()}")
     for package in ("gymnasium", "numpy"):
@@ -87,6 +81,8 @@ def _checks() -> Iterator[_Finding]:
 
 
 def _check_llvmlite() -> _Finding:
+    from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
+
     version = installed_llvmlite()
     try:
         check_llvmlite(version)
@@ -96,6 +92,10 @@ def _check_llvmlite() -> _Finding:
 
 
 def _check_compiler() -> Iterator[_Finding]:
+    from mlgo_gym.corpus._corpus import Module
+    from mlgo_gym.llvm._compiler import Compiler
+    from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+
     try:
         with Compiler() as compiler:
             result = compiler.compile_module(
@@ -110,6 +110,8 @@ def _check_compiler() -> Iterator[_Finding]:
 
 
 def _check_extra(name: str, extra: str, *packages: str) -> _Finding:
+    from importlib import metadata
+
     for package in packages:
         if importlib.util.find_spec(package):
             version = metadata.version(_DISTRIBUTIONS.get(package, package.replace("_", "-")))

@@ -7,42 +7,21 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli._options import (
-    add_compilation_options,
-    add_corpus_options,
-    add_model_options,
-    add_seed_option,
-    make_problem,
-    packages_of,
-)
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import make_folder, save_figure
 from mlgo_gym.cli.show._grid import Grid, Row, change
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import warn_of
-from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._explain import (
-    FEATURES,
-    Importance,
-    PermutedText,
-    Recorded,
-    joined,
-    most_asking,
-    permutation_importance,
-    record_observations,
-    text_when_permuted,
-)
-from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
 from mlgo_gym.evaluation._figure import check_can_plot
-from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.runners._base import MLModelRunner
-from mlgo_gym.runners._policy import RunnerPolicy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from mlgo_gym.evaluation._explain import Importance, PermutedText, Recorded
+    from mlgo_gym.runners._base import MLModelRunner
 
 DESCRIPTION = (
     "Record what LLVM asks an inlining model, permute one feature after the other and count the "
@@ -50,79 +29,65 @@ DESCRIPTION = (
 )
 EXAMPLE = "mlgo-gym explain-features --model inlining-for-size --plots plots"
 
-_DECISIONS: Final = 20_000
-_REPEATS: Final = 3
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_model_options(parser, "what is explained", modes=(), required=True)
-    add_corpus_options(parser)
-    parser.add_argument(
-        "--decisions",
-        type=whole(1),
-        default=_DECISIONS,
-        metavar="N",
-        help=f"take N of the recorded decisions, by chance (default: {_DECISIONS:,})",
-    )
-    parser.add_argument(
-        "--repeats",
-        type=whole(1),
-        default=_REPEATS,
-        metavar="N",
-        help=f"permute each feature N times (default: {_REPEATS})",
-    )
-    parser.add_argument(
-        "--bytes",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="compile N modules with each feature permuted, too: those that ask most (default: 0)",
-    )
-    add_seed_option(parser, "all that is drawn by chance")
-    parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots, as PNG files")
-    add_compilation_options(parser)
+def add_options(add: shared.Options) -> None:
+    add.model("what is explained", modes=(), required=True)
+    add.corpus()
+    add("--decisions", "N", "take N of the recorded decisions, by chance", 20_000)
+    add("--repeats", "N", "permute each feature N times", 3)
+    what = "compile N modules with each feature permuted, too: those that ask most"
+    add("--bytes", "N", what, 0, type=whole(0))
+    add.seed("all that is drawn by chance")
+    add("--plots", "DIR", "write plots, as PNG files")
+    add.compilation()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
-    packages = packages_of(options)
+    from mlgo_gym.evaluation import _explain as explain
+    from mlgo_gym.evaluation._evaluate import Setting
+    from mlgo_gym.policies._models import native_runner
+    from mlgo_gym.runners._policy import RunnerPolicy
+
+    packages = shared.packages_of(options)
     if options.plots:
         check_can_plot()
         make_folder(options.plots)
-    problem = make_problem(InliningForSize, options)
-    setting = Setting(problem, options.opt_level, options.jobs, options.timeout)
+    problem = shared.make_problem(InliningForSize, options)
+    setting = Setting(problem, **shared.compilation_of(options))
     with contextlib.ExitStack() as stack:
         factory = native_runner(Path(options.model), problem, stack)
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))
-        parts = record_observations(packages, policy, setting)
-        recorded = joined(list(output.track(parts, "recording", len(packages))))
+        parts = explain.record_observations(packages, policy, setting)
+        recorded = explain.joined(list(output.track(parts, "recording", len(packages))))
         sample = recorded.sample(options.decisions, options.seed)
-        permuted = permutation_importance(
+        permuted = explain.permutation_importance(
             runner, sample, seed=options.seed, repeats=options.repeats
         )
-        found = list(output.track(permuted, "permuting", len(FEATURES)))
+        found = list(output.track(permuted, "permuting", len(explain.FEATURES)))
         found.sort(key=lambda each: -each.changed)
         code = None
         if options.bytes:
-            chosen = most_asking(recorded, packages, options.bytes)
+            chosen = explain.most_asking(recorded, packages, options.bytes)
             features = [each.feature for each in found if each.changed]
-            reports = text_when_permuted(
+            reports = explain.text_when_permuted(
                 chosen, features, policy, sample, setting, seed=options.seed
             )
-            code = PermutedText.of(list(output.track(reports, "compiling", options.bytes)))
+            tracked = output.track(reports, "compiling", options.bytes)
+            code = explain.PermutedText.of(list(tracked))
         if options.plots:
             for name, figure in _plots(runner, sample, found, options.seed).items():
                 save_figure(options.plots / f"{name}.png", figure)
     output.print(_grid(found, code), _note(sample, recorded, found, code))
     output.json(_record(sample, recorded, found, code))
-    return warn_of([*recorded.errors, *(code.errors if code else ())], output)
+    return output.warn_of([*recorded.errors, *(code.errors if code else ())])
 
 
 def _plots(
     runner: MLModelRunner, sample: Recorded, found: Sequence[Importance], seed: int
 ) -> dict[str, Figure]:
+    from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
+
     other = next(each.feature for each in found if each.feature not in {COST, DEFAULT_ADVICE})
     return {
         "importance": importance_plot(found),

@@ -1,32 +1,86 @@
 """``mlgo-gym``: parses the command line and turns errors into one line and an exit status.
 
 Exit status: 0 all went well, 1 something failed, 2 the command line is wrong, 130 interrupted.
+
+A command is a module, imported when it runs or when somebody asks for its help. It says what it
+does (``DESCRIPTION``) and shows it (``EXAMPLE``), adds its options (``add_options``),
+and does it (``run``), which imports what only the work needs. A package of commands names them
+(``COMMANDS``: their modules, and a line of help for each) instead of the last two.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.cli._command import CommandParser
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
 _INTERRUPTED = 130
+
+
+class CommandParser(argparse.ArgumentParser):
+    """The parser of a command; its options are there once it is loaded, which parsing does.
+
+    Args:
+        module: the full name of the command's module, or of a package of commands.
+        **settings: as `argparse.ArgumentParser` takes them.
+    """
+
+    def __init__(self, *, module: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._module = module
+        self._is_loaded = False
+
+    def load(self) -> None:
+        """Import the command and add its options, unless that was done."""
+        if self._is_loaded:
+            return
+        self._is_loaded = True
+        module = import_module(self._module)
+        self.description = module.DESCRIPTION
+        self.epilog = f"example: {module.EXAMPLE}"
+        if hasattr(module, "COMMANDS"):
+            self._add_commands(module)
+            return
+        if hasattr(module, "add_options"):
+            from mlgo_gym.cli._options import Options
+
+            module.add_options(Options(self))
+        self.add_argument(
+            "--json", action="store_true", help="print the result as JSON, and nothing else"
+        )
+        self.set_defaults(run=module.run)
+
+    def parse_known_args(self, *arguments: Any, **settings: Any) -> Any:
+        """As every parser does, once the command is loaded."""
+        self.load()
+        return super().parse_known_args(*arguments, **settings)
+
+    def _add_commands(self, package: ModuleType) -> None:
+        commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        for module, meaning in package.COMMANDS.items():
+            name = module.removeprefix("_").replace("_", "-")
+            commands.add_parser(name, help=meaning, module=f"{package.__name__}.{module}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
     try:
         options = parser().parse_args(arguments)
-        from mlgo_gym.cli.show._output import Output  # after --help, which waits for nothing
-
         return int(options.run(options, Output(as_json=options.json)))
     except (MlgoGymError, CorpusToolsError) as error:
-        return _failed(str(error), 1)
+        Output(as_json=False).error(str(error))
+        return 1
     except KeyboardInterrupt:
-        return _failed("interrupted", _INTERRUPTED)
+        Output(as_json=False).error("interrupted")
+        return _INTERRUPTED
     except BrokenPipeError:  # whoever read the output has seen enough
         sys.stderr.close()
         return 1
@@ -37,13 +91,6 @@ def parser() -> CommandParser:
     made = CommandParser(prog="mlgo-gym", module="mlgo_gym.cli")
     made.add_argument("--version", action="version", version=f"mlgo-gym {__version__}")
     return made
-
-
-def _failed(message: str, status: int) -> int:
-    from mlgo_gym.cli.show._output import Output
-
-    Output(as_json=False).error(message)
-    return status
 
 
 if __name__ == "__main__":

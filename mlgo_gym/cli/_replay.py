@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mlgo_gym.cli._options import (
-    add_corpus_options,
-    add_opt_level_option,
-    add_timeout_option,
-    packages_of,
-)
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import CompilationError, InputError
-from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.records._replay import options_of_trace, replay
-from mlgo_gym.records._trace import Trace
+
+if TYPE_CHECKING:
+    from mlgo_gym.llvm._compiler import Compiler
+    from mlgo_gym.records._trace import Trace
 
 DESCRIPTION = (
     "Compile again what each trace records, with the recorded answers, and compare the object's "
@@ -27,17 +24,17 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym replay traces/digest.c.trace"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("traces", type=Path, nargs="+", metavar="FILE", help="a trace")
-    add_corpus_options(parser)
-    add_opt_level_option(parser)
-    add_timeout_option(parser)
+def add_options(add: shared.Options) -> None:
+    add("traces", "FILE", "a trace", nargs="+")
+    add.corpus()
+    add.opt_level()
+    add.timeout()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
-    packages = packages_of(options)
+    from mlgo_gym.llvm._compiler import Compiler
+
+    packages = shared.packages_of(options)
     records: list[dict[str, object]] = []
     with Compiler(timeout_s=options.timeout) as compiler:
         for path in options.traces:
@@ -54,6 +51,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _replayed(
     compiler: Compiler, packages: Packages, path: Path, opt_level: str | None
 ) -> dict[str, object]:
+    from mlgo_gym.records._replay import options_of_trace, replay
+    from mlgo_gym.records._trace import Trace
+
     trace = Trace.load(path)
     options = opt_level and replace(options_of_trace(trace), opt_level=opt_level)
     result = replay(compiler, trace, _module(packages, trace), options or None)

@@ -5,26 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
-from mlgo_gym.cli._options import (
-    add_budget_option,
-    add_compilation_options,
-    add_corpus_options,
-    add_model_options,
-    add_output_option,
-    add_problem_option,
-    add_seed_option,
-    models_of,
-    packages_of,
-    problem_of,
-)
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import warn_of
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.policies._models import model_policies
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
+
+if TYPE_CHECKING:
+    from mlgo_gym.search._corpus_search import ModuleSearch
 
 DESCRIPTION = (
     "Search the decisions of every module for the smallest text, and save the best "
@@ -33,58 +23,54 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30s --output traces"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_corpus_options(parser)
-    add_budget_option(parser, "for each module, over all runs", "60s")
-    add_output_option(parser, "where traces are written; of several packages, a folder for each")
-    add_model_options(parser, "a model to start from")
-    add_problem_option(parser)
-    add_seed_option(parser, "the order of trials")
-    add_compilation_options(parser)
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add.budget("for each module, over all runs", "60s")
+    add.output("where traces are written; of several packages, a folder for each")
+    add.model("a model to start from")
+    add.problem()
+    add.seed("the order of trials")
+    add.compilation()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
-    packages = packages_of(options)
-    problem = problem_of(options)
+    from mlgo_gym.policies._models import model_policies
+    from mlgo_gym.search._corpus_search import search_corpus
+
+    packages = shared.packages_of(options)
+    problem = shared.problem_of(options)
     if not isinstance(problem, InliningForSize):
         raise OptionsError(
             f"search: expected InliningForSize or a kind of it, found {problem.name}"
         )
-    with model_policies(models_of(options), options.mode, problem) as models:
+    with model_policies(shared.models_of(options), options.mode, problem) as models:
         searches = search_corpus(
             packages,
             options.output,
             problem,
             budget_s=options.budget,
             policy=next(iter(models.values()), None),
-            opt_level=options.opt_level,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
             seed=options.seed,
+            **shared.compilation_of(options),
         )
         found = list(output.track(searches, "searching", len(packages)))
     order = [packages.label(key) for key in packages]
     found.sort(key=lambda each: order.index(each.module))
     output.print(_grid([each for each in found if not each.error]))
     output.json([asdict(each) for each in found])
-    return warn_of((each.error for each in found if each.error), output)
+    return output.warn_of(each.error for each in found if each.error)
 
 
 def _grid(found: Sequence[ModuleSearch]) -> Grid:
-    total = ModuleSearch(
-        "total",
-        sum(each.default_size_bytes for each in found),
-        sum(each.size_bytes for each in found),
-        sum(each.compilations for each in found),
-        sum(each.spent_s for each in found),
-    )
+    counts = [
+        (each.default_size_bytes, each.size_bytes, each.compilations, each.spent_s)
+        for each in found
+    ]
     headings = ("module", "default", "found", "change", "compilations", "seconds")
-    return Grid(headings, [_row(each) for each in found], _row(total))
+    rows = [_row(each.module, *row) for each, row in zip(found, counts, strict=True)]
+    return Grid(headings, rows, _row("total", *map(sum, zip(*counts, strict=True))))
 
 
-def _row(search: ModuleSearch) -> Row:
-    default, size = search.default_size_bytes, search.size_bytes
-    sizes = [amount(default), amount(size), ratio(size, default)]
-    return [search.module, *sizes, amount(search.compilations), amount(search.spent_s)]
+def _row(name: str, default: float, size: float, compilations: float, spent_s: float) -> Row:
+    change = ratio(size, default)
+    return [name, amount(default), amount(size), change, amount(compilations), amount(spent_s)]

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import threading
 
-from mlgo_gym.cli._options import add_model_options
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.runners._load import MODES, runner_factory
 
@@ -19,23 +19,19 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym serve --model inlining-for-size --address localhost:5001"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_model_options(parser, "what answers", modes=MODES[:-1], required=True)
-    parser.add_argument(
-        "--address",
-        default="localhost:0",
-        help="localhost:PORT or unix:PATH (default: localhost and a free port)",
-    )
+def add_options(add: shared.Options) -> None:
+    add.model("what answers", modes=MODES[:-1], required=True)
+    what = "localhost:PORT or unix:PATH (default: localhost and a free port)"
+    add("--address", "ADDRESS", what)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the subcommand."""
     from mlgo_gym.runners.grpc import serve_grpc
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    with serve_grpc(runner_factory(options.model, options.mode), address=options.address) as host:
+    factory = runner_factory(options.model, options.mode)
+    with serve_grpc(factory, address=options.address or "localhost:0") as host:
         output.print(f"serving {options.model} at {host.address}; Ctrl-C ends it")
         output.json({"address": host.address, "model": options.model})
         output.flush()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._page import as_page
-from mlgo_gym.objects._builds import BuildComparison, Change, compare_builds, total
+
+if TYPE_CHECKING:
+    from mlgo_gym.objects._builds import Change
 
 DESCRIPTION = (
     "Compare the code in the ELF objects, programs and libraries of two builds: by file, and by "
@@ -21,27 +22,25 @@ DESCRIPTION = (
 )
 EXAMPLE = "mlgo-gym size-report build-plain build-model --html report.html"
 
-_SHOWN: Final = 20
 
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("before", type=Path, metavar="BUILD_A", help="a folder, or one file")
-    parser.add_argument("after", type=Path, metavar="BUILD_B", help="the other")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page of it, with bars")
-    parser.add_argument(
-        "--functions",
-        type=whole(0),
-        default=_SHOWN,
-        metavar="N",
-        help=f"show the N functions that changed most (default: {_SHOWN})",
-    )
+def add_options(add: shared.Options) -> None:
+    add("before", "BUILD_A", "a folder, or one file")
+    add("after", "BUILD_B", "the other")
+    add("--html", "FILE", "write a page of it, with bars")
+    add("--functions", "N", "show the N functions that changed most", 20, type=whole(0))
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
+    from mlgo_gym.cli.show._page import as_page
+    from mlgo_gym.objects._builds import compare_builds, total
+
     result = compare_builds(options.before, options.after)
-    grids = _grids(result, options.functions)
+    shown = {
+        "objects": _grid("objects", result.objects, total(result.objects)),
+        "linked": _grid("linked", result.linked),
+        "functions": _grid("functions that changed most", result.functions[: options.functions]),
+    }
+    grids = {title: grid for title, grid in shown.items() if grid.rows}
     if options.html:
         before, after = str(options.before), str(options.after)
         introduction = f"Bytes of code; negative is smaller in {after}."
@@ -51,16 +50,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(*grids.values())
     output.json(result.to_json())
     return 0
-
-
-def _grids(result: BuildComparison, functions: int) -> dict[str, Grid]:
-    """What there is to show, by its title."""
-    grids = {
-        "objects": _grid("objects", result.objects, total(result.objects)),
-        "linked": _grid("linked", result.linked),
-        "functions": _grid("functions that changed most", result.functions[:functions]),
-    }
-    return {title: grid for title, grid in grids.items() if grid.rows}
 
 
 def _grid(title: str, changes: Sequence[Change], footer: Change | None = None) -> Grid:

@@ -6,17 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mlgo_gym.cli._options import (
-    add_budget_option,
-    add_corpus_options,
-    add_output_option,
-    add_problem_option,
-    add_seed_option,
-    add_setting_options,
-    add_worker_options,
-    packages_of,
-    problem_of,
-)
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train
@@ -30,39 +20,25 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30m"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("trainer", choices=tuple(TRAINERS), help="how it is trained")
-    add_corpus_options(parser)
-    parser.add_argument(
-        "--hold-out",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a package to choose the model on, not to train on; repeat for more (default: every "
-        "fourth module)",
-    )
-    add_output_option(parser, "the run's folder")
-    add_budget_option(parser, "for all runs in the folder together")
-    add_problem_option(parser, of_model=False)
-    add_seed_option(parser, "everything random")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a setting of the trainer, the value as JSON, such as 'rounds=2' or "
-        "'fit.epochs=10'; repeat for more",
-    )
-    add_setting_options(parser)
-    add_worker_options(parser)
+def add_options(add: shared.Options) -> None:
+    add("trainer", tuple(TRAINERS), "how it is trained")
+    add.corpus()
+    what = "a package to choose the model on, not to train on; repeat for more (default: every "
+    add("--hold-out", "NAME", what + "fourth module)", many=True)
+    add.output("the run's folder")
+    add.budget("for all runs in the folder together")
+    add.problem(of_model=False)
+    add.seed("everything random")
+    what = "a setting of the trainer, the value as JSON, such as 'rounds=2' or 'fit.epochs=10'; "
+    add("--set", "NAME=VALUE", what + "repeat for more", many=True)
+    add.settings()
+    add.workers()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
     trained = train_watched(
         options.trainer,
-        packages_of(options),
+        shared.packages_of(options),
         options,
         output,
         output=options.output,
@@ -88,25 +64,16 @@ def train_watched(
     shown: Output,
     **settings: Any,
 ) -> Trained:
-    """Train as the options say, behind a line of progress.
-
-    Args:
-        trainer: its name.
-        packages: what it is trained on.
-        options: of the command line: problem, budget, seed, jobs and time limit.
-        shown: where progress and warnings go.
-        **settings: more of `mlgo_gym.training.train`.
-    """
+    """Train as the options say, behind a line of progress."""
     with shown.line() as show:
         return train(
             trainer,
             packages,
-            problem=problem_of(options),
+            problem=shared.problem_of(options),
             budget_minutes=options.budget and options.budget / 60,
             seed=options.seed,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
             watcher=_Shown(show, shown),
+            **shared.workers_of(options),
             **settings,
         )
 

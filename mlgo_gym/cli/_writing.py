@@ -20,9 +20,8 @@ _DPI: Final = 120
 def writing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing, as `mlgo_gym.files.replacing` does.
 
-    Raises:
-        OptionsError: it cannot be written. Other errors of the system in the block stay as they
-            are, and so does a pipe whose reader has seen enough.
+    That it cannot be written is an `OptionsError`. Other errors of the system in the block stay as
+    they are, and so does a pipe whose reader has seen enough.
     """
     try:
         with replacing(path) as file:
@@ -34,11 +33,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
 
 
 def save_figure(path: Path, figure: Figure) -> None:
-    """Write a plot, in the format that the name's ending says.
-
-    Raises:
-        OptionsError: it cannot be written.
-    """
+    """Write a plot, in the format that the name's ending says."""
     with writing(path) as file:
         figure.savefig(file, format=path.suffix.removeprefix("."), dpi=_DPI)
 
@@ -46,12 +41,7 @@ def save_figure(path: Path, figure: Figure) -> None:
 def make_folder(folder: Path, *, to_write: Path | None = None) -> None:
     """Make a folder if need be, before the work whose results it gets.
 
-    Args:
-        folder: where.
-        to_write: what will be written there, for the error.
-
-    Raises:
-        OptionsError: it cannot be made.
+    Where it cannot be made, the error names what was to be written there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+from typing import Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
@@ -26,6 +28,14 @@ SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
 
 _MAX_MODULE_BYTES = 1 << 30
+
+OTHER_LANGUAGE: Final = "other"
+"""What a language is called that is neither C nor C++, or not known."""
+
+_BY_OPTION: Final[Mapping[str, str]] = MappingProxyType({"c": "C", "c++": "C++"})
+_BY_SUFFIX: Final[Mapping[str, str]] = MappingProxyType(
+    {".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++"}
+)
 
 
 @dataclass(frozen=True)
@@ -154,17 +164,12 @@ class Corpus:
                 f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it, found none; "
                 "'mlgo-gym corpus build' makes a corpus"
             )
-        try:
-            manifest = Manifest.read(folder)
-        except CorpusToolsError as error:
-            raise CorpusError(str(error)) from error
+        manifest = read_manifest(folder)
         if manifest.has_thinlto and not allow_thinlto:
             raise CorpusError(
                 f"corpus {str(folder)!r}: expected has_thinlto false, found true: its modules "
                 f"need ThinLTO's imports, which are not done here yet"
             )
-        if not manifest.modules:
-            raise CorpusError(f"corpus {str(folder)!r}: expected at least one module, found none")
         if manifest.global_command_override == UNSPECIFIED:
             raise CorpusError(
                 f"corpus {str(folder)!r}: key 'global_command_override': expected the clang -cc1 "
@@ -172,6 +177,17 @@ class Corpus:
                 "command line there"
             )
         return cls(folder, manifest.modules, manifest.global_command_override, manifest.has_thinlto)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a corpus, which names a module."""
+    try:
+        manifest = Manifest.read(folder)
+    except CorpusToolsError as error:
+        raise CorpusError(str(error)) from error
+    if not manifest.modules:
+        raise CorpusError(f"corpus {str(folder)!r}: expected at least one module, found none")
+    return manifest
 
 
 def _read(
@@ -186,3 +202,27 @@ def _read(
         raise ModuleError(name, f"cannot read {str(path)!r}: {error.strerror}") from error
     except CorpusToolsError as error:
         raise ModuleError(name, str(error)) from error
+
+
+def language_of(module: Module) -> str:
+    """``C``, ``C++`` or `OTHER_LANGUAGE`.
+
+    By clang's ``-x``, else by the name of the module, else by that of the source
+    (``-main-file-name``), which an extracted command has.
+
+    >>> language_of(Module("a.o", b"", ("-cc1", "-main-file-name", "a.cc")))
+    'C++'
+    """
+    command = module.command or ()
+    if language := _BY_OPTION.get(_value(command, "-x")):
+        return language
+    for source in (module.name, _value(command, "-main-file-name")):
+        if language := _BY_SUFFIX.get(PurePosixPath(source).suffix):
+            return language
+    return OTHER_LANGUAGE
+
+
+def _value(command: Sequence[str], option: str) -> str:
+    """What stands behind an option; empty where it is not there."""
+    at = command.index(option) + 1 if option in command else len(command)
+    return next(iter(command[at : at + 1]), "")

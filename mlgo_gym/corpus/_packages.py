@@ -9,8 +9,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
@@ -161,6 +159,8 @@ class Packages:
             most: modules of a package.
             seed: decides which.
         """
+        import numpy as np  # noqa: PLC0415 (slow to import)
+
         chosen: list[ModuleKey] = []
         for package, keys in self.by_package.items():
             generator = np.random.default_rng([seed, *package.encode()])
@@ -213,12 +213,7 @@ PackagesLike = Packages | Mapping[str, Corpus] | Corpus | Path | str | Sequence[
 def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Path]:
     """Corpora, where a folder without a manifest stands for the corpora in it.
 
-    Args:
-        folders: corpora and folders of corpora.
-        split: leave out those that ``corpus_info.json`` says are of the other split.
-
-    Raises:
-        CorpusError: a folder is no corpus and has none in it, or nothing is left.
+    With a split, those that ``corpus_info.json`` says are of the other one are left out.
     """
     found: list[Path] = []
     for folder in folders:
@@ -239,14 +234,7 @@ def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Pa
 
 
 def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:
-    """The shortest ends of paths that tell them apart.
-
-    Args:
-        paths: of files or folders.
-        taken: names that none of them gets.
-
-    Raises:
-        OptionsError: one is there twice.
+    """The shortest ends of paths that tell them apart, other than the names that are taken.
 
     >>> list(shortest_names([Path("runs/a/model"), Path("runs/b/model")]).values())
     ['a/model', 'b/model']

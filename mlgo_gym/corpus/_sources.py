@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus, read_manifest
 from mlgo_gym.corpus._packages import SPLITS, ModuleKey, Packages, corpus_info
 from mlgo_gym.errors import CorpusError
 
@@ -48,7 +47,7 @@ def join_corpora(folders: Sequence[Path]) -> JoinedCorpora:
     if not folders:
         raise CorpusError("corpora: expected at least one folder, found none")
     is_single = len(folders) == 1
-    manifests = [_read_manifest(folder) for folder in folders]
+    manifests = [read_manifest(folder) for folder in folders]
     corpora: dict[ModuleKey, Corpus] = {}
     sides: dict[ModuleKey, str] = {}
     for folder, manifest in zip(folders, manifests, strict=True):
@@ -73,16 +72,6 @@ def join_corpora(folders: Sequence[Path]) -> JoinedCorpora:
         manifests[0].has_thinlto,
         manifests[0].global_command_override,
     )
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        manifest = Manifest.read(folder)
-    except CorpusToolsError as error:
-        raise CorpusError(str(error)) from error
-    if not manifest.modules:
-        raise CorpusError(f"corpus {str(folder)!r}: expected at least one module, found none")
-    return manifest
 
 
 def _package(recorded: object, folder: Path, name: str) -> str:

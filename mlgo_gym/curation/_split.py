@@ -11,51 +11,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Final
 
 from mlgo_gym.corpus._sources import JoinedCorpora
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.curation._similarity import Groups, NearDuplicate, near_duplicates, overlap
-from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.curation._split_options import SplitOptions
+from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-
-UNITS: Final = ("package", "module")
-"""What is kept together."""
-
-
-@dataclass(frozen=True, slots=True)
-class SplitOptions:
-    """How corpora are split.
-
-    Attributes:
-        test_fraction: the share of the bitcode's bytes that goes to the test side, aimed at.
-        seed: decides the order in which groups are dealt out.
-        by: what is kept together, one of `UNITS`.
-        similarity: the share of the smaller of two modules' instructions from which they are
-            near-duplicates, above 0 and at most 1.
-        honour_recorded: a package that its recipe keeps for one side goes there.
-
-    Raises:
-        OptionsError: a value that the field cannot have.
-    """
-
-    test_fraction: float = 0.2
-    seed: int = 0
-    by: str = "package"
-    similarity: float = 0.4
-    honour_recorded: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.test_fraction < 1:
-            raise OptionsError(
-                f"test_fraction: expected a number above 0 and below 1, found {self.test_fraction}"
-            )
-        if not 0 < self.similarity <= 1:
-            raise OptionsError(
-                f"similarity: expected a number above 0 and at most 1, found {self.similarity}"
-            )
-        if self.by not in UNITS:
-            raise OptionsError(f"by: expected one of {', '.join(UNITS)}, found {self.by!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 from corpus_tools.staging import INFO_NAME, check_output, staged_folder
 from mlgo_gym.corpus._packages import SPLITS
 from mlgo_gym.corpus._sources import JoinedCorpora
-from mlgo_gym.curation._split import Split, SplitOptions
+from mlgo_gym.curation._split import Split
+from mlgo_gym.curation._split_options import SplitOptions
 
 _SUFFIXES: Final = (".bc", ".cmd", ".thinlto.bc")
 

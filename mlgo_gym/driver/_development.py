@@ -84,14 +84,9 @@ class _RecordingRunner(ModelUnderTrainingRunner):
 
 
 class _Session:
-    """One command line of clang with a model's answers.
+    """One command line of clang with a model's answers, and the jobs that clang does by it.
 
-    Args:
-        model: what answers.
-        clang: the compiler.
-        arguments: its arguments.
-        jobs: what it does by them.
-        source: standard input, if clang reads it; it is read once for each compilation.
+    Standard input, if clang reads it, is read once for each compilation.
     """
 
     def __init__(

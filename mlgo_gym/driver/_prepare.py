@@ -30,9 +30,8 @@ from corpus_tools.clang import CANDIDATES
 from mlgo_gym import __version__
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
 from mlgo_gym.files import FileError, replacing, write_atomically
-from mlgo_gym.model._card import read_card
+from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
-from mlgo_gym.model._shipped import PLACES
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._header import c_header
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
@@ -52,25 +51,18 @@ _PROBLEMS: Final = MappingProxyType(
 """The problem's name in model cards and the name of its advice, by the name that users say."""
 
 _GLUE: Final = """\
-#include "{name}.h"
+#include "{native.name}.h"
 
 const struct mlgo_policy mlgo_policy = {{
-    MLGO_POLICY_VERSION, {name}_inputs, {input_count}, {name}_outputs, {output_count}, {decision},
-    "{sha256}", {name}_evaluate,
+    MLGO_POLICY_VERSION, {native.name}_inputs, {inputs}, {native.name}_outputs, {outputs},
+    {decision}, "{native.model_sha256}", {native.name}_evaluate,
 }};
 """
 
 
 def build_driver(folder: Path) -> None:
-    """Compile the driver into ``FOLDER/bin``, under both of its names.
-
-    Args:
-        folder: of the cache; made if needed, for the user alone.
-
-    Raises:
-        EnvironmentSetupError: there is no C compiler, it fails, or the folder cannot be written.
-    """
-    with _writing(folder), _locked(folder):
+    """Compile the driver into ``FOLDER/bin``, under both of its names; the folder is the user's."""
+    with _locked(folder):
         for name in _FOLDERS:
             (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         program = folder / "bin" / PROGRAMS[0]
@@ -93,19 +85,11 @@ def build_driver(folder: Path) -> None:
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
-    """Freeze a model into the shared library that the driver loads.
+    """Freeze a model into the shared library that the driver loads, compiled and linked by clang.
 
-    Args:
-        problem: ``inlining`` or ``regalloc``.
-        model: a model directory, or a folder with a frozen model, which is code and is trusted.
-        library: where to.
-        clang: what compiles and links it.
-
-    Raises:
-        ModelError: the model cannot be used, or was made for another problem.
-        EnvironmentSetupError: clang cannot link a shared library, or it cannot be written.
+    A folder with a frozen model is code, and is trusted.
     """
-    with _writing(library.parent), _locked(library.parent):
+    with _locked(library.parent):
         if library.exists():  # another compilation was first
             return
         native, decision = _load(problem, model)
@@ -113,7 +97,13 @@ def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
             folder = Path(name)
             (folder / f"{native.name}.o").write_bytes(native.object.data)
             (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
-            (folder / "glue.c").write_text(_glue(native, decision), encoding="ascii")
+            glue = _GLUE.format(
+                native=native,
+                decision=decision,
+                inputs=len(native.inputs),
+                outputs=len(native.outputs),
+            )
+            (folder / "glue.c").write_text(glue, encoding="ascii")
             sources = [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
             # The model's own header may be called policy.h, too.
             flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
@@ -166,16 +156,6 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
     return native, find_outputs(specs, native.outputs, advice, source)[0][1]
 
 
-def _glue(native: NativeModel, decision: int) -> str:
-    return _GLUE.format(
-        name=native.name,
-        input_count=len(native.inputs),
-        output_count=len(native.outputs),
-        decision=decision,
-        sha256=native.model_sha256,
-    )
-
-
 def _compile(compiler: str, arguments: list[str], target: Path) -> None:
     """Compile and link to a file that takes its name only when it is whole."""
     with replacing(target) as file:
@@ -213,16 +193,11 @@ def _c_text(text: str) -> str:
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """One at a time, of the many compilations that a build starts at once."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextlib.contextmanager
-def _writing(folder: Path) -> Iterator[None]:
     try:
-        yield
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {str(folder)!r}: {error}") from error
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from mlgo_gym.corpus._language import OTHER_LANGUAGE, language_of
+from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, language_of
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import InputError, OptionsError
 from mlgo_gym.evaluation._oracle import with_oracle

@@ -12,7 +12,7 @@ from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import Scored
-from mlgo_gym.model._shipped import find_model
+from mlgo_gym.model._card import find_model
 from mlgo_gym.policies._models import model_policies, problem_of_models
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem

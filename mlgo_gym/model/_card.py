@@ -6,6 +6,9 @@
 
 It is optional, and may hold more. A model of another LLVM loads where the features that it was
 trained on are all offered; the differences are reported.
+
+Models that ship with the package are found by name: folders in ``models`` at the top of the
+repository, and in ``shipped`` here in a wheel.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.errors import ModelError
 from mlgo_gym.model._output_spec import read_model_json
 from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
+PLACES: Final = (Path(__file__).parent / "shipped", Path(__file__).parents[2] / "models")
+"""Where they may be: in a wheel, and in a checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +102,32 @@ def _parse(value: Any, source: str) -> ModelCard:
             f"texts, found {value!r}",
         )
     return ModelCard(card["problem"], card["llvm_version"], tuple(features))
+
+
+def shipped_models() -> dict[str, Path]:
+    """The models by name.
+
+    >>> sorted(shipped_models())
+    ['inlining-for-size', 'regalloc-eviction']
+    """
+    found: dict[str, Path] = {}
+    for place in PLACES:
+        for card in sorted(place.glob(f"*/{CARD_FILE}")):
+            found.setdefault(card.parent.name, card.parent)
+    return found
+
+
+def find_model(text: str) -> str:
+    """The folder of a shipped model, where a text is its name and nothing of that name is here.
+
+    Args:
+        text: a path, an address, or the name of a shipped model.
+
+    Returns:
+        The folder; the text as it was where it is no such name.
+
+    >>> Path(find_model("inlining-for-size")).name, find_model("localhost:5000")
+    ('inlining-for-size', 'localhost:5000')
+    """
+    folder = None if Path(text).exists() else shipped_models().get(text)
+    return text if folder is None else str(folder)

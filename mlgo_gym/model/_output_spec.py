@@ -39,34 +39,20 @@ class OutputSpec:
 
 
 def model_files(model: Path) -> tuple[Path, Path]:
-    """The TFLite graph of a model, and its ``output_spec.json``, which may not be there.
-
-    Args:
-        model: a model directory, or the graph itself.
-    """
+    """The TFLite graph of a model, which may be it, and its ``output_spec.json``, if it has one."""
     graph = model / "model.tflite" if model.is_dir() else model
     return graph, graph.with_name(OUTPUT_SPEC_FILE)
 
 
 def unreadable(error: OSError, source: str, name: str = "") -> ModelError:
-    """The error of a model one of whose files could not be read.
-
-    Args:
-        error: what `mlgo_gym.files` raised.
-        source: what errors call the model.
-        name: the file's, where that is not the source itself.
-    """
+    """The error of a model one of whose files, by its name or the source itself, is unreadable."""
     if isinstance(error, FileError):
         return ModelError(source, f"{name}{name and ': '}{error.strerror}")
     return ModelError(source, f"{name}{name and ' '}cannot be read: {error.strerror}")
 
 
 def read_model_json(path: Path, source: str) -> Any:
-    """Parse a JSON file of a model, of at most 4 MiB.
-
-    Raises:
-        ModelError: it cannot be read or is not JSON.
-    """
+    """Parse a JSON file of a model, of at most 4 MiB."""
     try:
         return read_json(path, _MAX_BYTES)
     except OSError as error:
@@ -74,11 +60,7 @@ def read_model_json(path: Path, source: str) -> Any:
 
 
 def parse_output_spec(value: Any, source: str) -> tuple[OutputSpec, ...]:
-    """The outputs that a parsed ``output_spec.json`` names.
-
-    Raises:
-        ModelError: it has another form.
-    """
+    """The outputs that a parsed ``output_spec.json`` names."""
     if not isinstance(value, list) or not value:
         raise ModelError(source, f"{OUTPUT_SPEC_FILE}: expected a list of outputs, found {value!r}")
     return tuple(_parse(entry, source) for entry in value)

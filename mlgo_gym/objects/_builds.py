@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import lief
-
 from mlgo_gym.errors import InputError
 from mlgo_gym.files import open_regular
-from mlgo_gym.objects._elf import function_symbols, read_elf
+from mlgo_gym.objects._functions import function_symbols, read_elf
 
 _ELF_MAGIC: Final = b"\x7fELF"
 
@@ -38,6 +36,8 @@ class BinaryFile:
     @classmethod
     def read(cls, path: Path) -> BinaryFile | None:
         """Read a file; ``None`` where it is no ELF file with sections."""
+        import lief  # noqa: PLC0415 (half a second)
+
         with open_regular(path) as file:
             if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
                 return None
@@ -59,13 +59,7 @@ class BinaryFile:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that both builds have, or one of them.
-
-    Attributes:
-        name: of the file or function.
-        before: its bytes of code in the first build; ``None`` where that has none.
-        after: in the second.
-    """
+    """A file or function that both builds have, or one of them: its bytes of code in each."""
 
     name: str
     before: int | None
@@ -117,14 +111,7 @@ def total(changes: Sequence[Change]) -> Change:
 
 
 def read_build(path: Path) -> dict[str, BinaryFile]:
-    """The ELF files of a build, by their names relative to its folder.
-
-    Args:
-        path: a folder, or one file, whose name is then empty.
-
-    Raises:
-        InputError: it cannot be read, or there is no ELF file.
-    """
+    """The ELF files of a build, by their names relative to its folder; a file's own is empty."""
     files: dict[str, BinaryFile] = {}
     try:
         for each in sorted(_regular_files(path)):

@@ -1,11 +1,16 @@
-"""The functions of an object, and how large their code is."""
+"""The functions of ELF files, as LIEF reads them, and how large their code is."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlgo_gym.objects._comdat import comdat_groups
-from mlgo_gym.objects._elf import function_symbols, read_elf
+
+if TYPE_CHECKING:
+    import lief
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +51,40 @@ def function_sizes(data: bytes) -> dict[str, FunctionSize]:
         for each in function_symbols(elf)
         if each.size_bytes and each.section < count
     }
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSymbol:
+    """A function that a symbol table names.
+
+    Attributes:
+        name: the symbol's.
+        size_bytes: the size of its code; 0 where it is not defined here.
+        section: the index of the section that it is in.
+    """
+
+    name: str
+    size_bytes: int
+    section: int
+
+
+def read_elf(source: bytes | Path) -> lief.ELF.Binary | None:
+    """Read an object or a linked file, or its bytes; ``None`` where it is no ELF file."""
+    import lief  # noqa: PLC0415 (half a second)
+
+    settings = lief.ELF.ParserConfig()
+    for name in ("relocations", "dyn_symbols", "symbol_versions", "notes"):
+        setattr(settings, f"parse_{name}", False)
+    settings.parse_overlay = False
+    given = str(source) if isinstance(source, Path) else source
+    elf = lief.ELF.parse(given, settings) if given else None
+    return elf if isinstance(elf, lief.ELF.Binary) else None
+
+
+def function_symbols(elf: lief.ELF.Binary) -> Iterator[FunctionSymbol]:
+    """The functions of its symbol table, in its order; a stripped file has none."""
+    import lief  # noqa: PLC0415 (half a second)
+
+    for symbol in elf.symtab_symbols:
+        if symbol.type == lief.ELF.Symbol.TYPE.FUNC:
+            yield FunctionSymbol(str(symbol.name), int(symbol.size), int(symbol.shndx))

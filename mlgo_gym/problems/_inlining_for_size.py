@@ -18,15 +18,16 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
-
-from gymnasium import spaces
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import COUNT_LIMIT, Feature, Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 DEFAULT_ADVICE: Final = "inlining_default"
 """Name of the extra tensor that holds what LLVM's own heuristic would answer."""
@@ -252,6 +253,8 @@ class InliningForSize(Problem):
 
     def action_space(self) -> spaces.Space[Any]:
         """1 inlines the call, 0 leaves it."""
+        from gymnasium import spaces  # noqa: PLC0415 (not all who know problems need it)
+
         return spaces.Discrete(2)
 
     def default_action(self, observation: Observation) -> int:

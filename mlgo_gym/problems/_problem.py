@@ -9,15 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-from gymnasium import spaces
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.problems._policy import Action, Policy
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""

@@ -23,16 +23,18 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-from gymnasium import spaces
 
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Feature, Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 POSITIONS: Final = 33
 """How many choices an observation has, legal or not."""
@@ -259,6 +261,8 @@ class RegallocEviction(Problem):
 
     def action_space(self) -> spaces.Space[Any]:
         """The positions, legal or not."""
+        from gymnasium import spaces  # noqa: PLC0415 (not all who know problems need it)
+
         return spaces.Discrete(POSITIONS)
 
     def action_mask(

@@ -12,16 +12,18 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-from gymnasium import spaces
 
 from mlgo_gym.errors import UsageError
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Feature, Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 HIGHEST_PRIORITY: Final = float(2**32 - 2**8)
 """The largest float32 that is below 2**32: LLVM turns the advice into an unsigned 32-bit number."""
@@ -117,6 +119,8 @@ class RegallocPriority(Problem):
 
     def action_space(self) -> spaces.Space[Any]:
         """One number, 0 to `HIGHEST_PRIORITY`; the highest comes first."""
+        from gymnasium import spaces  # noqa: PLC0415 (not all who know problems need it)
+
         return spaces.Box(0, HIGHEST_PRIORITY, (1,), np.float32)
 
     def settings(self) -> dict[str, str | float]:

@@ -18,7 +18,6 @@ from typing import Any, Final, TypedDict, Unpack
 
 from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
 
@@ -143,6 +142,8 @@ def train(
         if message not in failures:
             failures[message] = None
             watcher.warn(f"{message}; left out")
+
+    from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S  # noqa: PLC0415 (slow to import)
 
     timeout_s = how.get("timeout_s", DEFAULT_TIMEOUT_S)
     trained_on = data.Data(kept, held_out, how.get("jobs", 1), timeout_s, warn)

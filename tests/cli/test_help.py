@@ -13,11 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.cli._command import CommandParser
-from mlgo_gym.cli._main import parser
+from mlgo_gym.cli import _options
+from mlgo_gym.cli._main import CommandParser, parser
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm.command._options import OPT_LEVELS
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("lief", "llvmlite", "matplotlib", "rich", "tensorflow", "unearth", "mlgo_gym.llvm")
+HEAVY = {
+    *("gymnasium", "grpc", "keras", "lief", "llvmlite", "matplotlib", "pyarrow", "rich"),
+    *("sklearn", "tensorflow", "unearth", "mlgo_gym.llvm._compiler"),
+}
 LOADED = """
 import sys
 from mlgo_gym.cli._main import main
@@ -78,14 +83,24 @@ def test_commands_are_imported_when_they_are_used() -> None:
     done = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines())
     assert "argparse" in loaded
-    assert not loaded & set(HEAVY)
-    commands = {"_command", "_main"}
+    assert not loaded & {*HEAVY, "numpy", "mlgo_gym.llvm"}
     assert {each for each in loaded if each.startswith("mlgo_gym.cli.")} == {
-        f"mlgo_gym.cli.{each}" for each in commands
+        f"mlgo_gym.cli.{each}" for each in ("_main", "show", "show._output")
     }
-    done = subprocess.run(
-        [*command, "rollout", "--help"], capture_output=True, text=True, check=True
-    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_imports_no_work(name: str) -> None:
+    arguments = name.split()[1:]
+    command = [sys.executable, "-c", LOADED, *arguments, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines())
-    assert "mlgo_gym.cli._rollout" in loaded
-    assert not loaded & {"lief", "matplotlib", "tensorflow", "mlgo_gym.cli._size_report"}
+    assert not loaded & HEAVY
+    module = COMMANDS[name]._module
+    commands = {f"mlgo_gym.cli.{each}" for each in ("_demo", "_rollout", "_size_report")}
+    assert loaded & commands == {module} & commands
+
+
+def test_defaults_that_are_said_without_an_import() -> None:
+    assert OPT_LEVELS[1:] == _options.OPT_LEVELS
+    assert _options.duration(_options.TIMEOUT) == DEFAULT_TIMEOUT_S

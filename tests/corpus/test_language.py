@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.corpus._language import OTHER_LANGUAGE, language_of
+from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, Corpus, Module, language_of
 
 
 @pytest.mark.parametrize(

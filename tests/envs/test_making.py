@@ -139,3 +139,22 @@ def test_a_problem_of_another_package(tmp_path: Path) -> None:
         check=True,
     )
     assert run.stdout == "CompilationVectorEnv\n"
+
+
+@pytest.mark.parametrize("order", ["mlgo_gym, gymnasium", "gymnasium, mlgo_gym"])
+def test_environments_are_registered_whichever_is_imported_first(order: str) -> None:
+    program = f"""
+        import importlib.util, sys
+        first, second = {order.split(", ")!r}
+        importlib.import_module(first)
+        assert ("gymnasium" in sys.modules) == (first == "gymnasium")
+        importlib.util.find_spec("gymnasium")
+        importlib.import_module(second)
+        gymnasium = sys.modules["gymnasium"]
+        print(*(each for each in gymnasium.registry if each.startswith("mlgo_gym/")))
+        assert gymnasium.spaces.Discrete(2).n == importlib.reload(gymnasium).spaces.Discrete(2).n
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = ("InliningForSize", "RegallocEviction", "RegallocPriority")
+    assert {f"mlgo_gym/{each}-v0" for each in names} <= set(done.stdout.split())

@@ -9,8 +9,7 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.model._card import read_card
-from mlgo_gym.model._shipped import find_model, shipped_models
+from mlgo_gym.model._card import find_model, read_card, shipped_models
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner

@@ -5,22 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress as RichProgress
-
-from corpus_tools.build import build_corpus
-from corpus_tools.build_all import build_all
 from corpus_tools.clang import OPT_LEVELS, find_clang
-from corpus_tools.compilation import Progress
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
-from mlgo_gym.cli._options import add_jobs_option, add_opt_level_option, add_output_option
-from mlgo_gym.cli.corpus._outcomes import described, outcome_table
+from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli.show._grid import narrow_table
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import SPLITS
 from mlgo_gym.errors import OptionsError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from corpus_tools.build_all import RecipeOutcome
+    from corpus_tools.compilation import Progress as SourceProgress
 
 DESCRIPTION = (
     "Fetch the sources of packages from PyPI, check their hashes, and compile their C and C++ with"
@@ -30,25 +32,16 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym corpus build lupa --output corpora/lupa"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    _add_selection(parser)
-    add_output_option(parser, "where it goes")
-    parser.add_argument("--clang", metavar="PATH", help="clang 19 or newer (default: from PATH)")
-    add_opt_level_option(parser, OPT_LEVELS, "Oz")
-    add_jobs_option(parser, os.cpu_count() or 1)
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="keep fetched sources there")
-    parser.add_argument(
-        "--keep-going", action="store_true", help="leave out sources that do not compile"
-    )
-
-
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "recipes", nargs="*", metavar="NAME", help="a recipe's name, or a recipe file"
-    )
-    parser.add_argument("--all", action="store_true", help="every recipe of the package")
-    parser.add_argument("--split", choices=SPLITS, help="with --all: only recipes of this split")
+def add_options(add: shared.Options) -> None:
+    add("recipes", "NAME", "a recipe's name, or a recipe file", nargs="*")
+    add("--all", "", "every recipe of the package")
+    add("--split", SPLITS, "with --all: only recipes of this split")
+    add.output("where it goes")
+    add("--clang", "PATH", "clang 19 or newer (default: from PATH)")
+    add.opt_level(OPT_LEVELS, "Oz")
+    add.jobs(os.cpu_count() or 1)
+    add("--cache", "DIR", "keep fetched sources there")
+    add("--keep-going", "", "leave out sources that do not compile")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -60,9 +53,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         "cache_dir": options.cache,
         "keep_going": options.keep_going,
     }
-    if len(options.recipes) == 1:
-        return _build_one(recipes[0], options.output, build_options, output)
-    return _build_many(recipes, options.output, build_options, output)
+    build = _build_one if len(options.recipes) == 1 else _build_many
+    return build(recipes, options.output, output, **build_options)
 
 
 def _selected(options: argparse.Namespace) -> list[Recipe]:
@@ -75,9 +67,10 @@ def _selected(options: argparse.Namespace) -> list[Recipe]:
     return [recipe for recipe in recipes if options.split in {None, recipe.split}]
 
 
-def _build_one(
-    recipe: Recipe, folder: Path, build_options: Mapping[str, Any], output: Output
-) -> int:
+def _build_one(recipes: list[Recipe], folder: Path, output: Output, **build_options: Any) -> int:
+    from corpus_tools.build import build_corpus
+
+    (recipe,) = recipes
     with output.progress() as progress:
         start = _BuildProgress(progress)
         report = build_corpus(recipe, folder, progress=start(recipe), **build_options)
@@ -100,9 +93,9 @@ def _build_one(
     return 1 if report.failures else 0
 
 
-def _build_many(
-    recipes: list[Recipe], folder: Path, build_options: Mapping[str, Any], output: Output
-) -> int:
+def _build_many(recipes: list[Recipe], folder: Path, output: Output, **build_options: Any) -> int:
+    from corpus_tools.build_all import build_all
+
     start = time.monotonic()
     with output.progress() as progress:
         outcomes = build_all(recipes, folder, progress=_BuildProgress(progress), **build_options)
@@ -110,19 +103,27 @@ def _build_many(
     for outcome in outcomes:
         for problem in outcome.problems:
             output.warn(f"{outcome.recipe.name}: {problem}")
-    output.print(outcome_table(outcomes, elapsed_s))
-    output.json(described(outcomes, elapsed_s))
-    return 0 if all(outcome.is_complete for outcome in outcomes) else 1
+    total = {
+        "modules": sum(each.modules for each in outcomes),
+        "bitcode_bytes": sum(each.bitcode_bytes for each in outcomes),
+        "elapsed_s": elapsed_s,
+    }
+    records = [_record(each) for each in outcomes]
+    complete = sum(each.is_complete for each in outcomes)
+    last = total | {"recipe": "total", "outcome": f"{complete} of {len(outcomes)}"}
+    output.print(_table(records, last))
+    output.json({"recipes": records, "total": total})
+    return 0 if complete == len(outcomes) else 1
 
 
 class _BuildProgress:
     """A progress bar that counts the sources of one recipe after the other."""
 
-    def __init__(self, progress: RichProgress) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("building", total=None)
 
-    def __call__(self, recipe: Recipe) -> Progress:
+    def __call__(self, recipe: Recipe) -> SourceProgress:
         self._progress.reset(
             self._task, description=f"building {recipe.name}", total=recipe.modules
         )
@@ -130,3 +131,30 @@ class _BuildProgress:
 
     def _advance(self, done: int, total: int, _source: str) -> None:
         self._progress.update(self._task, completed=done, total=total)
+
+
+def _record(outcome: RecipeOutcome) -> dict[str, Any]:
+    return {
+        "recipe": outcome.recipe.name,
+        "version": outcome.recipe.version,
+        "split": outcome.recipe.split,
+        "language": outcome.recipe.language,
+        "output": str(outcome.output),
+        "modules": outcome.modules,
+        "bitcode_bytes": outcome.bitcode_bytes,
+        "elapsed_s": outcome.elapsed_s,
+        "outcome": outcome.status,
+        "problems": list(outcome.problems),
+    }
+
+
+def _table(records: Sequence[dict[str, Any]], last: dict[str, Any]) -> Table:
+    numbers = {"modules": "modules", "bitcode_bytes": "bitcode, B", "elapsed_s": "seconds"}
+    names = ("recipe", "split", "language")
+    table = narrow_table((*names, *numbers.values(), "outcome"), right=numbers.values())
+    for each in (*records, last):
+        if each is last:
+            table.add_section()
+        counts = (f"{each[key]:.1f}" if key == "elapsed_s" else f"{each[key]:,}" for key in numbers)
+        table.add_row(*(each.get(name, "") for name in names), *counts, each["outcome"])
+    return table

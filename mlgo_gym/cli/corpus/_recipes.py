@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
-from mlgo_gym.cli.show._narrow_table import narrow_table
+from mlgo_gym.cli.show._grid import narrow_table
 from mlgo_gym.cli.show._output import Output
 
 DESCRIPTION = "List the recipes: what 'mlgo-gym corpus build NAME' compiles."

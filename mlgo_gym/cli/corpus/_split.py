@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mlgo_gym.cli._options import (
-    add_corpus_options,
-    add_output_option,
-    add_seed_option,
-    add_worker_options,
-    folders_of,
-)
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import warn_of
-from mlgo_gym.corpus._sources import JoinedCorpora, join_corpora
-from mlgo_gym.curation._split import UNITS, Group, Split, SplitOptions, split_corpora
-from mlgo_gym.curation._split_writer import check_split_output, write_split
+from mlgo_gym.curation._split_options import UNITS, SplitOptions
+
+if TYPE_CHECKING:
+    from mlgo_gym.corpus._sources import JoinedCorpora
+    from mlgo_gym.curation._split import Group, Split
 
 DESCRIPTION = (
     "Split corpora into one to train on and one to test on. What shares much of its code stays on "
@@ -28,37 +23,24 @@ EXAMPLE = "mlgo-gym corpus split --corpus corpora --output both"
 _SHOWN_NAMES = 4
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+def add_options(add: shared.Options) -> None:
     default = SplitOptions()
-    add_corpus_options(parser)
-    add_output_option(parser, "for DIR/train and DIR/test")
-    parser.add_argument(
-        "--test-fraction",
-        type=float,
-        default=default.test_fraction,
-        metavar="F",
-        help=f"share of the bitcode to test on (default: {default.test_fraction:g})",
-    )
-    add_seed_option(parser, "which side is which")
-    parser.add_argument("--by", choices=UNITS, default=default.by, help=f"(default: {default.by})")
-    parser.add_argument(
-        "--similarity",
-        type=float,
-        default=default.similarity,
-        metavar="T",
-        help="modules that share this much of their own instructions stay together "
-        f"(default: {default.similarity:g})",
-    )
-    parser.add_argument(
-        "--ignore-recorded",
-        action="store_true",
-        help="deal out packages that their recipes keep for one side, too",
-    )
-    add_worker_options(parser)
+    add.corpus()
+    add.output("for DIR/train and DIR/test")
+    add("--test-fraction", "F", "share of the bitcode to test on", default.test_fraction)
+    add.seed("which side is which")
+    add("--by", UNITS, "", default.by)
+    what = "modules that share this much of their own instructions stay together"
+    add("--similarity", "T", what, default.similarity)
+    add("--ignore-recorded", "", "deal out packages that their recipes keep for one side, too")
+    add.workers()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.corpus._sources import join_corpora
+    from mlgo_gym.curation._split import split_corpora
+    from mlgo_gym.curation._split_writer import check_split_output, write_split
+
     chosen = SplitOptions(
         options.test_fraction,
         options.seed,
@@ -66,7 +48,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         options.similarity,
         honour_recorded=not options.ignore_recorded,
     )
-    folders = folders_of(options)
+    folders = shared.folders_of(options)
     check_split_output(options.output, folders)
     corpora = join_corpora(folders)
     with output.progress() as progress:
@@ -74,15 +56,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
         split = split_corpora(
             corpora,
             chosen,
-            jobs=options.jobs,
-            timeout_s=options.timeout,
+            **shared.workers_of(options),
             progress=lambda: progress.advance(task),
         )
     written = write_split(corpora, split, chosen, options.output)
     sides = {side: _side(corpora, split, side) for side in written}
     output.print(_grid(sides), *_sentences(split))
     output.json(_as_json(split, sides))
-    return warn_of((f"{name}: {why}" for name, why in split.failures.items()), output)
+    return output.warn_of(f"{name}: {why}" for name, why in split.failures.items())
 
 
 def _side(corpora: JoinedCorpora, split: Split, side: str) -> dict[str, Any]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from mlgo_gym.cli._options import (
-    add_compilation_options,
-    add_corpus_options,
-    make_problem,
-    packages_of,
-)
-from mlgo_gym.cli._packages import rolled_out
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, amount
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_failures
-from mlgo_gym.corpus._language import language_of
+from mlgo_gym.corpus._corpus import language_of
 from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.rollout._rollout import ModuleReport
+
+if TYPE_CHECKING:
+    from mlgo_gym.curation._facts import ModuleFacts
+    from mlgo_gym.rollout._rollout import ModuleReport
 
 DESCRIPTION = "Compile corpora with LLVM's default and count what is in them."
 EXAMPLE = "mlgo-gym corpus stats --corpus corpora/lupa"
@@ -50,18 +46,16 @@ _PROFILES: Final = {
 }
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_corpus_options(parser)
-    add_compilation_options(parser)
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add.compilation()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
-    packages = packages_of(options)
-    problem = make_problem(InliningForSize, options)
+    packages = shared.packages_of(options)
+    problem = shared.make_problem(InliningForSize, options)
     policies = {problem.default_policy: problem.policy()}
-    reports = list(rolled_out(packages, policies, problem, options, output))
+    reports = list(shared.rolled_out(packages, policies, problem, options, output))
     facts = _facts(packages, options, output)
     modules = [
         _module(packages, key, report, facts.get(key))
@@ -71,25 +65,28 @@ def run(options: argparse.Namespace, output: Output) -> int:
     counts = [_total(modules, language) for language in (*languages, None)]
     profiles = _by_profile(modules)
     output.print(_grid("language", counts, _SIZES), _grid("language", counts, _CODE))
-    output.print(*([_grid("profile", profiles, _PROFILES)] if _has_profiles(profiles) else []))
+    if any(each["profile"] != _NO_PROFILE for each in profiles):
+        output.print(_grid("profile", profiles, _PROFILES))
     output.json(
         {
             "packages": {name: str(corpus.folder) for name, corpus in packages.named.items()},
             "languages": counts[:-1],
             "total": counts[-1],
-            "not_honoured": count_not_honoured(each.not_honoured for each in reports),
+            "not_honoured": Counter(each for report in reports for each in report.not_honoured),
             "profiles": profiles,
             "modules": modules,
         }
     )
-    return warn_of_failures(reports, output)
+    return output.warn_of_failures(reports)
 
 
 def _facts(
     packages: Packages, options: argparse.Namespace, output: Output
 ) -> dict[ModuleKey, ModuleFacts]:
     """What is in each module that LLVM can read; the compilations name the others."""
-    found = describe_modules(packages, jobs=options.jobs, timeout_s=options.timeout)
+    from mlgo_gym.curation._facts import describe_modules
+
+    found = describe_modules(packages, **shared.workers_of(options))
     tracked = output.track(found, "reading", len(packages))
     return {done.item: done.value for done in tracked if not done.error}
 
@@ -141,10 +138,6 @@ def _by_profile(modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         {"profile": kind} | _sums([each for each in modules if each["profile"] == kind], _PROFILES)
         for kind in kinds
     ]
-
-
-def _has_profiles(profiles: Sequence[Mapping[str, Any]]) -> bool:
-    return any(each["profile"] != _NO_PROFILE for each in profiles)
 
 
 def _sums(modules: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, int]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from corpus_tools.clang import find_clang
-from mlgo_gym.cli._options import add_corpus_options, add_worker_options, packages_of
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.cli.show._warnings import count_not_honoured, warn_of_not_honoured
-from mlgo_gym.curation._verification import Outcome, Verdict, verify_corpus
 from mlgo_gym.errors import OptionsError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from mlgo_gym.curation._verification import Verdict
 
 DESCRIPTION = (
     "Compile every module with the embedded LLVM and, with --clang, with clang and the module's "
@@ -27,40 +27,34 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym corpus verify --corpus corpora/lupa --clang"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    add_corpus_options(parser)
-    parser.add_argument(
-        "--clang",
-        nargs="?",
-        const="",
-        metavar="PATH",
-        help="run clang too: that one, or the first on PATH",
-    )
-    parser.add_argument(
-        "--objects",
-        type=Path,
-        metavar="DIR",
-        help="the original objects: that of module NAME is DIR/NAME, or, of several packages, "
-        "DIR/PACKAGE/NAME",
-    )
-    add_worker_options(parser)
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add("--clang", "PATH", "run clang too: that one, or the first on PATH", nargs="?", const="")
+    what = "the original objects: that of module NAME is DIR/NAME, or, of several packages, "
+    add("--objects", "DIR", what + "DIR/PACKAGE/NAME")
+    add.workers()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
+    from mlgo_gym.curation._verification import Outcome
+
     verdicts = _verdicts(options, output)
-    counts = count_not_honoured(each.not_honoured for each in verdicts)
     bad = [each for each in verdicts if not each.is_good]
-    output.print(_totals(verdicts))
+    totals = {
+        name: Counter(str(each.checks[name].outcome) for each in verdicts) for name in _CHECKS
+    }
+    rows: list[Row] = [
+        [title, *(amount(totals[name][outcome]) for outcome in Outcome)]
+        for name, title in _CHECKS.items()
+    ]
+    output.print(Grid(("check", *map(str, Outcome)), rows, folds=True))
     if bad:
         output.print(_failures(bad))
-    warn_of_not_honoured(counts, output)
     output.json(
         {
             "modules": [_record(each) for each in verdicts],
-            "total": {name: dict(_count(verdicts, name)) for name in _CHECKS},
-            "not_honoured": counts,
+            "total": totals,
+            "not_honoured": output.warn_of_not_honoured(each.not_honoured for each in verdicts),
         }
     )
     if options.objects and all(each.original.outcome is Outcome.NO_OBJECT for each in verdicts):
@@ -70,19 +64,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _verdicts(options: argparse.Namespace, output: Output) -> list[Verdict]:
+    from mlgo_gym.curation._verification import verify_corpus
+
     if options.clang is None and options.objects is not None:
         raise OptionsError("--objects: expected --clang with it, whose code is compared with them")
     if options.objects is not None and not options.objects.is_dir():
         raise OptionsError(f"--objects: expected a folder, found {str(options.objects)!r}")
     clang = None if options.clang is None else find_clang(options.clang or None)
-    packages = packages_of(options, allow_thinlto=clang is not None)
-    verdicts = verify_corpus(
-        packages,
-        clang=clang,
-        objects=options.objects,
-        jobs=options.jobs,
-        timeout_s=options.timeout,
-    )
+    packages = shared.packages_of(options, allow_thinlto=clang is not None)
+    workers = shared.workers_of(options)
+    verdicts = verify_corpus(packages, clang=clang, objects=options.objects, **workers)
     return list(output.track(verdicts, "verifying", len(packages)))
 
 
@@ -93,15 +84,11 @@ _CHECKS = {
 }
 
 
-def _totals(verdicts: Sequence[Verdict]) -> Grid:
-    rows: list[Row] = []
-    for name, title in _CHECKS.items():
-        count = _count(verdicts, name)
-        rows.append([title, *(amount(count[str(outcome)]) for outcome in Outcome)])
-    return Grid(("check", *map(str, Outcome)), rows, folds=True)
-
-
 def _failures(bad: Sequence[Verdict]) -> Table:
+    from rich.table import Table
+
+    from mlgo_gym.curation._verification import Outcome
+
     table = Table("module", "check", "outcome")
     for verdict in bad:
         for name, title in _CHECKS.items():
@@ -117,7 +104,3 @@ def _record(verdict: Verdict) -> dict[str, Any]:
         for name, check in verdict.checks.items()
     }
     return {"module": verdict.module, **checks, "not_honoured": list(verdict.not_honoured)}
-
-
-def _count(verdicts: Sequence[Verdict], name: str) -> Counter[str]:
-    return Counter(str(each.checks[name].outcome) for each in verdicts)

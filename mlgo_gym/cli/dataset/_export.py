@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import math
 import os
-from pathlib import Path
 from typing import Final
 
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
 
@@ -21,27 +21,17 @@ _LOGGING: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """Keeps TensorFlow from greeting; it computes nothing here."""
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("datasets", type=Path, nargs="+", metavar="DIR", help="a dataset")
-    target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--log", type=Path, metavar="FILE", help="write a training log")
-    target.add_argument("--tfrecord", type=Path, metavar="FILE", help="write a TFRecord file")
-    parser.add_argument(
-        "--missing-reward",
-        type=_finite,
-        metavar="NUMBER",
-        help="for TFRecord: stands in for rewards that are not known",
-    )
-    parser.add_argument(
-        "--allow-mixed",
-        action="store_true",
-        help="take different versions of LLVM and different options together",
-    )
+def add_options(add: shared.Options) -> None:
+    add("datasets", "DIR", "a dataset", nargs="+")
+    add_target = add.either()
+    add_target("--log", "FILE", "write a training log")
+    add_target("--tfrecord", "FILE", "write a TFRecord file")
+    what = "for TFRecord: stands in for rewards that are not known"
+    add("--missing-reward", "NUMBER", what, type=_finite)
+    add("--allow-mixed", "", "take different versions of LLVM and different options together")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
     from mlgo_gym.datasets._dataset import Dataset
 
     dataset = Dataset.open(*options.datasets, allow_mixed=options.allow_mixed)

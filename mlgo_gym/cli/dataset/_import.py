@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_gym.cli._options import add_output_option
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import InputError
 
@@ -22,20 +21,15 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a log or a trace")
-    add_output_option(parser, "the dataset's folder")
-    parser.add_argument("--package", default="", metavar="NAME", help="the corpus that they are of")
-    parser.add_argument(
-        "--llvm-version",
-        metavar="VERSION",
-        help="the LLVM that wrote the training logs, such as 22.1.0; they do not say it",
-    )
+def add_options(add: shared.Options) -> None:
+    add("files", "FILE", "a log or a trace", nargs="+")
+    add.output("the dataset's folder")
+    add("--package", "NAME", "the corpus that they are of")
+    what = "the LLVM that wrote the training logs, such as 22.1.0; they do not say it"
+    add("--llvm-version", "VERSION", what)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
     from mlgo_gym.datasets._imports import open_recording
     from mlgo_gym.datasets._writer import DatasetWriter
 
@@ -45,7 +39,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         writer: DatasetWriter | None = None
         for path in options.files:
             try:
-                recording = open_recording(path, options.package, options.llvm_version)
+                recording = open_recording(path, options.package or "", options.llvm_version)
                 if writer is None:
                     writer = stack.enter_context(DatasetWriter(options.output, recording.header))
                 reason = _reason_to_skip(recording, writer)

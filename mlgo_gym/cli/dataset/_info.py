@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from rich.table import Table
-
+from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
 
@@ -23,13 +20,13 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym dataset info sets/default sets/random"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument("datasets", type=Path, nargs="+", metavar="DIR", help="a dataset")
+def add_options(add: shared.Options) -> None:
+    add("datasets", "DIR", "a dataset", nargs="+")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    """Run the command."""
+    from rich.table import Table
+
     from mlgo_gym.datasets._dataset import Dataset
 
     dataset = Dataset.open(*options.datasets, allow_mixed=True)
@@ -40,12 +37,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
             table.add_row(key.replace("_", " "), _shown(value))
     output.print(table, _packages(record["packages"]))
     output.json(record)
-    for difference in dataset.differences:
-        output.warn(f"mixed: {difference}")
-    return 1 if dataset.differences else 0
+    return output.warn_of(f"mixed: {difference}" for difference in dataset.differences)
 
 
 def _as_record(dataset: Dataset) -> dict[str, Any]:
+    import numpy as np
+
     from mlgo_gym.datasets._episodes import LABELS
 
     header = dataset.header

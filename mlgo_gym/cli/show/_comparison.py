@@ -26,16 +26,11 @@ def as_grid(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Grid:
     complete = [report for report in reports if report.is_complete]
     baseline = _total(complete, None)
     title = reports[0].measure.title if reports else "score"
-    return Grid(
-        ("module", "decisions", f"LLVM, {title}", *policies),
-        [[report.module, *_row(report, policies)] for report in reports],
-        [
-            "total",
-            amount(sum(_decisions(report) for report in complete)),
-            amount(baseline),
-            *(ratio(_total(complete, policy), baseline) for policy in policies),
-        ],
-    )
+    rows = [[report.module, *_row(report, policies)] for report in reports]
+    counts = amount(sum(map(_decisions, complete))), amount(baseline)
+    changes = (ratio(_total(complete, policy), baseline) for policy in policies)
+    headings = ("module", "decisions", f"LLVM, {title}", *policies)
+    return Grid(headings, rows, ["total", *counts, *changes])
 
 
 def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
@@ -49,9 +44,7 @@ def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[st
             f"baseline_{key}": _total(complete, None),
             key: {policy: _total(complete, policy) for policy in policies},
         },
-        "geometric_mean": {
-            policy: asdict(_geometric_mean(complete, policy)) for policy in policies
-        },
+        "geometric_mean": {each: asdict(_geometric_mean(complete, each)) for each in policies},
     }
 
 
@@ -87,12 +80,7 @@ def control_note(reports: Sequence[ModuleReport], control: str) -> str:
 
 
 def legend(reports: Sequence[ModuleReport], asked_by: str) -> str:
-    """What the columns of the grid mean.
-
-    Args:
-        reports: what is in it.
-        asked_by: the first policy.
-    """
+    """What the columns of the grid mean."""
     meaning = reports[0].measure.meaning if reports else ""
     return (
         f"LLVM: {meaning} as LLVM's own heuristic leaves it. Policies: change against it; "
@@ -124,13 +112,12 @@ def _record(report: ModuleReport) -> dict[str, Any]:
         record["sha256"] = report.baseline.module_sha256
         record["llvm_version"] = report.baseline.llvm_version
         record["baseline"] = report.baseline.record()
-    record["policies"] = {
-        each.policy: each.result.record()
-        | {"decisions": each.result.decisions, "reward": report.reward(each)}
-        if each.result
-        else {"error": each.error}
-        for each in report.attempts
-    }
+    policies = record["policies"] = {}
+    for each in report.attempts:
+        policies[each.policy] = {"error": each.error}
+        if result := each.result:
+            made = {"decisions": result.decisions, "reward": report.reward(each)}
+            policies[each.policy] = result.record() | made
     return record
 
 

@@ -20,17 +20,13 @@ _STATISTICS_A_TABLE: Final = 2
 
 
 def evaluation_tables(scored: Scored, *, modules: bool) -> Iterator[Grid | str]:
-    """What is printed.
-
-    Args:
-        scored: the evaluation.
-        modules: every module has a row, too.
-    """
+    """What is printed; with modules, every module has a row, too."""
     if not scored.modules:
         yield "No module was compiled under every policy."
         return
     languages = _languages(scored) if len(scored.languages) > 1 else {}
-    yield _groups("LLVM's default", languages, scored, _totals(scored), ())
+    totals = [each for each in scored.statistics() if not each.is_mean]
+    yield _groups("LLVM's default", languages, scored, totals, ())
     statistics = [each for each in scored.statistics() if not each.is_minor]
     for start in range(0, len(statistics), _STATISTICS_A_TABLE):
         yield _changes(languages, scored, statistics[start : start + _STATISTICS_A_TABLE])
@@ -55,12 +51,7 @@ def evaluation_tables(scored: Scored, *, modules: bool) -> Iterator[Grid | str]:
 
 
 def evaluation_page(scored: Scored, plots: Mapping[str, Figure]) -> bytes:
-    """The page: totals, packages and modules, and the plots.
-
-    Args:
-        scored: the evaluation.
-        plots: by name; they are put into the page.
-    """
+    """The page: totals, packages and modules, with the plots of these names in it."""
     first = scored.modules[0]
     introduction = (
         f"{', '.join(scored.policies)} against LLVM {first.llvm_version}'s own heuristic "
@@ -71,18 +62,15 @@ def evaluation_page(scored: Scored, plots: Mapping[str, Figure]) -> bytes:
         "group. Click a heading to sort."
     )
     statistics, policies = scored.statistics(), scored.policies
-    groups = {
-        "Totals": ("language", _languages(scored)),
-        "Packages": ("package", _packages(scored)),
-    }
-    grids = {
-        title: _groups(kind, parts, scored, statistics, policies, with_intervals=True)
-        for title, (kind, parts) in groups.items()
-    }
-    grids["Modules"] = _modules(scored, _totals(scored), policies, is_full=True)
+    totals = [each for each in statistics if not each.is_mean]
+    languages, packages = (
+        _groups(kind, parts, scored, statistics, policies, with_intervals=True)
+        for kind, parts in (("language", _languages(scored)), ("package", _packages(scored)))
+    )
+    modules = _modules(scored, totals, policies, is_full=True)
     sections: list[tuple[str, list[Grid | Figure | str]]] = [
         (title, [*([plots[title.lower()]] if title.lower() in plots else []), grid])
-        for title, grid in grids.items()
+        for title, grid in (("Totals", languages), ("Packages", packages), ("Modules", modules))
     ]
     for policy in policies:
         worse = _worse(scored, policy)
@@ -109,10 +97,6 @@ def _languages(scored: Scored) -> dict[str, Scored]:
 
 def _packages(scored: Scored) -> dict[str, Scored]:
     return {name: scored.of_package(name) for name in scored.packages}
-
-
-def _totals(scored: Scored) -> list[Statistic]:
-    return [each for each in scored.statistics() if not each.is_mean]
 
 
 def _groups(
@@ -150,10 +134,10 @@ def _changes(
     rows: list[Row] = [
         [name, *(_with_interval(group.change(each, policy)) for each in statistics)]
         for policy in total.policies
-        for name, group in {
-            policy: total,
-            **{f"  {name}": each for name, each in languages.items()},
-        }.items()
+        for name, group in (
+            (policy, total),
+            *((f"  {language}", each) for language, each in languages.items()),
+        )
     ]
     return Grid(("change of", *(each.title for each in statistics)), rows, folds=True)
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console, ConsoleOptions
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.table import Table
+    from rich.text import Text
 
 _SHORTEST_NAME: Final = 12
 _NARROW: Final = 7
@@ -40,6 +41,8 @@ class Cell:
 
     def to_text(self) -> Text:
         """The cell as a terminal shows it."""
+        from rich.text import Text
+
         text = Text(self.text, style=_COLOURS.get(self.kind, ""))
         return text.append(f" {self.note}", style="dim") if self.note else text
 
@@ -69,8 +72,11 @@ class Grid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """The table for a terminal of this width."""
+        from rich.table import Table
+
         rows = (*self.rows, self.footer or [""] * len(self.headings))
-        first, *columns = zip(*([_text(each) for each in row] for row in rows), strict=True)
+        cells = ([as_cell(each).to_text() for each in row] for row in rows)
+        first, *columns = zip(*cells, strict=True)
         names = [each.plain for each in first[:-1]]
         names = names if self.folds else short_names(names)
         headings, left = self._fitting(columns, options.max_width, names)
@@ -90,7 +96,7 @@ class Grid:
         headings, left = list(self.headings[1:]), 0
         for _ in range(2):
             taken = [
-                max(each.cell_len for each in (*column, *Text(heading).split()))
+                max(each.cell_len for each in (*column, *Cell(heading).to_text().split()))
                 for heading, column in zip(headings, columns, strict=True)
             ]
             left = width - len("│  │") - sum(each + len("  │") for each in taken)
@@ -106,13 +112,7 @@ def amount(value: float) -> Cell:
 
 
 def change(value: float, interval: tuple[float, float] | None = None, *, bar: float = 0.0) -> Cell:
-    """A change as a share: -0.01 is 1 % less, which is better.
-
-    Args:
-        value: the change.
-        interval: its interval, where it is to be shown.
-        bar: as for `Cell`.
-    """
+    """A change as a share: -0.01 is 1 % less, which is better; with its interval, if given."""
     text = percent(value)
     kind = {"+": "worse", "-": "better"}.get(text[0], "")
     ends = [percent(each).removesuffix(" %") for each in interval or ()]
@@ -158,5 +158,21 @@ def _broken(heading: str) -> str:
     return "\n".join(textwrap.wrap(heading, _NARROW, break_long_words=False))
 
 
-def _text(cell: Cell | str) -> Text:
-    return cell.to_text() if isinstance(cell, Cell) else Text(cell)
+def narrow_table(columns: Sequence[str], *, right: Collection[str]) -> Table:
+    """An empty table without lines between its columns, so that many fit into 80 characters.
+
+    Only the cells of the last column are wrapped; those on the right are numbers.
+    """
+    from rich import box
+    from rich.table import Column, Table
+
+    heads = [
+        Column(each, justify="right" if each in right else "left", no_wrap=each != columns[-1])
+        for each in columns
+    ]
+    return Table(*heads, box=box.SIMPLE, show_edge=False, padding=(0, 1, 0, 0), pad_edge=False)
+
+
+def as_cell(cell: Cell | str) -> Cell:
+    """A cell; text is as good as one."""
+    return cell if isinstance(cell, Cell) else Cell(cell)

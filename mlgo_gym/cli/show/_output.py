@@ -6,20 +6,17 @@ Progress bars appear on a terminal only, and never with ``--json``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.progress import Progress, ProgressColumn
+    from rich.text import Text
+
+    from mlgo_gym.rollout._rollout import ModuleReport
 
 _T = TypeVar("_T")
 
@@ -33,13 +30,8 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._out = _Console(highlight=False, markup=False)
-        self._err = _Console(stderr=True, highlight=False, markup=False)
-
-    @property
-    def width(self) -> int:
-        """How many characters a line of standard output holds."""
-        return self._out.width
+        self._out = _console()
+        self._err = _console(stderr=True)
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: text or a table."""
@@ -64,24 +56,47 @@ class Output:
         """Print a warning."""
         self._err.print(f"mlgo-gym: {message}", style="yellow", soft_wrap=True)
 
+    def warn_of(self, errors: Iterable[str]) -> int:
+        """One line for each error; where there is one, the status is 1."""
+        status = 0
+        for error in errors:
+            self.warn(error)
+            status = 1
+        return status
+
+    def warn_of_not_honoured(self, modules: Iterable[Sequence[str]]) -> dict[str, int]:
+        """One line for each option, and in how many modules the embedded compiler leaves it out."""
+        counts = Counter(entry for module in modules for entry in module)
+        for entry, count in counts.items():
+            self.warn(f"not honoured in {count} module{'s' * (count > 1)}: {entry}")
+        return counts
+
+    def warn_of_failures(self, reports: Sequence[ModuleReport]) -> int:
+        """Name what is not honoured, and every module that failed; if one did, the status is 1."""
+        self.warn_of_not_honoured(each.not_honoured for each in reports)
+        return self.warn_of(
+            error
+            for report in reports
+            for error in (
+                *([report.error] if report.error else []),
+                *(f"policy {each.policy}: {each.error}" for each in report.attempts if each.error),
+            )
+        )
+
     def progress(self) -> Progress:
         """A progress display, to be used as a context manager."""
-        return Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=self._err,
-            disable=self.as_json or not self._err.is_terminal,
-            transient=True,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
+
+        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+        return self._progress("{task.description}", *columns)
 
     @contextmanager
     def line(self) -> Iterator[Callable[[str], None]]:
         """A line that says what is done and for how long, on a terminal; yields what sets it."""
-        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        is_shown = self._err.is_terminal and not self.as_json
-        with Progress(*columns, console=self._err, disable=not is_shown, transient=True) as line:
+        from rich.progress import SpinnerColumn, TimeElapsedColumn
+
+        columns = SpinnerColumn(), "{task.description}", TimeElapsedColumn()
+        with self._progress(*columns) as line:
             task = line.add_task("", total=None)
             yield lambda text: line.update(task, description=text)
 
@@ -93,13 +108,22 @@ class Output:
             progress = stack.enter_context(self.progress())
             yield from progress.track(items, total=total, description=description)
 
+    def _progress(self, *columns: str | ProgressColumn) -> Progress:
+        from rich.progress import Progress
 
-class _Console(Console):
+        is_shown = self._err.is_terminal and not self.as_json
+        return Progress(*columns, console=self._err, disable=not is_shown, transient=True)
+
+
+def _console(**settings: Any) -> Console:
     """A console that shows what a terminal would obey: names and messages may be anybody's."""
+    from rich.console import Console
 
-    def render_str(self, text: str, **settings: Any) -> Text:
-        """As every console does, after escaping all that is neither printable nor a new line."""
-        shown = "".join(
-            each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
-        )
-        return super().render_str(shown, **settings)
+    class Escaping(Console):
+        def render_str(self, text: str, **settings: Any) -> Text:
+            shown = "".join(
+                each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+            )
+            return super().render_str(shown, **settings)
+
+    return Escaping(highlight=False, markup=False, **settings)

@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.cli.show._grid import Cell, Grid
+from mlgo_gym.cli.show._grid import Cell, Grid, as_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,20 +65,13 @@ for (const head of document.querySelectorAll("th")) {{
 def as_page(
     title: str, introduction: str, sections: Iterable[tuple[str, Sequence[Grid | Figure | str]]]
 ) -> bytes:
-    """A page.
-
-    Args:
-        title: plain text.
-        introduction: plain text.
-        sections: headings, and what is below each: grids, plots, and plain text.
-    """
-    parts = (
+    """A page, of plain texts, and for each heading grids, plots and plain texts."""
+    parts = "".join(
         f"<h2>{html.escape(heading)}</h2>{''.join(map(_part, contents))}"
         for heading, contents in sections
     )
-    page = _PAGE.format(
-        title=html.escape(title), introduction=html.escape(introduction), sections="".join(parts)
-    )
+    title, introduction = html.escape(title), html.escape(introduction)
+    page = _PAGE.format(title=title, introduction=introduction, sections=parts)
     return page.encode("utf-8", "backslashreplace")
 
 
@@ -101,8 +94,7 @@ def _table(grid: Grid) -> str:
 
 
 def _row(cells: Sequence[Cell | str]) -> str:
-    made = (each if isinstance(each, Cell) else Cell(each) for each in cells)
-    return f"<tr>{''.join(map(_cell, made))}</tr>"
+    return f"<tr>{''.join(_cell(as_cell(each)) for each in cells)}</tr>"
 
 
 def _cell(cell: Cell) -> str:

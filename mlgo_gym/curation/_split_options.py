@@ -1,0 +1,46 @@
+"""What decides how corpora are split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from mlgo_gym.errors import OptionsError
+
+UNITS: Final = ("package", "module")
+"""What is kept together."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOptions:
+    """How corpora are split.
+
+    Attributes:
+        test_fraction: the share of the bitcode's bytes that goes to the test side, aimed at.
+        seed: decides the order in which groups are dealt out.
+        by: what is kept together, one of `UNITS`.
+        similarity: the share of the smaller of two modules' instructions from which they are
+            near-duplicates, above 0 and at most 1.
+        honour_recorded: a package that its recipe keeps for one side goes there.
+
+    Raises:
+        OptionsError: a value that the field cannot have.
+    """
+
+    test_fraction: float = 0.2
+    seed: int = 0
+    by: str = "package"
+    similarity: float = 0.4
+    honour_recorded: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.test_fraction < 1:
+            raise OptionsError(
+                f"test_fraction: expected a number above 0 and below 1, found {self.test_fraction}"
+            )
+        if not 0 < self.similarity <= 1:
+            raise OptionsError(
+                f"similarity: expected a number above 0 and at most 1, found {self.similarity}"
+            )
+        if self.by not in UNITS:
+            raise OptionsError(f"by: expected one of {', '.join(UNITS)}, found {self.by!r}")
