@@ -32,14 +32,7 @@ define i32 @caller(i32 %x) {
 
 @dataclass(frozen=True, slots=True)
 class _Finding:
-    """One line of the report.
-
-    Attributes:
-        name: what was looked for.
-        is_ok: whether it is there and works.
-        found: a version, a path or what is wrong.
-        is_required: nothing works without it.
-    """
+    """One line of the report: a version, a path or what is wrong; what is required, all need."""
 
     name: str
     is_ok: bool
