@@ -27,6 +27,9 @@ Messages name the thing, what was expected and what was found.
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 __all__ = [
     "CompilationError",
     "CompilationTimeoutError",
@@ -51,7 +54,11 @@ __all__ = [
 
 
 class MlgoGymError(Exception):
-    """Base of every error of this package."""
+    """Base of every error of this package. A copy, a pickled one too, has its message and data."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception's own would call the class with the message alone.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)
 
 
 class InputError(MlgoGymError, ValueError):

@@ -13,7 +13,8 @@ none::
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, Self
 
 from mlgo_gym.corpus._corpus import Module
@@ -37,6 +38,19 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
 _ABANDON_TIMEOUT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is compiled, and how: all that it takes to do it again."""
+
+    module: Module
+    options: CompileOptions
+    problems: tuple[Problem, ...]
+    task: Task
+    timeout_s: float
+    keep_object: bool
+    keep_stderr: bool
 
 
 class Compilation:
@@ -63,44 +77,40 @@ class Compilation:
     def __init__(
         self,
         worker: Worker,
-        module: Module,
-        options: CompileOptions,
-        problems: Sequence[Problem],
-        *,
-        timeout_s: float,
-        keep_object: bool,
+        order: Order,
         branches: Branches,
-        task: Task = COMPILE,
-        keep_stderr: bool = False,
+        *,
         is_branch: bool = False,
     ) -> None:
-        self.module: Final = module
-        self.problems: Final = tuple(problems)
-        self.task: Final = task
-        self.is_replayed = False
-        self._options = options
-        self._timeout_s = timeout_s
-        self._keep_object = keep_object
+        self.module: Final = order.module
+        self.problems: Final = order.problems
+        self.task: Final = order.task
+        self.is_replayed = is_branch
+        self._order = order
         self._branches = branches
         self._result: CompilationResult | None = None
         self._product: Product | None = None
-        keep_stderr = keep_stderr or task.print_frequencies
         self._exchange = Exchange(
-            worker, module, timeout_s, self.problems, keep_stderr=keep_stderr, owns_worker=is_branch
+            worker,
+            order.module,
+            order.timeout_s,
+            order.problems,
+            keep_stderr=order.keep_stderr or order.task.print_frequencies,
+            owns_worker=is_branch,
         )
         self._exchange.send(self._request())
 
     def _request(self) -> CompileRequest:
         kinds = registry.problems().values()
         defaults = tuple(option for kind in kinds for option in kind().default_options())
-        chosen = (*self._options.llvm_options, *self._exchange.advisor_options())
+        chosen = (*self._order.options.llvm_options, *self._exchange.advisor_options())
         return CompileRequest(
             is_text=self.module.is_text,
             verify=self.module.sha256 not in self._exchange.worker.verified,
             is_forkable=self.is_forkable,
-            target=self._options.target(),
+            target=self._order.options.target(),
             task=self.task,
-            keep_object=self._keep_object,
+            keep_object=self._order.keep_object,
             plain_options=(*defaults, *COMPILE.llvm_options()),
             llvm_options=(*defaults, *chosen, *self.task.llvm_options()),
         )
@@ -108,7 +118,7 @@ class Compilation:
     @property
     def settings(self) -> dict[str, Any]:
         """What decides the code besides the module, for the record."""
-        return settings_of(self._options, self.problems)
+        return settings_of(self._order.options, self.problems)
 
     @property
     def is_forkable(self) -> bool:
@@ -327,17 +337,9 @@ class Compilation:
         return branch
 
     def _replayed(self) -> Compilation:
-        branch = Compilation(
-            Worker(self._exchange.worker.llvm_options),
-            self.module,
-            self._options,
-            self.problems,
-            timeout_s=self._timeout_s,
-            keep_object=self._keep_object,
-            branches=self._branches,
-            is_branch=True,
-        )
-        branch.is_replayed = True
+        worker = Worker(self._exchange.worker.llvm_options)
+        order = replace(self._order, keep_stderr=False)
+        branch = Compilation(worker, order, self._branches, is_branch=True)
         self._branches.add(branch._exchange.worker)
         for advice in self.advice:
             if branch.next_observation() is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation
+from mlgo_gym.llvm._compilation import Compilation, Order
 from mlgo_gym.llvm._result import CompilationResult, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
@@ -112,17 +112,10 @@ class Compiler:
         if not task.optimize and task.product == "machine code" and chosen.opt_level is None:
             raise OptionsError("opt_level: expected that of the optimised module, found None")
         self._end_current()
-        self._current = Compilation(
-            self._ready_worker((*chosen.llvm_options, *task.printing)),
-            module,
-            chosen,
-            [problems] if isinstance(problems, Problem) else problems or (),
-            timeout_s=self.timeout_s,
-            keep_object=keep_object,
-            branches=self._branches,
-            task=task,
-            keep_stderr=keep_stderr,
-        )
+        asked = (problems,) if isinstance(problems, Problem) else tuple(problems or ())
+        order = Order(module, chosen, asked, task, self.timeout_s, keep_object, keep_stderr)
+        worker = self._ready_worker((*chosen.llvm_options, *task.printing))
+        self._current = Compilation(worker, order, self._branches)
         return self._current
 
     def compile_module(

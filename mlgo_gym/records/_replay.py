@@ -93,19 +93,8 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
             f"{len(compilation.problems)}"
         )
     (problem,) = compilation.problems
-    advice = b"".join(compilation.advice)
-    return Trace(
-        module=compilation.module.name,
-        module_sha256=compilation.module.sha256,
-        settings=compilation.result.settings,
-        llvm_version=compilation.result.llvm_version,
-        advice_spec=problem.advice,
-        advice=advice,
-        object_sha256=compilation.result.object_sha256,
-        text_size_bytes=compilation.result.text_size_bytes,
-        features=observations[0].header.features if observations else (),
-        observations=b"".join(each.payload for each in observations),
-    )
+    payloads = [each.payload for each in observations]
+    return Trace.of(compilation.result, problem, compilation.advice, payloads)
 
 
 def replay(

@@ -31,7 +31,7 @@ import json
 import re
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,8 @@ import numpy as np
 
 from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.files import parse_json, read_bounded, write_atomically
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.tensor_spec import TensorSpec
 
 _VERSION: Final = 1
@@ -104,6 +106,28 @@ class Trace:
         ):
             if size != found:
                 raise TraceError(self.module, f"{name}: expected {size} bytes, found {found}")
+
+    @classmethod
+    def of(
+        cls,
+        result: CompilationResult,
+        problem: Problem,
+        advice: Sequence[bytes],
+        observations: Sequence[bytes] = (),
+    ) -> Trace:
+        """The trace of a result, out of the raw tensors of the answers to its one problem."""
+        return cls(
+            module=result.module,
+            module_sha256=result.module_sha256,
+            settings=result.settings,
+            llvm_version=result.llvm_version,
+            advice_spec=problem.advice,
+            advice=b"".join(advice),
+            object_sha256=result.object_sha256,
+            text_size_bytes=result.text_size_bytes,
+            features=problem.sent() if observations else (),
+            observations=b"".join(observations),
+        )
 
     @property
     def decisions(self) -> int:

@@ -21,7 +21,7 @@ from mlgo_gym.policies._models import Model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport, Recorded
+from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport, RecordingPolicy
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.scoring._measures import ObjectUnit, TextSize, measure_of
 
@@ -85,7 +85,8 @@ def deploy(
     if model is not None:
         decisions: list[Decision] = []
         policy = answers[problem] = RunnerPolicy(model.runner)
-        made = unit.attempt(Recorded(policy, problem, decisions) if keep_decisions else policy)
+        recording = RecordingPolicy(policy, problem, decisions)
+        made = unit.attempt(recording if keep_decisions else policy)
         attempts = (Attempt(model.name, made, None, tuple(decisions)),)
     lacking = options.not_honoured
     measure = measure_of(problem) if measure_of(problem).makes_objects else TextSize

@@ -30,7 +30,7 @@ from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
-from mlgo_gym.scoring._measures import Measure, Result, Unit, check_alone, measure_of
+from mlgo_gym.scoring._measures import Measure, Result, check_alone, measure_of
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
@@ -49,14 +49,8 @@ class Decision:
     context: str = ""
 
 
-class Recorded(Policy):
-    """The same policy, which puts every decision into a list.
-
-    Args:
-        policy: what answers.
-        problem: what it answers.
-        decisions: each is appended here.
-    """
+class RecordingPolicy(Policy):
+    """The same policy, which puts every decision into a list."""
 
     def __init__(self, policy: PolicyLike, problem: Problem, decisions: list[Decision]) -> None:
         self._policy = as_policy(policy)
@@ -114,18 +108,7 @@ class Attempt:
         if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:
             return None
         observations = [each.payload for each in self.decisions if keep_observations]
-        return Trace(
-            module=result.module,
-            module_sha256=result.module_sha256,
-            settings=result.settings,
-            llvm_version=result.llvm_version,
-            advice_spec=problem.advice,
-            advice=b"".join(each.advice for each in self.decisions),
-            object_sha256=result.object_sha256,
-            text_size_bytes=result.text_size_bytes,
-            features=problem.sent() if observations else (),
-            observations=b"".join(observations),
-        )
+        return Trace.of(result, problem, [each.advice for each in self.decisions], observations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,15 +252,7 @@ def compared(
     problem: Problem,
     **how: Unpack[Comparison],
 ) -> ModuleReport:
-    """One module, compiled plainly and under each policy; what fails is in the report.
-
-    Args:
-        compiler: what compiles.
-        module: what is compiled.
-        policies: by name.
-        problem: what LLVM asks for.
-        how: how it is compared.
-    """
+    """One module, compiled plainly and under each policy; what fails is in the report."""
     measure = how.get("measure") or measure_of(problem)
     lacking: tuple[str, ...] = ()
     try:
@@ -291,17 +266,14 @@ def compared(
     for name, policy in policies.items():
         decisions: list[Decision] = []
         keep = how.get("keep_decisions")
-        answering = Recorded(policy, problem, decisions) if keep else policy
-        result, error_text = _attempted(unit, answering)
-        attempts.append(Attempt(name, result, error_text, tuple(decisions)))
+        answering = RecordingPolicy(policy, problem, decisions) if keep else policy
+        result = failure = None
+        try:
+            result = unit.attempt(answering)
+        except (CompilationError, InputError) as error:
+            failure = str(error)
+        attempts.append(Attempt(name, result, failure, tuple(decisions)))
     return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
-
-
-def _attempted(unit: Unit, policy: PolicyLike) -> tuple[Result | None, str | None]:
-    try:
-        return unit.attempt(policy), None
-    except (CompilationError, InputError) as error:
-        return None, str(error)
 
 
 def log_context(module: str, function: str) -> str:

@@ -18,7 +18,7 @@ from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.rollout._rollout import Decision, Recorded
+from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Context, Sampler, Workshop
@@ -157,7 +157,7 @@ def _normalization(workshop: Workshop, sampler: Sampler, seed: int) -> Normaliza
 
     def seen(compiler: Compiler, index: int) -> list[bytes]:
         decisions: list[Decision] = []
-        watched = Recorded(answer, problem, decisions)
+        watched = RecordingPolicy(answer, problem, decisions)
         workshop.score(compiler, sampler.contexts[index], watched)
         return [each.payload for each in decisions[:_MOST_DECISIONS]]
 
