@@ -27,7 +27,6 @@ Messages name the thing, what was expected and what was found.
 
 from __future__ import annotations
 
-import copyreg
 from typing import Any
 
 __all__ = [
@@ -58,7 +57,7 @@ class MlgoGymError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exception's own would call the class with the message alone.
-        return copyreg.__newobj__, (type(self), *self.args), vars(self)
+        return BaseException.__new__, (type(self), *self.args), vars(self)
 
 
 class InputError(MlgoGymError, ValueError):

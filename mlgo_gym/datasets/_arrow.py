@@ -8,7 +8,7 @@ Raises:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from mlgo_gym.datasets._episodes import LABELS, Episode, settings_text
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.errors import DatasetError, EnvironmentSetupError, InternalError
-from mlgo_gym.problems._observations import row_shape
+from mlgo_gym.problems._observations import observation_dtype, row_shape
 from mlgo_gym.problems._problem import Feature, Problem
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -58,12 +58,7 @@ def arrow_schema(header: DatasetHeader) -> Any:
 
 
 def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
-    """Episodes of one problem as a table, a row for each decision.
-
-    Args:
-        episodes: at least one.
-        schema: of `arrow_schema`.
-    """
+    """Episodes of one problem as a table, a row for each decision."""
     lengths = [len(each) for each in episodes]
     columns = [_text_column(texts, lengths) for texts in zip(*map(_texts, episodes), strict=True)]
     columns.append(pa.array(np.concatenate([np.arange(each, dtype=np.int32) for each in lengths])))
@@ -78,18 +73,58 @@ def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def column_array(column: Any, name: str, problem: type[Problem], source: str) -> _Array:
-    """A column of a record batch as an array: ``[N]``, or ``[N, 33]``.
+class Batch(Mapping[str, _Array]):
+    """Some rows: the columns by name, as arrays that are made when they are asked for.
 
-    Args:
-        column: the Arrow array.
-        name: what it is called.
-        problem: what the dataset is of.
-        source: the file, for errors.
-
-    Raises:
-        DatasetError: a value is missing that must be there.
+    Numbers are ``[N]``, a feature of 33 positions is ``[N, 33]``, each in its own type; a label or
+    score that is not there is NaN; texts are ``object [N]``. The arrays may be read only.
     """
+
+    def __init__(self, rows: Any, problem: type[Problem], source: str) -> None:
+        self.rows = rows
+        self.problem = problem
+        self.source = source
+
+    def __getitem__(self, name: str) -> _Array:
+        if name not in self.rows.schema.names:
+            raise KeyError(name)
+        return _column_array(self.rows.column(name), name, self.problem, self.source)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows.schema.names)
+
+    def __len__(self) -> int:
+        """How many columns there are; `row_count` says how many rows."""
+        return len(self.rows.schema.names)
+
+    @property
+    def row_count(self) -> int:
+        """How many decisions these are: N."""
+        return int(self.rows.num_rows)
+
+    def features(self) -> dict[str, _Array]:
+        """The problem's features by name, as `mlgo_gym.problems.columns` makes them."""
+        names = [each.spec.name for each in self.problem.features]
+        return {name: self._required(name) for name in names}
+
+    def observations(self) -> _Array:
+        """What LLVM sent, ``[N]`` of `observation_dtype`: the bytes are those of LLVM."""
+        dtype = observation_dtype(self.problem)
+        array = np.empty(self.row_count, dtype)
+        for name in dtype.names or ():
+            array[name] = self._required(name)
+        return array
+
+    def _required(self, name: str) -> _Array:
+        if name not in self.rows.schema.names:
+            raise DatasetError(
+                self.source, f"batch: expected column {name!r}, found {self.rows.schema.names}"
+            )
+        return self[name]
+
+
+def _column_array(column: Any, name: str, problem: type[Problem], source: str) -> _Array:
+    """A column of a record batch as an array: ``[N]``, or ``[N, 33]``."""
     if name in NUMBERS:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if column.null_count:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self
 
 import numpy as np
 
-from mlgo_gym.datasets._arrow import NUMBERS, TEXTS, arrow_schema, pa, pq
-from mlgo_gym.datasets._batch import Batch
+from mlgo_gym.datasets._arrow import NUMBERS, TEXTS, Batch, arrow_schema, pa, pq
 from mlgo_gym.datasets._episodes import LABELS, Episode, Source
-from mlgo_gym.datasets._files import cannot
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._parts import ModuleEntry, Part, merged, part_paths, read_part
+from mlgo_gym.datasets._parts import ModuleEntry, Part, cannot, merged, part_paths, read_part
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.files import parse_json
 from mlgo_gym.problems._problem import Problem
@@ -160,12 +158,8 @@ def _expected(
 ) -> DatasetHeader:
     settings = problem.settings() if isinstance(problem, Problem) else found.settings
     kind = type(problem) if isinstance(problem, Problem) else problem
-    return DatasetHeader(
-        kind or found.problem,
-        settings,
-        found.llvm_version if llvm_version is None else llvm_version,
-        found.opt_level,
-    )
+    version = found.llvm_version if llvm_version is None else llvm_version
+    return replace(found, problem=kind or found.problem, settings=settings, llvm_version=version)
 
 
 def _compared(part: Part, expected: DatasetHeader) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -29,16 +29,8 @@ LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight")
 _Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class SourceKey:
-    """What one policy did with one module: a dataset has it once.
-
-    Attributes:
-        package: the corpus.
-        module: the module's name in it.
-        module_sha256: the hash of the module's bytes.
-        policy: who answered.
-    """
+class SourceKey(NamedTuple):
+    """What one policy did with one module: a dataset has it once."""
 
     package: str
     module: str
@@ -52,14 +44,8 @@ class Source:
 
     Attributes:
         package: the corpus, such as the recipe's name.
-        module: the module's name in it.
-        module_sha256: the hash of the module's bytes, in hexadecimal digits.
-        policy: who answered.
         settings: what decided the code besides, as in `CompilationResult.settings`; empty where
             that is not known.
-
-    Raises:
-        SpecError: a text cannot be written as UTF-8.
     """
 
     package: str = ""
@@ -69,8 +55,8 @@ class Source:
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("package", "module", "module_sha256", "policy"):
-            _check_text(name, getattr(self, name))
+        for name, value in self.key._asdict().items():
+            _check_text(name, value)
 
     @property
     def key(self) -> SourceKey:
@@ -158,14 +144,7 @@ def action_array(advice: bytes, problem: Problem | type[Problem]) -> _Array:
 def episodes_of_report(
     report: ModuleReport, attempt: Attempt, problem: Problem, source: Source
 ) -> Iterator[Episode]:
-    """The episodes of an attempt of a rollout that kept its decisions; none where it failed.
-
-    Args:
-        report: of the module.
-        attempt: one of the report's.
-        problem: what LLVM asked for.
-        source: where they come from.
-    """
+    """The episodes of an attempt of a rollout that kept its decisions; none where it failed."""
     rewards = report.rewards(attempt)
     if not rewards or report.baseline is None or attempt.result is None:
         return
@@ -198,12 +177,6 @@ def episodes_of_trace(
 
     A trace does not say which function a decision is of, so all are one episode. Nor does it have
     the baseline, so there is no reward.
-
-    Args:
-        trace: the recorded compilation.
-        package: the corpus that the module is of.
-        policy: who answered.
-        labels: of the decisions, as in `Episode`.
 
     Raises:
         TraceError: its problem is none that is known, or its observations were not recorded or

@@ -85,10 +85,12 @@ class DatasetHeader:
             type(problem), settings, llvm_version, opt_level, llvmlite_version=llvmlite_version
         )
 
-    @property
-    def score_name(self) -> str:
-        """What the outcomes are called, for messages."""
-        return "none" if self.score is None else f"{self.score.name} {self.score.shape}"
+    def score_differences(self, other: DatasetHeader) -> list[str]:
+        """What the outcomes of another dataset are, where they are not those of this one."""
+        mine, others = (
+            f"{each.name} {each.shape}" if each else "none" for each in (self.score, other.score)
+        )
+        return [] if self.score == other.score else [f"score: expected {mine}, found {others}"]
 
     def log_header(self) -> Header:
         """The header of a training log of these decisions, in the order of LLVM's own."""
@@ -126,16 +128,7 @@ class DatasetHeader:
 
     @classmethod
     def from_json(cls, text: bytes, source: str) -> Self:
-        """Read a header.
-
-        Args:
-            text: its JSON.
-            source: the file, for errors.
-
-        Raises:
-            DatasetError: it is none, or of another format, or its problem or the problem's
-                features are others than are known here.
-        """
+        """Read a header."""
         try:
             value = parse_json(text)
         except ValueError as error:

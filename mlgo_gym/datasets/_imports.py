@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.datasets._episodes import Episode, Source, episodes_of_trace
-from mlgo_gym.datasets._files import cannot
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import LogEpisodes
+from mlgo_gym.datasets._parts import reading
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError
-from mlgo_gym.files import open_regular
 from mlgo_gym.records._replay import problem_of
 from mlgo_gym.records._trace import Trace
 
@@ -23,13 +22,7 @@ _HASH_DIGITS: Final = 12
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace with observations.
-
-    Attributes:
-        header: for a dataset of it.
-        source: the module; its policy is named after the decisions.
-        episodes: one, or none.
-    """
+    """A trace with observations; its source's policy is named after the decisions."""
 
     header: DatasetHeader
     source: Source
@@ -37,11 +30,7 @@ class TraceFile:
 
     @classmethod
     def open(cls, path: Path, package: str = "") -> TraceFile:
-        """Read a trace.
-
-        Raises:
-            TraceError: it cannot be read, or has no observations.
-        """
+        """Read a trace."""
         trace = Trace.load(path)
         name = f"trace {hashlib.sha256(trace.advice).hexdigest()[:_HASH_DIGITS]}"
         source, episodes = episodes_of_trace(trace, package=package, policy=name)
@@ -52,11 +41,7 @@ class TraceFile:
         return self.source.key in writer.keys
 
     def write(self, writer: DatasetWriter) -> int:
-        """Put it into a dataset; returns how many decisions it has.
-
-        Raises:
-            DatasetError: the dataset cannot be written.
-        """
+        """Put it into a dataset; returns how many decisions it has."""
         writer.add(self.source, self.episodes)
         return sum(map(len, self.episodes))
 
@@ -65,13 +50,8 @@ class TraceFile:
 class LogFile:
     """A training log; its episodes are under a policy that is named after the file's hash.
 
-    When all is in the dataset, a module without a name or a decision says so; a dataset that has
-    some of it and not that was left by an interrupted import.
-
-    Attributes:
-        header: for a dataset of it.
-        path: the file.
-        source: what says that all is there.
+    When all is in the dataset, a module without a name or a decision, the source, says so; a
+    dataset that has some of it and not that was left by an interrupted import.
     """
 
     header: DatasetHeader
@@ -80,35 +60,18 @@ class LogFile:
 
     @classmethod
     def open(cls, path: Path, package: str = "", llvm_version: str | None = None) -> LogFile:
-        """Read a training log from its start to its end, to see that it can be read.
-
-        Args:
-            path: the file.
-            package: the corpus, if that is known.
-            llvm_version: the LLVM that wrote it, if that is known.
-
-        Raises:
-            DatasetError: it cannot be read, or is not one of a problem that is known here.
-            TrainingLogError: it breaks LLVM's format.
-        """
-        try:
-            with open_regular(path) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-                file.seek(0)
-                log = LogEpisodes(file, str(path), llvm_version=llvm_version)
-                for _ in log:
-                    pass
-        except OSError as error:
-            raise cannot("read", path, error) from error
+        """Read a training log from its start to its end, to see that it can be read."""
+        with reading(path) as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            file.seek(0)
+            log = LogEpisodes(file, str(path), llvm_version=llvm_version)
+            for _ in log:
+                pass
         policy = f"log {digest[:_HASH_DIGITS]}"
         return cls(log.header, path, Source(package, module_sha256=digest, policy=policy))
 
     def is_in(self, writer: DatasetWriter) -> bool:
-        """Whether a dataset has it already.
-
-        Raises:
-            DatasetError: it has some of it.
-        """
+        """Whether a dataset has it already; a `DatasetError` where it has some of it."""
         if self.source.key in writer.keys:
             return True
         if any(key.policy == self.source.policy for key in writer.keys):
@@ -120,21 +83,14 @@ class LogFile:
         return False
 
     def write(self, writer: DatasetWriter) -> int:
-        """Put it into a dataset; returns how many decisions it has.
-
-        Raises:
-            DatasetError: the dataset cannot be written, or the file not read again.
-        """
+        """Put it into a dataset; returns how many decisions it has."""
         count = 0
-        try:
-            with open_regular(self.path) as file:
-                name, policy = str(self.path), self.source.policy
-                log = LogEpisodes(file, name, package=self.source.package, policy=policy)
-                for episode in log:
-                    writer.add(episode.source, [episode])
-                    count += len(episode)
-        except OSError as error:
-            raise cannot("read", self.path, error) from error
+        with reading(self.path) as file:
+            name, policy = str(self.path), self.source.policy
+            log = LogEpisodes(file, name, package=self.source.package, policy=policy)
+            for episode in log:
+                writer.add(episode.source, [episode])
+                count += len(episode)
         writer.add(self.source, [])
         return count
 
@@ -142,21 +98,7 @@ class LogFile:
 def open_recording(
     path: Path, package: str = "", llvm_version: str | None = None
 ) -> TraceFile | LogFile:
-    """Open a trace or a training log, whichever a file is.
-
-    Args:
-        path: the file.
-        package: the corpus, if that is known.
-        llvm_version: the LLVM that wrote a training log, if that is known.
-
-    Raises:
-        DatasetError: it cannot be read, or is not one of a problem that is known here.
-        TraceError: it is a trace that cannot be used.
-        TrainingLogError: it breaks the format of training logs.
-    """
-    try:
-        with open_regular(path) as file:
-            is_trace = file.read(len(_TRACE)) == _TRACE
-    except OSError as error:
-        raise cannot("read", path, error) from error
+    """Open a trace or a training log, whichever a file is."""
+    with reading(path) as file:
+        is_trace = file.read(len(_TRACE)) == _TRACE
     return TraceFile.open(path, package) if is_trace else LogFile.open(path, package, llvm_version)

@@ -15,16 +15,14 @@ import numpy as np
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import Episode, Source, action_array
 from mlgo_gym.datasets._header import REWARD, DatasetHeader
-from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
+from mlgo_gym.errors import DatasetError, InternalError, SpecError
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.rollout._rollout import log_context
 from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
-from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
-
-_READ_BYTES: Final = 1 << 16
+from mlgo_gym.stream._training_log import TrainingLogWriter, read_events
 
 
 class LogEpisodes:
@@ -33,17 +31,6 @@ class LogEpisodes:
     For the inliner the log's contexts are modules, as `mlgo_gym.rollout.RolloutLog` writes them;
     for register allocation they are functions, and the module is not told apart from the
     function's name.
-
-    Args:
-        file: the log; it stays the caller's to close.
-        name: what it is called in errors.
-        llvm_version: the LLVM that wrote it, if that is known.
-        package: the corpus, if that is known.
-        policy: who answered.
-
-    Attributes:
-        problem: what LLVM asked for, by the log's features.
-        header: for a dataset of it.
 
     Raises:
         DatasetError: the log's header is not that of a problem that is known here; while
@@ -61,14 +48,13 @@ class LogEpisodes:
         package: str = "",
         policy: str = "",
     ) -> None:
-        self._file = file
+        self._events = read_events(file)
         self._name = name
         self._package = package
         self._policy = policy
-        self._decoder = StreamDecoder()
-        found = self._next_event()
+        found = next(self._events)
         if not isinstance(found, Header):
-            raise TrainingLogError("training log: expected a header, found nothing")
+            raise InternalError(f"{name}: expected a header, found {found!r}")
         self.problem: Final = _problem_of(found, name)
         try:
             self.header: Final = DatasetHeader(self.problem, None, llvm_version, score=found.score)
@@ -78,7 +64,7 @@ class LogEpisodes:
     def __iter__(self) -> Iterator[Episode]:
         counts: dict[str, int] = {}
         pending: _Pending | None = None
-        while (event := self._next_event()) is not None:
+        for event in self._events:
             if isinstance(event, Context):
                 if pending:
                     yield from self._episode(pending)
@@ -123,15 +109,6 @@ class LogEpisodes:
             reward=float(outcomes.sum(dtype=np.float64)) if is_reward else np.nan,
         )
 
-    def _next_event(self) -> Event | None:
-        while (event := self._decoder.next_event()) is None:
-            data = self._file.read(_READ_BYTES)
-            if not data:
-                self._decoder.finish()
-                return None
-            self._decoder.feed(data)
-        return event
-
     def _error(self, pending: _Pending, message: str) -> DatasetError:
         return DatasetError(self._name, f"context {pending.context!r}: {message}")
 
@@ -147,28 +124,15 @@ class _Pending:
 
 
 def export_log(dataset: Dataset, file: BinaryIO) -> int:
-    """Write a dataset as a training log: a context for each episode, as LLVM does.
+    """Write a dataset as a training log, a context for each episode; returns how many decisions.
 
     A context is named as in the logs of rollouts, with the package before it where the dataset has
     several, so that none is taken for another. Outcomes are those of the dataset; an episode that
     has none gets none.
-
-    Args:
-        dataset: what is written.
-        file: a binary file; it stays the caller's to close.
-
-    Returns:
-        How many decisions were written.
-
-    Raises:
-        DatasetError: the dataset is damaged, or its parts have different outcomes.
     """
     for part in dataset.parts:
-        if part.header.score != dataset.header.score:
-            raise DatasetError(
-                str(part.path),
-                f"score: expected {dataset.header.score_name}, found {part.header.score_name}",
-            )
+        if differences := dataset.header.score_differences(part.header):
+            raise DatasetError(str(part.path), *differences)
     writer = TrainingLogWriter(file, dataset.header.log_header())
     has_packages = len({entry.package for entry in dataset.modules}) > 1
     count = 0

@@ -7,19 +7,20 @@ JSON list of them, with those of no decision: ``package``, ``module``, ``module_
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
-from mlgo_gym.datasets._files import cannot, staged
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.errors import DatasetError
-from mlgo_gym.files import open_regular, parse_json
+from mlgo_gym.files import open_regular, parse_json, replacing
 
 MODULES_KEY: Final = b"mlgo_gym.modules"
 """The key of the list of modules in a Parquet file's metadata."""
@@ -28,21 +29,12 @@ _ROW_GROUP_BYTES: Final = 8 << 20
 """How many bytes of observations are written, and read, at once."""
 
 _NAME: Final = re.compile(r"part-(\d{5,9})\.parquet", re.ASCII)
-_TEXTS: Final = ("package", "module", "module_sha256", "policy", "opt_level")
+_TEXTS: Final = (*SourceKey._fields, "opt_level")
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleEntry:
-    """One module of a part.
-
-    Attributes:
-        package: the corpus.
-        module: the module's name.
-        module_sha256: the hash of its bytes.
-        policy: who answered.
-        opt_level: the level that it was compiled at; ``""`` where that is not known.
-        decisions: how many rows it has.
-    """
+    """One module of a part."""
 
     package: str
     module: str
@@ -54,10 +46,7 @@ class ModuleEntry:
     @classmethod
     def of(cls, source: Source, decisions: int) -> ModuleEntry:
         """The entry of a source."""
-        key = source.key
-        return cls(
-            key.package, key.module, key.module_sha256, key.policy, source.opt_level, decisions
-        )
+        return cls(*source.key, source.opt_level, decisions)
 
     @property
     def key(self) -> SourceKey:
@@ -67,15 +56,7 @@ class ModuleEntry:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One Parquet file of a dataset, as far as its metadata says.
-
-    Attributes:
-        path: where it is.
-        header: what its decisions have in common.
-        modules: what it holds.
-        rows: how many decisions.
-        size_bytes: the size of the file.
-    """
+    """One Parquet file of a dataset, as far as its metadata says."""
 
     path: Path
     header: DatasetHeader
@@ -107,13 +88,11 @@ def read_part(path: Path) -> Part:
             of another version, or has other columns than its header says.
     """
     try:
-        with open_regular(path) as raw, pq.ParquetFile(raw) as file:
+        with reading(path) as raw, pq.ParquetFile(raw) as file:
             metadata, schema = file.metadata, file.schema_arrow
-        size_bytes = path.stat().st_size
+            size_bytes = path.stat().st_size
     except pa.ArrowException as error:
         raise DatasetError(str(path), f"expected a whole Parquet file: {error}") from error
-    except OSError as error:
-        raise cannot("read", path, error) from error
     texts: dict[bytes, bytes] = metadata.metadata or {}
     if METADATA_KEY not in texts:
         raise DatasetError(
@@ -130,17 +109,7 @@ def read_part(path: Path) -> Part:
 def write_part(
     path: Path, header: DatasetHeader, modules: Sequence[ModuleEntry], episodes: Sequence[Episode]
 ) -> None:
-    """Write a part; it is whole and on the disk, or not there.
-
-    Args:
-        path: where it is to be.
-        header: what its decisions have in common.
-        modules: what it holds.
-        episodes: of these modules, in order.
-
-    Raises:
-        DatasetError: it cannot be written.
-    """
+    """Write a part; it is whole and on the disk, or not there."""
     schema = arrow_schema(header)
     row_bytes = sum(spec.size_bytes for spec in header.problem.sent())
     entries = json.dumps([asdict(each) for each in modules])
@@ -153,6 +122,33 @@ def write_part(
             writer.add_key_value_metadata({MODULES_KEY: entries})
         finally:
             writer.close()
+
+
+@contextlib.contextmanager
+def staged(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of a dataset for writing, as `mlgo_gym.files.replacing` does."""
+    if path.exists() and not path.is_file():
+        raise DatasetError(str(path), "expected a file or nothing there, found something else")
+    try:
+        with replacing(path) as file:
+            yield file
+    except OSError as error:
+        raise cannot("written", path, error) from error
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[BufferedReader]:
+    """Open a regular file for reading; what the system says against it is a `DatasetError`."""
+    try:
+        with open_regular(path) as file:
+            yield file
+    except OSError as error:
+        raise cannot("read", path, error) from error
+
+
+def cannot(verb: str, path: Path, error: OSError) -> DatasetError:
+    """What an error of the operating system says of a file."""
+    return DatasetError(str(path), f"cannot be {verb}: {error.strerror or error}")
 
 
 def _check_columns(found: Any, expected: Any, path: Path) -> None:
@@ -198,7 +194,4 @@ def merged(entries: Iterable[ModuleEntry]) -> tuple[ModuleEntry, ...]:
     for each in entries:
         name = each.key, each.opt_level
         totals[name] = totals.get(name, 0) + each.decisions
-    return tuple(
-        ModuleEntry(key.package, key.module, key.module_sha256, key.policy, level, decisions)
-        for (key, level), decisions in totals.items()
-    )
+    return tuple(ModuleEntry(*key, level, count) for (key, level), count in totals.items())

@@ -23,7 +23,7 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import ModuleReport, rollout
+from mlgo_gym.rollout._rollout import Comparison, ModuleReport, rollout
 
 
 def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
@@ -50,11 +50,6 @@ def remaining(writer: DatasetWriter, corpora: PackagesLike, policy_name: str) ->
     """The modules that a dataset does not have under a policy.
 
     A module that cannot be read is among them: recording it reports why.
-
-    Args:
-        writer: of the dataset.
-        corpora: the modules, of packages or of a corpus.
-        policy_name: what the policy is called in the dataset.
 
     Raises:
         DatasetError: it has a module of this name with other bytes: the corpus has changed.
@@ -122,30 +117,23 @@ def record(
     >>> [report.module for report in reports]
     ['digest.c']
     """
-    expected, found = writer.header.settings, problem.settings()
-    if expected != found:
+    if (expected := writer.header.settings) != (found := problem.settings()):
         raise UsageError(
             f"dataset {str(writer.folder)!r}: expected settings {expected}, found {found}"
         )
     packages = Packages.of(corpora)
+    how: Comparison = {"opt_level": writer.header.opt_level, "keep_decisions": True}
+    policies = {policy_name: policy}
     reports = rollout(
-        packages,
-        {policy_name: policy},
-        problem,
-        opt_level=writer.header.opt_level,
-        jobs=jobs,
-        timeout_s=timeout_s,
-        keep_decisions=True,
-        in_order=False,
+        packages, policies, problem, jobs=jobs, timeout_s=timeout_s, in_order=False, **how
     )
     with contextlib.closing(reports):
         for report in reports:
             (attempt,) = report.attempts or (None,)
             if attempt and attempt.result:
                 # The result of register allocation has the hash of the optimised module.
-                sha256 = packages[report.key].sha256
-                settings = dict(attempt.result.settings)
-                source = Source(*report.key, sha256, policy_name, settings)
+                module, settings = packages[report.key], dict(attempt.result.settings)
+                source = Source(*report.key, module.sha256, policy_name, settings)
                 writer.add(source, episodes_of_report(report, attempt, problem, source))
             yield report.without_decisions()
 

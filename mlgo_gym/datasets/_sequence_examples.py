@@ -21,7 +21,7 @@ import numpy as np
 
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import Episode
-from mlgo_gym.datasets._files import staged
+from mlgo_gym.datasets._parts import staged
 from mlgo_gym.errors import DatasetError, EnvironmentSetupError
 
 _Array = np.ndarray[Any, Any]
@@ -30,20 +30,10 @@ _Array = np.ndarray[Any, Any]
 def export_tfrecord(
     dataset: Dataset, path: str | Path, *, missing_reward: float | None = None
 ) -> int:
-    """Write a dataset as a TFRecord file, a record for each episode.
+    """Write a dataset as a TFRecord file, a record for each episode; returns how many.
 
-    Args:
-        dataset: what is written.
-        path: the file; it is replaced when all has been written.
-        missing_reward: what stands in for a reward that is not known; behavioural cloning does not
-            look at it. ``None`` refuses such episodes.
-
-    Returns:
-        How many records were written.
-
-    Raises:
-        DatasetError: the file cannot be written, the dataset is damaged, or a reward is not known.
-        EnvironmentSetupError: TensorFlow is missing.
+    An episode whose reward is not known is an error, unless something stands in for it; behavioural
+    cloning does not look at it.
     """
     tf = _tensorflow()
     count = 0
@@ -60,16 +50,7 @@ def export_tfrecord(
 
 
 def sequence_example(episode: Episode, *, missing_reward: float | None = None) -> Any:
-    """The ``tf.train.SequenceExample`` of an episode.
-
-    Args:
-        episode: the decisions.
-        missing_reward: as in `export_tfrecord`.
-
-    Raises:
-        DatasetError: the reward is not known.
-        EnvironmentSetupError: TensorFlow is missing.
-    """
+    """The ``tf.train.SequenceExample`` of an episode."""
     train = _tensorflow().train
     reward = episode.reward
     if math.isnan(reward) and missing_reward is not None:

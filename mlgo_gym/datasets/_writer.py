@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import time
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
-from mlgo_gym.datasets._files import cannot, locked
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import (
     ModuleEntry,
+    cannot,
     merged,
     part_path,
     part_paths,
@@ -71,10 +72,10 @@ class DatasetWriter:
         self._size_bytes = 0
         self._started_s = 0.0
         self._next_number = 0
-        with ExitStack() as stack:
-            stack.enter_context(locked(self.folder))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_locked(self.folder))
             self._go_on()
-            self._resources: ExitStack | None = stack.pop_all()
+            self._resources: contextlib.ExitStack | None = stack.pop_all()
 
     def add(self, source: Source, episodes: Iterable[Episode]) -> None:
         """Take in all decisions of a module; it may have none.
@@ -140,12 +141,7 @@ class DatasetWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _go_on(self) -> None:
@@ -157,15 +153,32 @@ class DatasetWriter:
             raise cannot("written", self.folder, error) from error
         for number, path in part_paths(self.folder).items():
             part = read_part(path)
-            if differences := self._differences(part.header):
+            differences = self.header.differences(part.header)
+            if differences := differences + self.header.score_differences(part.header):
                 raise DatasetError(str(path), "; ".join(differences))
             self.keys.update(each.key for each in part.modules)
             self._next_number = number + 1
 
-    def _differences(self, found: DatasetHeader) -> list[str]:
-        differences = self.header.differences(found)
-        if found.score != self.header.score:
-            differences.append(
-                f"score: expected {self.header.score_name}, found {found.score_name}"
-            )
-        return differences
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Make a folder if need be, and keep other processes from writing a dataset into it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise cannot("written", folder, error) from error
+    try:
+        _lock(descriptor, folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DatasetError(str(folder), "another process is writing there") from error
+    except OSError as error:
+        raise cannot("locked", folder, error) from error

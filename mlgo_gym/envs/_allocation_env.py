@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._asked import Asked
-from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings
+from mlgo_gym.envs._decision_env import Asked, DecisionEnv, EnvSettings
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import options_of

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._asked import Asked
-from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings
+from mlgo_gym.envs._decision_env import Asked, DecisionEnv, EnvSettings
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import Steps
+from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._baseline import BaselineCache
 
 
 class CompilationEnv(DecisionEnv):
@@ -69,7 +68,8 @@ class CompilationEnv(DecisionEnv):
             raise OptionsError(
                 f"{problem.name}: expected a measure of objects, found {self._measure.__name__}"
             )
-        self._baselines = BaselineCache(self.compiler, problem, baseline)
+        self._baseline_answers = {problem: baseline} if baseline else {}
+        self._known: dict[tuple[str, CompileOptions], CompilationResult] = {}
         self._compared_with: CompilationResult | None = None
 
     def fork(self) -> Self:
@@ -93,7 +93,7 @@ class CompilationEnv(DecisionEnv):
             action_space=copy.deepcopy(self.action_space),
             observation_space=copy.deepcopy(self.observation_space),
             _np_random=copy.deepcopy(self._np_random),
-            _baselines=self._baselines.copy_for(compiler),
+            _known=dict(self._known),
             _unusable=dict(self._unusable),
             _compilation=branch,
         )
@@ -124,7 +124,11 @@ class CompilationEnv(DecisionEnv):
 
     def _start(self, module: Module) -> Steps[Compilation]:
         options = options_of(module, self._opt_level)
-        baseline = yield from self._baselines.compiling(module, options)
+        key = (module.sha256, options)
+        if key not in self._known:
+            plain = yield from self.compiler.running(module, options, self._baseline_answers)
+            self._known[key] = plain.result
+        baseline = self._known[key]
         if self._measure.score(baseline) == 0:
             raise ModuleError(module.name, f"has nothing to measure: 0 {self._measure.meaning}")
         self._compared_with = baseline

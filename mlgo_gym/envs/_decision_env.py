@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypedDict
 
 import gymnasium
 import numpy as np
 
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.envs._asked import Asked, asked_for
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
 from mlgo_gym.errors import (
     CompilationError,
@@ -41,6 +41,14 @@ class EnvSettings(TypedDict, total=False):
     timeout_s: float
     memory_limit_bytes: int
     render_mode: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What ``reset`` is asked for; where it is ``None``, what comes next."""
+
+    module: Module | None = None
+    function: str | None = None
 
 
 class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
@@ -149,7 +157,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
 
         What cannot be asked for is an error at once, before anything has changed.
         """
-        return self._resetting(seed, asked_for(options or {}, self._reset_options, self.corpus))
+        return self._resetting(seed, _asked_for(options or {}, self._reset_options, self.corpus))
 
     def _resetting(
         self, seed: int | None, asked: Asked
@@ -194,19 +202,19 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             yield compilation
             self._pending = compilation.next_observation()
             self._check_limit(compilation)
-        except (CompilationError, ModuleError) as error:
+        except (CompilationError, ModuleError) as failure:
             self._pending = None
-            info = self._info(compilation) | remark | {"error": str(error)}
-            return observed(self.problem, self._pending), 0.0, False, True, info
+            remark = remark | {"error": str(failure)}
         info = self._info(compilation) | remark
-        if self._pending is not None:
-            return observed(self.problem, self._pending), 0.0, False, False, info
-        result, more = self._result(compilation)
-        score = self._measure.score(result)
-        reward = reward_of(score, self._measure.score(self._baseline()))
-        info |= self._compared() | more
-        info |= {self._measure.key: score, "settings": dict(result.settings)}
-        return observed(self.problem, self._pending), reward, True, False, info
+        reward, has_ended = 0.0, self._pending is None and "error" not in remark
+        if has_ended:
+            result, more = self._result(compilation)
+            score = self._measure.score(result)
+            reward = reward_of(score, self._measure.score(self._baseline()))
+            info |= self._compared() | more
+            info |= {self._measure.key: score, "settings": dict(result.settings)}
+        observation = observed(self.problem, self._pending)
+        return observation, reward, has_ended, "error" in remark, info
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """The actions that LLVM takes now, ``bool [actions]``, as sb3-contrib's MaskablePPO asks.
@@ -266,12 +274,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         """Where the episode is, for a person."""
 
     def _first(self, compilation: Compilation) -> Steps[None]:
-        """Wait for the first question.
-
-        Raises:
-            ModuleError: there is none, or LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
+        """Wait for the first question."""
         self._pending = None
         yield compilation
         self._pending = compilation.next_observation()
@@ -292,11 +295,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         return {f"baseline_{self._measure.key}": self._measure.score(self._baseline())}
 
     def _choose(self, action: Any, observation: Observation) -> tuple[Action, dict[str, Any]]:
-        """What LLVM is answered, and what the info says of the choice.
-
-        Raises:
-            UsageError: LLVM does not take this action.
-        """
+        """What LLVM is answered, and what the info says of the choice."""
         values = np.asarray(action)
         is_number = values.size == 1 and values.dtype.kind in "fiu"
         chosen: Action = values.item() if is_number else action
@@ -329,3 +328,17 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             if default is not None:
                 info["default_advice"] = default
         return info
+
+
+def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> Asked:
+    """Read the options of ``reset``."""
+    unknown = set(options) - set(known)
+    if unknown:
+        expected = ", ".join(f"{name!r}" for name in known)
+        raise OptionsError(f"reset options: expected only {expected}, found {sorted(unknown)}")
+    module, function = options.get("module"), options.get("function")
+    if not isinstance(module, str | Module | None):
+        raise OptionsError(f"reset options: expected a module or its name, found {module!r}")
+    if not isinstance(function, str | None):
+        raise OptionsError(f"reset options: expected a function's name, found {function!r}")
+    return Asked(corpus[module] if isinstance(module, str) else module, function)

@@ -57,11 +57,7 @@ def observed(problem: Problem, asked: Observation | None) -> ObservationDict:
 
 
 def boxes_of(space: spaces.Space[Any]) -> dict[str, spaces.Box]:
-    """The members of a ``Dict`` space of boxes, in its order.
-
-    Raises:
-        OptionsError: it is another space.
-    """
+    """The members of a ``Dict`` space of boxes, in its order."""
     members = space.spaces if isinstance(space, spaces.Dict) else {}
     boxes = {name: box for name, box in members.items() if isinstance(box, spaces.Box)}
     if not boxes or len(boxes) != len(members):

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn, Self
 
-from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import (
     CompilationError,
     EnvironmentSetupError,
@@ -25,9 +24,8 @@ from mlgo_gym.errors import (
     ModuleError,
     UsageError,
 )
-from mlgo_gym.llvm._result import CompilationResult, Product, settings_of
-from mlgo_gym.llvm._task import COMPILE, Task
-from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._request import CompileRequest
@@ -38,19 +36,6 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
 _ABANDON_TIMEOUT_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is compiled, and how: all that it takes to do it again."""
-
-    module: Module
-    options: CompileOptions
-    problems: tuple[Problem, ...]
-    task: Task
-    timeout_s: float
-    keep_object: bool
-    keep_stderr: bool
 
 
 class Compilation:
@@ -265,12 +250,16 @@ class Compilation:
         if self._branches.by_replay:
             return self._replayed()
         try:
-            return self._forked()
+            exchange = self._exchange.fork(self.asked_by)
         except ForkRefusedError as error:
             warnings.warn(f"fork: {error}; compiling again instead", RuntimeWarning, stacklevel=2)
             return self._replayed()
         except OSError as error:
             raise EnvironmentSetupError(f"fork: {error}") from error
+        branch = type(self).__new__(type(self))
+        vars(branch).update(vars(self), _exchange=exchange, is_replayed=False)
+        self._branches.add(exchange.worker)
+        return branch
 
     def close(self) -> None:
         """End the compilation, finished or not; safe to call twice.
@@ -324,17 +313,22 @@ class Compilation:
             "decisions": self.decisions,
         }
         if self.task.product == "object":
-            self._result = CompilationResult.of(self.module.name, record, answer, payload)
+            self._result = CompilationResult(
+                module=self.module.name,
+                sections=tuple((name, size) for name, size, _ in answer["sections"]),
+                comdat_groups=tuple(group for *_, group in answer["sections"]),
+                object_sha256=answer["object_sha256"],
+                object_bytes=payload or None,
+                **record,
+            )
         else:
-            printed = self._exchange.take_stderr()
-            self._product = Product.of(record, answer, payload, printed)
-
-    def _forked(self) -> Compilation:
-        exchange = self._exchange.fork(self.asked_by)
-        branch = type(self).__new__(type(self))
-        vars(branch).update(vars(self), _exchange=exchange, is_replayed=False)
-        self._branches.add(exchange.worker)
-        return branch
+            self._product = Product(
+                opt_level=answer["opt_level"],
+                data=payload,
+                sizes=tuple(answer.get("sizes", ())),
+                stderr=self._exchange.take_stderr(),
+                **record,
+            )
 
     def _replayed(self) -> Compilation:
         worker = Worker(self._exchange.worker.llvm_options)

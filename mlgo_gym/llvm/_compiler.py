@@ -11,8 +11,8 @@ from typing import Any, Final, Self
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation, Order
-from mlgo_gym.llvm._result import CompilationResult, Product
+from mlgo_gym.llvm._compilation import Compilation
+from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -241,10 +241,10 @@ class Compiler:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> tuple[Callable[..., Compiler], tuple[float, int, int, bool]]:
+    def __reduce__(self) -> tuple[Callable[[], Compiler], tuple[()]]:
         """A copy has the same limits and a worker of its own."""
-        limits = self.timeout_s, self.memory_limit_bytes
-        return _make_compiler, (*limits, self.branch_limit, self.fork_by_replay)
+        names = ("timeout_s", "memory_limit_bytes", "branch_limit", "fork_by_replay")
+        return functools.partial(Compiler, **{name: getattr(self, name) for name in names}), ()
 
     def _end_current(self) -> None:
         if self._closed:
@@ -254,12 +254,12 @@ class Compiler:
 
     def _ready_worker(self, llvm_options: tuple[str, ...]) -> Worker:
         worker = self._worker
-        if worker and worker.is_disowned:
-            worker = None
-        if worker and not worker.is_alive():
-            worker.kill()  # it is dead already, and is reaped here
-            worker = None
-        if worker and not self._fits(worker, llvm_options):
+        if worker and not (
+            worker.is_alive()
+            and worker.rss_bytes <= self.memory_limit_bytes
+            # They are process-wide, and what they were before cannot be had back.
+            and worker.llvm_options == llvm_options
+        ):
             worker.close()
             worker = None
         self._worker = worker or Worker(llvm_options)
@@ -267,30 +267,10 @@ class Compiler:
             self._worker.signal_kill()
         return self._worker
 
-    def _fits(self, worker: Worker, llvm_options: tuple[str, ...]) -> bool:
-        # LLVM's options are process-wide, and what they were before cannot be had back.
-        small = worker.rss_bytes <= self.memory_limit_bytes
-        return small and worker.llvm_options == llvm_options
-
-
-def _make_compiler(
-    timeout_s: float, memory_limit_bytes: int, branch_limit: int, fork_by_replay: bool
-) -> Compiler:
-    return Compiler(
-        timeout_s=timeout_s,
-        memory_limit_bytes=memory_limit_bytes,
-        branch_limit=branch_limit,
-        fork_by_replay=fork_by_replay,
-    )
-
 
 @functools.cache
 def llvm_version() -> str:
-    """The version of the embedded LLVM, which a worker is started for once.
-
-    Raises:
-        EnvironmentSetupError: no worker can be started.
-    """
+    """The version of the embedded LLVM, which a worker is started for once."""
     worker = Worker()
     try:
         return worker.versions["llvm"]

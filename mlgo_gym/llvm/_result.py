@@ -1,4 +1,4 @@
-"""What comes out of a compilation."""
+"""What goes into a compilation and what comes out of it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Problem
 
 _TEXT: Final = (".text", ".ltext", "__text")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is compiled, and how: all that it takes to do it again."""
+
+    module: Module
+    options: CompileOptions
+    problems: tuple[Problem, ...]
+    task: Task
+    timeout_s: float
+    keep_object: bool
+    keep_stderr: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +59,6 @@ class CompilationResult:
     object_sha256: str
     object_bytes: bytes | None = field(default=None, repr=False)
     comdat_groups: tuple[str, ...] = field(default=(), repr=False)
-
-    @classmethod
-    def of(
-        cls, module: str, record: Mapping[str, Any], answer: Mapping[str, Any], data: bytes
-    ) -> CompilationResult:
-        """What a worker has answered.
-
-        Args:
-            module: the module's name.
-            record: the fields that do not come from the worker, by name.
-            answer: the worker's answer.
-            data: what came with it: the object, where it was asked for.
-        """
-        return cls(
-            module=module,
-            sections=tuple((name, size) for name, size, _ in answer["sections"]),
-            comdat_groups=tuple(group for *_, group in answer["sections"]),
-            object_sha256=answer["object_sha256"],
-            object_bytes=data or None,
-            **record,
-        )
 
     @property
     def text_size_bytes(self) -> int:
@@ -135,19 +129,6 @@ class Product:
     data: bytes = field(repr=False)
     sizes: tuple[int, ...] = ()
     stderr: str = field(default="", repr=False)
-
-    @classmethod
-    def of(
-        cls, record: Mapping[str, Any], answer: Mapping[str, Any], data: bytes, stderr: str
-    ) -> Product:
-        """What a worker has answered, as `CompilationResult.of`, and what LLVM printed."""
-        return cls(
-            opt_level=answer["opt_level"],
-            data=data,
-            sizes=tuple(answer.get("sizes", ())),
-            stderr=stderr,
-            **record,
-        )
 
 
 def settings_of(options: CompileOptions, problems: Sequence[Problem]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from mlgo_gym.errors import InternalError
@@ -65,9 +65,7 @@ OPTIMIZE: Final = Task(product="bitcode")
 ALLOCATE: Final = Task(optimize=False, product="machine code")
 """Generate the code of an optimised module up to the end of register allocation."""
 
-ALLOCATE_WITH_FREQUENCIES: Final = Task(
-    optimize=False, product="machine code", print_frequencies=True
-)
+ALLOCATE_WITH_FREQUENCIES: Final = replace(ALLOCATE, print_frequencies=True)
 """The same, and what LLVM estimates of how often each block runs."""
 
 

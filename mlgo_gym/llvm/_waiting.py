@@ -10,7 +10,7 @@ from __future__ import annotations
 import select
 from collections.abc import Generator, Sequence
 from time import monotonic
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compilation import Compilation
@@ -24,12 +24,9 @@ Steps = Generator[Compilation, None, _Result]
 
 
 def wait_for_any(compilations: Sequence[_Compilation]) -> list[_Compilation]:
-    """Wait until something has come for one of them, or one has outrun its deadline.
+    """Those to look at (`Compilation.is_ready`), once something has come or a deadline is outrun.
 
     The time counts against the deadlines of all.
-
-    Returns:
-        Those to look at with `Compilation.is_ready`.
     """
     poll = select.poll()
     owners: dict[int, _Compilation] = {}
@@ -58,47 +55,33 @@ def run_to_end(steps: Steps[_Result]) -> _Result:
 
 
 def run_together(work: Sequence[Steps[_Result]]) -> list[_Result]:
-    """Run several pieces of work at once, each with compilations of its own.
+    """Run several pieces of work at once, each with compilations of its own; the results in order.
 
     Where some raise, the others run to their end, and the first error is raised then.
-
-    Returns:
-        Their results, in the order of the work.
     """
-    running = _Running(work)
-    for index in range(len(work)):
-        running.resume(index)
-    while running.waiting:
-        for compilation in wait_for_any(list(running.waiting.values())):
-            running.look_at(compilation)
-    if running.errors:
-        raise running.errors[min(running.errors)]
-    return [running.results[index] for index in range(len(work))]
+    waiting: dict[int, Compilation] = {}
+    results: dict[int, _Result] = {}
+    errors: dict[int, Exception] = {}
 
-
-class _Running(Generic[_Result]):
-    """Work in progress: what each piece waits for, or what came of it."""
-
-    def __init__(self, work: Sequence[Steps[_Result]]) -> None:
-        self._work = work
-        self.waiting: dict[int, Compilation] = {}
-        self.results: dict[int, _Result] = {}
-        self.errors: dict[int, Exception] = {}
-
-    def look_at(self, compilation: Compilation) -> None:
-        index = next(each for each, other in self.waiting.items() if other is compilation)
+    def resume(index: int, error: MlgoGymError | None = None) -> None:
+        waiting.pop(index, None)
         try:
-            if compilation.is_ready():
-                self.resume(index)
-        except MlgoGymError as error:
-            self.resume(index, error)
-
-    def resume(self, index: int, error: MlgoGymError | None = None) -> None:
-        steps = self._work[index]
-        self.waiting.pop(index, None)
-        try:
-            self.waiting[index] = next(steps) if error is None else steps.throw(error)
+            waiting[index] = next(work[index]) if error is None else work[index].throw(error)
         except StopIteration as end:
-            self.results[index] = end.value
+            results[index] = end.value
         except Exception as failure:  # noqa: BLE001 - raised once the others have ended
-            self.errors[index] = failure
+            errors[index] = failure
+
+    for index in range(len(work)):
+        resume(index)
+    while waiting:
+        touched = {id(each) for each in wait_for_any(list(waiting.values()))}
+        for index, compilation in [each for each in waiting.items() if id(each[1]) in touched]:
+            try:
+                if compilation.is_ready():
+                    resume(index)
+            except MlgoGymError as error:
+                resume(index, error)
+    if errors:
+        raise errors[min(errors)]
+    return [results[index] for index in range(len(work))]

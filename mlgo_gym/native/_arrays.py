@@ -108,17 +108,14 @@ def _strided_slice(step: Step) -> None:
         if not _bit(step, "shrink_axis_mask", number):
             shape.append(len(chosen))
     ranges += [range(size) for size in given.shape[len(ranges) :]]
-    shape += [len(each) for each in ranges[len(begins) - _new_axes(step, len(begins)) :]]
+    new_axes = sum(_bit(step, "new_axis_mask", number) for number in range(len(begins)))
+    shape += [len(each) for each in ranges[len(begins) - new_axes :]]
     step.expect("the output's shape to be", shape, list(output.shape))
     _copy_ranges(step, given, ranges)
 
 
 def _bit(step: Step, mask: str, number: int) -> bool:
     return bool(step.integer(mask) >> number & 1)
-
-
-def _new_axes(step: Step, count: int) -> int:
-    return sum(_bit(step, "new_axis_mask", number) for number in range(count))
 
 
 def _chosen(step: Step, number: int, bounds: tuple[int, int, int], size: int) -> range:
@@ -196,12 +193,14 @@ def _gather(step: Step) -> None:
 def _checked_index(step: Step, indices: Tensor, source: str, position: str, size: int) -> str:
     """An index as ``i64``; one out of range fails the evaluation and becomes 0."""
     writer, kind = step.writer, ELEMENT_TYPES[indices.dtype]
-    index = writer.load(kind, source, position)
-    if kind == "i32":
-        index = writer.value(f"sext i32 {index} to i64")
+    index = _widened(step, kind, writer.load(kind, source, position))
     fits = writer.value(f"icmp ult i64 {index}, {size}")
     step.require(fits)
     return writer.value(f"select i1 {fits}, i64 {index}, i64 0")
+
+
+def _widened(step: Step, kind: str, value: str) -> str:
+    return step.writer.value(f"sext i32 {value} to i64") if kind == "i32" else value
 
 
 def _bucketize(step: Step) -> None:
@@ -247,9 +246,8 @@ def _one_hot(step: Step) -> None:
     outer = indices.element_count // inner
     with writer.loop(outer) as row, writer.loop(depth) as level, writer.loop(inner) as column:
         there = writer.plus(writer.scaled(row, inner), column)
-        value = writer.load(ELEMENT_TYPES[indices.dtype], source, there)
-        if indices.dtype == "int32":
-            value = writer.value(f"sext i32 {value} to i64")
+        given = ELEMENT_TYPES[indices.dtype]
+        value = _widened(step, given, writer.load(given, source, there))
         test = writer.value(f"icmp eq i64 {value}, {level}")
         here = writer.plus(
             writer.scaled(row, depth * inner), writer.plus(writer.scaled(level, inner), column)

@@ -1,44 +1,30 @@
 """LLVM IR to an object file, for this CPU or a named one.
 
 A graph that is not trusted is compiled in a child process with a deadline: what it does to LLVM
-stays there.
+stays there. Request and answer are frames (`llvm.process._request`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
+import resource
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict
 from typing import Final
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError
-from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.process._launch import child_command, child_environment
+from mlgo_gym.llvm.process._request import FrameDecoder, NativeObject, encode_frame
 
 DEFAULT_TIMEOUT_S: Final = 60.0
 """How long compiling a graph may take, in seconds."""
 
 _STDERR_CHARACTERS: Final = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class NativeObject:
-    """An object file.
-
-    Attributes:
-        data: its bytes.
-        cpu: LLVM's name of the CPU that it was compiled for.
-        features: LLVM's list of that CPU's features; empty where the name says it all.
-        triple: LLVM's name of the target.
-        llvm_version: the LLVM that made it.
-    """
-
-    data: bytes
-    cpu: str
-    features: str
-    triple: str
-    llvm_version: str
+_MEMORY_BYTES: Final = 1 << 33
+_GRACE_S: Final = 5
 
 
 def compile_ir(
@@ -49,21 +35,18 @@ def compile_ir(
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> NativeObject:
-    """Compile IR at -O3.
+    """Compile IR at -O3, for this CPU or one of this machine's architecture that LLVM names so.
 
-    Args:
-        text: the module.
-        source: what errors call it.
-        cpu: LLVM's name of a CPU of this machine's architecture; ``None`` is this CPU.
-        trusted: compile in this process, which saves starting another; only for this CPU.
-        timeout_s: what the child process may take, in seconds.
-
-    Raises:
-        ModelError: LLVM refuses the module or does not know the CPU, dies, or takes too long.
-        EnvironmentSetupError: the child process cannot be started.
+    For this CPU what is trusted is compiled in this process, which saves starting another. Errors
+    (`ModelError`) call the module ``source``.
     """
     if trusted and cpu is None:  # LLVM ends its process over a CPU that it does not know
-        return _compile_here(text, source)
+        from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - children have their own
+
+        try:
+            return binding.compile_native(text, None)
+        except binding.BitcodeError as error:
+            raise ModelError(source, str(error)) from error
     request = encode_frame({"cpu": cpu, "timeout_s": timeout_s}, text.encode())
     status, output, words = _run_child(request, source, timeout_s)
     if "not a recognized processor" in words:
@@ -77,7 +60,7 @@ def _run_child(request: bytes, source: str, timeout_s: float) -> tuple[int, byte
     """The child's exit status, its answer, and the end of what it said."""
     try:
         process = subprocess.Popen(
-            child_command("mlgo_gym.native._child"),
+            child_command("mlgo_gym.native._compiler"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -107,13 +90,43 @@ def _decode(data: bytes, source: str) -> NativeObject:
     return NativeObject(payload, **message)
 
 
-def _compile_here(text: str, source: str) -> NativeObject:
-    from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - a parent of children does not need LLVM
+def main() -> None:
+    """What the child process runs: serve the one request that standard input holds.
+
+    Limits on time and memory are set before LLVM is loaded, so a graph made to exhaust the compiler
+    ends this process and nothing else.
+    """
+    output = os.dup(1)
+    os.dup2(2, 1)  # nothing that LLVM prints can garble the answer
+    decoder = FrameDecoder()
+    decoder.feed(sys.stdin.buffer.read())
+    request = decoder.next_frame()
+    if request is None:
+        sys.exit(1)
+    message, text = request
+    _limit(message["timeout_s"])
+    answer = _answer(text.decode(), message["cpu"])
+    with os.fdopen(output, "wb") as file:
+        file.write(answer)
+
+
+def _answer(text: str, cpu: str | None) -> bytes:
+    from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - under the limits
 
     try:
-        result = binding.compile_native(text, None)
+        details = asdict(binding.compile_native(text, cpu))
     except binding.BitcodeError as error:
-        raise ModelError(source, str(error)) from error
-    return NativeObject(
-        result.data, result.cpu, result.features, result.triple, binding.llvm_version()
-    )
+        return encode_frame({"error": str(error)})
+    data = details.pop("data")
+    return encode_frame(details, data)
+
+
+def _limit(timeout_s: float) -> None:
+    seconds = int(timeout_s) + _GRACE_S
+    for limit, value in (
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_AS, _MEMORY_BYTES),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        with contextlib.suppress(ValueError, OSError):  # a lower limit holds already
+            resource.setrlimit(limit, (value, value))

@@ -30,14 +30,7 @@ _Array = np.ndarray[Any, np.dtype[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Weights in memory: for each input those of some outputs, side by side.
-
-    Attributes:
-        pointer: where the first input's are.
-        inputs: how many inputs there are.
-        width: how many outputs.
-        step: from one input's to the next one's, in elements.
-    """
+    """Weights in memory: for each input, a step of elements apart, those of some outputs."""
 
     pointer: str
     inputs: int

@@ -9,19 +9,17 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mlgo_gym.native._graph import Tensor
-from mlgo_gym.native._ir import ELEMENT_TYPES, FunctionWriter, float_literal
+from mlgo_gym.native._ir import ELEMENT_TYPES, FunctionWriter, float_literal, literal
 from mlgo_gym.native._scope import Step, row_major
 
 _NUMBERS: Final = ("float32", "int32", "int64")
 _Compute = Callable[[Step, str, list[str]], str]
+Fold = Callable[[FunctionWriter, str, str, str], str]
+"""Makes one operand of two, of a kind."""
 
 
 def broadcast_strides(step: Step, tensor: Tensor, shape: tuple[int, ...]) -> list[int]:
-    """The steps of a tensor along the dimensions of a shape that it is broadcast to.
-
-    Raises:
-        ModelError: it cannot be broadcast to that shape.
-    """
+    """The steps of a tensor along the dimensions of a shape that it is broadcast to."""
     missing = len(shape) - len(tensor.shape)
     padded = (1,) * missing + tensor.shape
     if missing < 0 or any(a not in {1, b} for a, b in zip(padded, shape, strict=True)):
@@ -80,12 +78,8 @@ def _same_type(compute: _Compute) -> _Compute:
 
 
 def activate(step: Step, value: str) -> str:
-    """Apply the operator's fused activation, if it has one.
-
-    Raises:
-        ModelError: it is not supported, or not for this type.
-    """
-    name = step.attribute("activation") if step.has("activation") else "none"
+    """Apply the operator's fused activation, if it has one."""
+    name = step.attribute("activation", "none")
     if name == "none":
         return value
     if name not in ACTIVATIONS or step.output.dtype != "float32":
@@ -139,28 +133,27 @@ def _rsqrt(step: Step, _kind: str, values: list[str]) -> str:
     return step.writer.value(f"fdiv float {float_literal(1.0)}, {root}")
 
 
-def maximum(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
-    """The larger of two values; ``left`` where ``right`` is NaN or both are equal."""
-    test = writer.value(f"{_compare_form(kind, 'ogt', 'sgt')} {kind} {right}, {left}")
-    return writer.value(f"select i1 {test}, {kind} {right}, {kind} {left}")
-
-
-def minimum(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
-    """The smaller of two values; ``left`` where ``right`` is NaN or both are equal."""
-    test = writer.value(f"{_compare_form(kind, 'olt', 'slt')} {kind} {right}, {left}")
-    return writer.value(f"select i1 {test}, {kind} {right}, {kind} {left}")
-
-
-def _maximum(step: Step, kind: str, values: list[str]) -> str:
-    return maximum(step.writer, kind, values[0], values[1])
-
-
-def _minimum(step: Step, kind: str, values: list[str]) -> str:
-    return minimum(step.writer, kind, values[0], values[1])
-
-
 def _compare_form(kind: str, for_floats: str, for_integers: str) -> str:
     return f"fcmp {for_floats}" if kind == "float" else f"icmp {for_integers}"
+
+
+def _extreme(for_floats: str, for_integers: str) -> Fold:
+    """The right of two values where it is beyond the left; the left if one is NaN or both equal."""
+
+    def choose(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
+        form = _compare_form(kind, for_floats, for_integers)
+        test = writer.value(f"{form} {kind} {right}, {left}")
+        return writer.value(f"select i1 {test}, {kind} {right}, {kind} {left}")
+
+    return choose
+
+
+def _fold(of_two: Fold) -> _Compute:
+    return _same_type(lambda step, kind, values: of_two(step.writer, kind, *values))
+
+
+maximum: Final = _extreme("ogt", "sgt")
+minimum: Final = _extreme("olt", "slt")
 
 
 def _compare(for_floats: str, for_integers: str) -> _Compute:
@@ -193,22 +186,17 @@ def _leaky_relu(step: Step, _kind: str, values: list[str]) -> str:
 
 
 def _square(step: Step, kind: str, values: list[str]) -> str:
-    form = "fmul" if kind == "float" else "mul"
-    return step.writer.value(f"{form} {kind} {values[0]}, {values[0]}")
+    return _MULTIPLY(step, kind, values * 2)
 
 
 def _squared_difference(step: Step, kind: str, values: list[str]) -> str:
-    form = "fsub" if kind == "float" else "sub"
-    difference = step.writer.value(f"{form} {kind} {values[0]}, {values[1]}")
-    return _square(step, kind, [difference])
+    return _square(step, kind, [_SUBTRACT(step, kind, values)])
 
 
 def _sign(step: Step, kind: str, values: list[str]) -> str:
     """-1, 0 or 1; NaN and both zeros stay what they are."""
     writer, (value,) = step.writer, values
-    zero, one, less = "0", "1", "-1"
-    if kind == "float":
-        zero, one, less = (float_literal(number) for number in (0.0, 1.0, -1.0))
+    zero, one, less = (literal(kind, number) for number in (0, 1, -1))
     above = writer.value(f"{_compare_form(kind, 'ogt', 'sgt')} {kind} {value}, {zero}")
     below = writer.value(f"{_compare_form(kind, 'olt', 'slt')} {kind} {value}, {zero}")
     result = writer.value(f"select i1 {below}, {kind} {less}, {kind} {value}")
@@ -232,8 +220,7 @@ def _convert(step: Step, kind: str, values: list[str]) -> str:
         return value
     if target == "i8":
         test = writer.value(
-            f"{_compare_form(kind, 'une', 'ne')} {kind} {value}, "
-            f"{float_literal(0.0) if kind == 'float' else '0'}"
+            f"{_compare_form(kind, 'une', 'ne')} {kind} {value}, {literal(kind, 0)}"
         )
         return writer.value(f"zext i1 {test} to i8")
     if kind == "float":
@@ -262,6 +249,8 @@ def _choose(step: Step, kind: str, values: list[str]) -> str:
 _FLOAT: Final = ("float32",)
 _BOOL: Final = ("bool",)
 _TANH: Final = _intrinsic("mlgo.tanh")
+_MULTIPLY: Final = _instruction("fmul", "mul")
+_SUBTRACT: Final = _instruction("fsub", "sub")
 
 ACTIVATIONS: Final[Mapping[str, _Compute]] = {
     "relu": _clamp(0.0, None),
@@ -276,8 +265,8 @@ LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     "SUB": _elementwise(2, _NUMBERS, _instruction("fsub contract", "sub")),
     "MUL": _elementwise(2, _NUMBERS, _instruction("fmul contract", "mul")),
     "DIV": _elementwise(2, _NUMBERS, _same_type(_divide)),
-    "MAXIMUM": _elementwise(2, _NUMBERS, _same_type(_maximum)),
-    "MINIMUM": _elementwise(2, _NUMBERS, _same_type(_minimum)),
+    "MAXIMUM": _elementwise(2, _NUMBERS, _fold(maximum)),
+    "MINIMUM": _elementwise(2, _NUMBERS, _fold(minimum)),
     "SQUARED_DIFFERENCE": _elementwise(2, _NUMBERS, _same_type(_squared_difference)),
     "NEG": _elementwise(1, _NUMBERS, _same_type(_negate)),
     "ABS": _elementwise(1, _NUMBERS, _same_type(_absolute)),

@@ -24,7 +24,11 @@ class FlatbufferError(Exception):
 
 
 class Table:
-    """One table of a file; fields are addressed by their number in the schema."""
+    """One table of a file; fields are addressed by their number in the schema.
+
+    What lies outside the file, or is a vector of more than ``limit`` entries, is a
+    `FlatbufferError`.
+    """
 
     def __init__(self, data: bytes, position: int, budget: list[int] | None = None) -> None:
         self._data = data
@@ -38,33 +42,21 @@ class Table:
 
     @classmethod
     def root(cls, data: bytes, identifier: bytes) -> Table:
-        """The root table of a file that carries this identifier.
-
-        Raises:
-            FlatbufferError: it does not, or it is too short.
-        """
+        """The root table of a file that carries this identifier."""
         found = data[_OFFSET_BYTES : 2 * _OFFSET_BYTES]
         if found != identifier:
             raise FlatbufferError(f"expected the identifier {identifier!r}, found {found!r}")
         return cls(data, int.from_bytes(data[:_OFFSET_BYTES], "little"))
 
     def integer(self, field: int, default: int = 0, *, kind: str = "Int32") -> int:
-        """A scalar field; ``kind`` is FlatBuffers' name of its type.
-
-        Raises:
-            FlatbufferError: it lies outside the file.
-        """
+        """A scalar field; ``kind`` is FlatBuffers' name of its type."""
         position = self._field(field)
         if not position:
             return default
         return int(self._read(getattr(number_types, f"{kind}Flags"), position))
 
     def real(self, field: int, default: float = 0.0) -> float:
-        """A 32-bit float field.
-
-        Raises:
-            FlatbufferError: it lies outside the file.
-        """
+        """A 32-bit float field."""
         position = self._field(field)
         return float(self._read(number_types.Float32Flags, position)) if position else default
 
@@ -73,56 +65,32 @@ class Table:
         return self._field(field) != 0
 
     def table(self, field: int) -> Table | None:
-        """A table field, or ``None`` where it is left out.
-
-        Raises:
-            FlatbufferError: it lies outside the file.
-        """
+        """A table field, or ``None`` where it is left out."""
         position = self._field(field)
         return self._child(position) if position else None
 
     def tables(self, field: int, limit: int) -> list[Table]:
-        """A vector of tables.
-
-        Raises:
-            FlatbufferError: it has more than ``limit`` entries, or lies outside the file.
-        """
+        """A vector of tables."""
         start, count = self._vector(field, _OFFSET_BYTES, limit)
         return [self._child(start + _OFFSET_BYTES * index) for index in range(count)]
 
     def integers(self, field: int, limit: int) -> tuple[int, ...]:
-        """A vector of 32-bit integers.
-
-        Raises:
-            FlatbufferError: it has more than ``limit`` entries, or lies outside the file.
-        """
+        """A vector of 32-bit integers."""
         start, count = self._vector(field, 4, limit)
         return struct.unpack_from(f"<{count}i", self._data, start)
 
     def reals(self, field: int, limit: int) -> tuple[float, ...]:
-        """A vector of 32-bit floats.
-
-        Raises:
-            FlatbufferError: it has more than ``limit`` entries, or lies outside the file.
-        """
+        """A vector of 32-bit floats."""
         start, count = self._vector(field, 4, limit)
         return struct.unpack_from(f"<{count}f", self._data, start)
 
     def data(self, field: int) -> bytes:
-        """A vector of bytes.
-
-        Raises:
-            FlatbufferError: it lies outside the file.
-        """
+        """A vector of bytes."""
         start, count = self._vector(field, 1, len(self._data))
         return self._data[start : start + count]
 
     def text(self, field: int) -> str:
-        """A string, with what is not UTF-8 replaced.
-
-        Raises:
-            FlatbufferError: it lies outside the file.
-        """
+        """A string, with what is not UTF-8 replaced."""
         return self.data(field).decode("utf-8", "replace")
 
     def _child(self, position: int) -> Table:

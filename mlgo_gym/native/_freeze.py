@@ -31,8 +31,9 @@ from typing import Any, Final
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, SpecError
 from mlgo_gym.files import read_bounded, replacing, write_atomically
+from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
-from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject
+from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._header import c_header
 from mlgo_gym.native._lowering import check_name
 from mlgo_gym.native._model import NativeModel, NativePort, compile_model
@@ -42,7 +43,8 @@ _FORMAT: Final = "mlgo-gym native model"
 _VERSION: Final = 1
 _MAX_OBJECT_BYTES: Final = 1 << 28
 _LINK_TIMEOUT_S: Final = 60.0
-_TEXTS: Final = ("name", "cpu", "features", "triple", "llvm_version", "model_sha256")
+_OBJECT_TEXTS: Final = ("cpu", "features", "triple", "llvm_version")
+_TEXTS: Final = ("name", *_OBJECT_TEXTS, "model_sha256")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +160,7 @@ def _describe(model: NativeModel, output_spec: Any) -> dict[str, Any]:
         "outputs": [_describe_port(port) for port in model.outputs],
         "operators": list(model.operators),
         "output_spec": output_spec,
-        "cpu": model.object.cpu,
-        "features": model.object.features,
-        "triple": model.object.triple,
-        "llvm_version": model.object.llvm_version,
+        **{name: getattr(model.object, name) for name in _OBJECT_TEXTS},
         "model_sha256": model.model_sha256,
         "object_sha256": hashlib.sha256(model.object.data).hexdigest(),
     }
@@ -194,9 +193,7 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
         inputs=tuple(_parse_port(each) for each in value["inputs"]),
         outputs=tuple(_parse_port(each) for each in value["outputs"]),
         operators=tuple(value["operators"]),
-        object=NativeObject(
-            data, texts["cpu"], texts["features"], texts["triple"], texts["llvm_version"]
-        ),
+        object=NativeObject(data, *(texts[key] for key in _OBJECT_TEXTS)),
         model_sha256=texts["model_sha256"],
     )
 

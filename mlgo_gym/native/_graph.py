@@ -33,15 +33,10 @@ class Tensor:
     """A value of the graph.
 
     Attributes:
-        name: as the file calls it.
-        dtype: one of `DTYPES`.
         shape: the dimensions; ``()`` is a scalar; only constants, such as a list of axes, can be
             empty.
         data: a constant's elements in row-major order and little-endian bytes; ``None`` for what
             is computed or given.
-
-    Raises:
-        ModelError: a field is out of range, or the data has another length.
     """
 
     name: str
@@ -80,11 +75,7 @@ class Tensor:
         return self.element_count * DTYPES[self.dtype].itemsize
 
     def values(self) -> np.ndarray[Any, Any]:
-        """A constant's elements.
-
-        Raises:
-            ModelError: it is not a constant.
-        """
+        """A constant's elements."""
         if self.data is None:
             raise ModelError(self.name, "expected a constant tensor, found a computed one")
         return np.frombuffer(self.data, DTYPES[self.dtype]).reshape(self.shape)
@@ -92,14 +83,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One step of the computation.
-
-    Attributes:
-        kind: TFLite's name of the operator, such as ``FULLY_CONNECTED``.
-        inputs: numbers of tensors; -1 where an optional one is left out.
-        outputs: numbers of tensors.
-        attributes: the operator's settings by name.
-    """
+    """One step: TFLite's name of it, and numbers of tensors, -1 for one that is left out."""
 
     kind: str
     inputs: tuple[int, ...]
@@ -109,13 +93,7 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of the graph.
-
-    Attributes:
-        name: what callers bind to: the signature's name, or the tensor's without TensorFlow's
-            decoration.
-        tensor: the number of the tensor.
-    """
+    """An input or output: a tensor's number, and its name in the signature, or else its own."""
 
     name: str
     tensor: int
@@ -152,42 +130,33 @@ class Graph:
     def __post_init__(self) -> None:
         known = {number for number, tensor in enumerate(self.tensors) if tensor.data is not None}
         for port in self.inputs:
-            self._define(port.tensor, known, f"input {port.name!r}")
+            self._check(port.tensor, known, f"input {port.name!r}", has_value=False)
         for operator in self.operators:
             for number in operator.inputs:
                 if number != -1:
-                    self._check_known(number, known, f"operator {operator.kind}")
+                    self._check(number, known, f"operator {operator.kind}", has_value=True)
             for number in operator.outputs:
-                self._define(number, known, f"operator {operator.kind}")
+                self._check(number, known, f"operator {operator.kind}", has_value=False)
         if not self.inputs or not self.outputs:
             raise ModelError(
                 self.source,
                 f"expected inputs and outputs, found {len(self.inputs)} and {len(self.outputs)}",
             )
         for port in self.outputs:
-            self._check_known(port.tensor, known, f"output {port.name!r}")
+            self._check(port.tensor, known, f"output {port.name!r}", has_value=True)
         names = [port.name for port in self.inputs]
         if len(set(names)) != len(names):
             raise ModelError(self.source, f"expected inputs with different names, found {names}")
 
-    def _define(self, number: int, known: set[int], who: str) -> None:
-        self._check_number(number, who)
-        if number in known:
-            raise ModelError(
-                self.source, f"{who}: tensor {self.tensors[number].name!r} has a value already"
-            )
-        known.add(number)
-
-    def _check_known(self, number: int, known: set[int], who: str) -> None:
-        self._check_number(number, who)
-        if number not in known:
-            raise ModelError(
-                self.source, f"{who}: tensor {self.tensors[number].name!r} has no value yet"
-            )
-
-    def _check_number(self, number: int, who: str) -> None:
+    def _check(self, number: int, known: set[int], who: str, *, has_value: bool) -> None:
         if not 0 <= number < len(self.tensors):
             raise ModelError(
                 self.source,
                 f"{who}: expected a tensor of 0 to {len(self.tensors) - 1}, found {number}",
             )
+        if (number in known) != has_value:
+            found = "no value yet" if has_value else "a value already"
+            raise ModelError(
+                self.source, f"{who}: tensor {self.tensors[number].name!r} has {found}"
+            )
+        known.add(number)

@@ -27,6 +27,11 @@ def float_literal(value: float) -> str:
     return "0x" + struct.pack(">d", rounded).hex()
 
 
+def literal(kind: str, value: float) -> str:
+    """A constant of a type of elements."""
+    return float_literal(value) if kind == "float" else str(int(value))
+
+
 def constant_bytes(name: str, data: bytes) -> str:
     """A private constant that holds these bytes; text of bytes is what LLVM parses fastest."""
     text = "".join(_ESCAPED_BYTES[byte] for byte in data)
@@ -118,18 +123,12 @@ class FunctionWriter:
         self._start(f"{name}.exit")
 
     @contextlib.contextmanager
-    def nest(
-        self, sizes: Sequence[int], strides: Sequence[Sequence[int]], *, simplify: bool = True
-    ) -> Iterator[list[str]]:
+    def nest(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Iterator[list[str]]:
         """Loops over all positions of a shape; gives the offset of each operand.
 
-        Args:
-            sizes: the shape.
-            strides: for each operand its step in elements along each dimension, 0 to stay.
-            simplify: merge dimensions that are contiguous for every operand.
+        The strides are each operand's steps in elements along each dimension, 0 to stay.
         """
-        if simplify:
-            sizes, strides = _merged(sizes, strides)
+        sizes, strides = _merged(sizes, strides)
         with contextlib.ExitStack() as stack:
             offsets = ["0"] * len(strides)
             for dimension, size in enumerate(sizes):

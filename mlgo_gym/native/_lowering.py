@@ -22,7 +22,7 @@ from mlgo_gym.native import _dense as dense
 from mlgo_gym.native import _elementwise as elementwise
 from mlgo_gym.native import _reductions as reductions
 from mlgo_gym.native._functions import definitions
-from mlgo_gym.native._graph import Graph, Operator
+from mlgo_gym.native._graph import Graph
 from mlgo_gym.native._scope import Scope, Step
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
@@ -38,11 +38,7 @@ _LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
 
 
 def check_name(name: str) -> str:
-    """The name, if C can use it as an identifier.
-
-    Raises:
-        ModelError: it is none.
-    """
+    """The name, if C can use it as an identifier."""
     if not _NAME.fullmatch(name):
         raise ModelError(name, f"expected a C identifier as name, found {name!r}")
     return name
@@ -72,18 +68,13 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
             f"load ptr, ptr {address}, !invariant.load !0"
         )
     for number, operator in enumerate(graph.operators):
-        _lower(scope, number, operator)
+        step = Step(scope, number, operator)
+        if operator.kind not in _LOWERINGS:
+            raise step.error("not supported")
+        _LOWERINGS[operator.kind](step)
     for number, port in enumerate(graph.outputs):
         _copy_out(scope, number, port.tensor)
     return _module(scope, name)
-
-
-def _lower(scope: Scope, number: int, operator: Operator) -> None:
-    lowering = _LOWERINGS.get(operator.kind)
-    step = Step(scope, number, operator)
-    if lowering is None:
-        raise step.error("not supported")
-    lowering(step)
 
 
 def _copy_out(scope: Scope, number: int, tensor: int) -> None:

@@ -12,8 +12,9 @@ from typing import Any, Final, Self
 import numpy as np
 
 from mlgo_gym.errors import ModelError
+from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import OutputSpec, choose_outputs
-from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, NativeObject, compile_ir
+from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, compile_ir
 from mlgo_gym.native._graph import Graph, Port
 from mlgo_gym.native._lowering import lower_graph
 from mlgo_gym.native._tflite_reader import read_graph, read_tflite
@@ -32,12 +33,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class NativePort:
-    """An input or output of a compiled model.
-
-    Attributes:
-        spec: its name, type and shape; what is ``bool`` in the graph is a byte of 0 or 1.
-        tensor: the name of the graph's tensor, such as ``action_callee_users:0``.
-    """
+    """An input or output of a compiled model: its spec, and the name of the graph's tensor."""
 
     spec: TensorSpec
     tensor: str
@@ -97,8 +93,7 @@ class NativeModel:
 class BoundModel:
     """A model in this process that reads and writes fixed buffers; close it to unload it.
 
-    Attributes:
-        call: evaluates, without arguments; the result is that of ``NAME_evaluate``.
+    Its ``call`` evaluates, without arguments; the result is that of ``NAME_evaluate``.
     """
 
     def __init__(
@@ -202,23 +197,20 @@ def _pointers(ports: Sequence[NativePort], arrays: Sequence[Array]) -> ctypes.Ar
 def find_outputs(
     specs: Sequence[OutputSpec] | None, outputs: Sequence[NativePort], advice: str, source: str
 ) -> tuple[tuple[str, int], ...]:
-    """Logging names and numbers of the outputs that are meant (`choose_outputs`).
-
-    Raises:
-        ModelError: there is no such output, or it has another type or shape than its spec.
-    """
+    """Logging names and numbers of the outputs that are meant (`choose_outputs`)."""
     names = [(port.spec.name, port.tensor) for port in outputs]
     chosen = choose_outputs(specs, names, advice, source)
     for spec, (_, number) in zip(specs or (), chosen, strict=False):
-        _check(spec.tensor_spec, outputs[number], source)
+        found = outputs[number].spec
+        check_same(source, f"output {found.name!r}", spec.tensor_spec, found)
     return chosen
 
 
-def _check(tensor: TensorSpec, output: NativePort, source: str) -> None:
-    found = output.spec
-    if (tensor.type, tensor.shape) != (found.type, found.shape):
+def check_same(source: str, role: str, expected: TensorSpec, found: TensorSpec) -> None:
+    """See that a model has a tensor of the type and shape that is expected."""
+    if (expected.type, expected.shape) != (found.type, found.shape):
         raise ModelError(
             source,
-            f"output {found.name!r}: expected {tensor.type} {list(tensor.shape)}, "
+            f"{role}: expected {expected.type} {list(expected.shape)}, "
             f"found {found.type} {list(found.shape)}",
         )

@@ -6,16 +6,15 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mlgo_gym.native._elementwise import maximum, minimum
+from mlgo_gym.native._elementwise import Fold, maximum, minimum
 from mlgo_gym.native._graph import Tensor
-from mlgo_gym.native._ir import ELEMENT_TYPES, FunctionWriter, float_literal
+from mlgo_gym.native._ir import ELEMENT_TYPES, FunctionWriter, float_literal, literal
 from mlgo_gym.native._scope import Step, row_major
 
 _NUMBERS: Final = ("float32", "int32", "int64")
-_Fold = Callable[[FunctionWriter, str, str, str], str]
 
 
-def _instruction(float_form: str, integer_form: str) -> _Fold:
+def _instruction(float_form: str, integer_form: str) -> Fold:
     def fold(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
         form = float_form if kind == "float" else integer_form
         return writer.value(f"{form} {kind} {left}, {right}")
@@ -23,7 +22,7 @@ def _instruction(float_form: str, integer_form: str) -> _Fold:
     return fold
 
 
-def _reduction(fold: _Fold, dtypes: tuple[str, ...]) -> Callable[[Step], None]:
+def _reduction(fold: Fold, dtypes: tuple[str, ...]) -> Callable[[Step], None]:
     """A lowering that starts from the first element of each group and folds in the rest."""
 
     def lower(step: Step) -> None:
@@ -45,7 +44,7 @@ def _check_shape(step: Step, given: Tensor, axes: set[int]) -> None:
         )
 
 
-def _reduce(step: Step, given: Tensor, axes: set[int], fold: _Fold) -> None:
+def _reduce(step: Step, given: Tensor, axes: set[int], fold: Fold) -> None:
     writer, kind = step.writer, ELEMENT_TYPES[given.dtype]
     kept = [axis for axis in range(len(given.shape)) if axis not in axes]
     folded = sorted(axes)
@@ -53,9 +52,9 @@ def _reduce(step: Step, given: Tensor, axes: set[int], fold: _Fold) -> None:
     sizes = tuple(given.shape[axis] for axis in kept)
     source, target, total = step.source(0), step.allocate(), writer.allocate(kind)
     rows = [strides[axis] for axis in kept]
-    identity = _IDENTITIES.get(step.kind)
     with writer.nest(sizes, [rows, row_major(sizes)]) as (there, here):
-        first = identity(kind) if identity else writer.load(kind, source, there)
+        identity = _IDENTITIES.get(step.kind)
+        first = writer.load(kind, source, there) if identity is None else literal(kind, identity)
         writer.store(kind, first, total)
         inner = [given.shape[axis] for axis in folded]
         with writer.nest(inner, [[strides[axis] for axis in folded]]) as (offset,):
@@ -63,29 +62,12 @@ def _reduce(step: Step, given: Tensor, axes: set[int], fold: _Fold) -> None:
             writer.store(kind, fold(writer, kind, writer.load(kind, total), value), total)
         result = writer.load(kind, total)
         if step.kind == "MEAN":
-            result = _divided(step, kind, result, math.prod(inner))
+            form = "fdiv" if kind == "float" else "sdiv"
+            result = writer.value(f"{form} {kind} {result}, {literal(kind, math.prod(inner))}")
         writer.store(kind, result, target, here)
 
 
-def _divided(step: Step, kind: str, total: str, count: int) -> str:
-    if kind == "float":
-        return step.writer.value(f"fdiv float {total}, {float_literal(count)}")
-    return step.writer.value(f"sdiv {kind} {total}, {count}")
-
-
-def _zero(kind: str) -> str:
-    return float_literal(0.0) if kind == "float" else "0"
-
-
-def _one(kind: str) -> str:
-    return float_literal(1.0) if kind == "float" else "1"
-
-
-_IDENTITIES: Final[Mapping[str, Callable[[str], str]]] = {
-    "SUM": _zero,
-    "MEAN": _zero,
-    "REDUCE_PROD": _one,
-}
+_IDENTITIES: Final[Mapping[str, float]] = {"SUM": 0, "MEAN": 0, "REDUCE_PROD": 1}
 """Where folding the first element a second time would change the result."""
 
 

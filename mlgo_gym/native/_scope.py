@@ -17,15 +17,7 @@ MAX_CONSTANT_BYTES: Final = 1 << 26
 
 
 class Scope:
-    """The function that is being written.
-
-    Attributes:
-        graph: what is lowered.
-        writer: the function's body.
-        pointers: where each tensor that has a value lives.
-        constants: the module's constants, as text.
-        status: the address of the function's result.
-    """
+    """The function that is written, where its tensors live, and the address of its result."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph: Final = graph
@@ -48,11 +40,7 @@ class Scope:
         return self.pointers[tensor]
 
     def constant(self, data: bytes) -> str:
-        """Place bytes in the module's read-only data.
-
-        Raises:
-            ModelError: there are too many; tensors of a hostile file may share their bytes.
-        """
+        """Place bytes in the module's read-only data; hostile files may share theirs."""
         self._constant_bytes += len(data)
         if self._constant_bytes > MAX_CONSTANT_BYTES:
             raise ModelError(
@@ -65,11 +53,7 @@ class Scope:
         return name
 
     def allocate(self, tensor: int) -> str:
-        """Reserve stack for a tensor.
-
-        Raises:
-            ModelError: intermediate results are too large.
-        """
+        """Reserve stack for a tensor."""
         described = self.graph.tensors[tensor]
         size_bytes = -(-described.size_bytes // ALIGNMENT) * ALIGNMENT
         self._stack_bytes += size_bytes
@@ -85,14 +69,7 @@ class Scope:
 
 
 class Step:
-    """One operator that is being lowered.
-
-    Attributes:
-        scope: the function around it.
-        writer: that function's body.
-        inputs: the tensors it reads, in its order; ``None`` for one that is left out.
-        output: the tensor it computes.
-    """
+    """One operator that is being lowered; an input that is left out is ``None``."""
 
     def __init__(self, scope: Scope, number: int, operator: Operator) -> None:
         self.scope: Final = scope
@@ -118,31 +95,19 @@ class Step:
             f"operator {self._number} ({self._operator.kind}) of tensor {names}: {message}",
         )
 
-    def attribute(self, name: str) -> Attribute:
-        """One of the operator's settings."""
-        return self._operator.attributes[name]
-
-    def has(self, name: str) -> bool:
-        """Whether operators of this kind have such a setting."""
-        return name in self._operator.attributes
+    def attribute(self, name: str, default: Attribute = 0) -> Attribute:
+        """One of the operator's settings, or what stands for one that its kind does not have."""
+        return self._operator.attributes.get(name, default)
 
     def integer(self, name: str) -> int:
-        """One of the operator's settings that is a whole number.
-
-        Raises:
-            ModelError: it is none.
-        """
+        """One of the operator's settings that is a whole number."""
         value = self._operator.attributes[name]
         if not isinstance(value, int):
             raise self.error(f"expected a whole number as {name}, found {value!r}")
         return value
 
     def real(self, name: str) -> float:
-        """One of the operator's settings that is a number.
-
-        Raises:
-            ModelError: it is none.
-        """
+        """One of the operator's settings that is a number."""
         value = self._operator.attributes[name]
         if not isinstance(value, int | float):
             raise self.error(f"expected a number as {name}, found {value!r}")
@@ -154,11 +119,7 @@ class Step:
         return self._operator.kind
 
     def operand(self, index: int, *dtypes: str) -> Tensor:
-        """Input ``index``, which must be there, have elements and be of one of some types.
-
-        Raises:
-            ModelError: it is not so.
-        """
+        """Input ``index``, which must be there, have elements and be of one of some types."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None:
             raise self.error(f"expected an input {index}, found {len(self.inputs)}")
@@ -171,11 +132,7 @@ class Step:
         return tensor
 
     def constant(self, index: int) -> list[int]:
-        """The elements of input ``index``, which must be a constant of integers.
-
-        Raises:
-            ModelError: it is not.
-        """
+        """The elements of input ``index``, which must be a constant of integers."""
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None or tensor.data is None or tensor.dtype not in {"int32", "int64"}:
             raise self.error(f"expected constant integers as input {index}, found {tensor}")
@@ -194,20 +151,12 @@ class Step:
         self.scope.pointers[self._operator.outputs[0]] = self.source(index)
 
     def expect(self, what: str, expected: object, found: object) -> None:
-        """Raise unless two things are equal.
-
-        Raises:
-            ModelError: they are not.
-        """
+        """Raise unless two things are equal."""
         if expected != found:
             raise self.error(f"expected {what} {expected}, found {found}")
 
     def axis(self, value: int, rank: int) -> int:
-        """An axis counted from the front.
-
-        Raises:
-            ModelError: the tensor has no such axis.
-        """
+        """An axis counted from the front."""
         if not -rank <= value < rank:
             raise self.error(f"expected an axis of {-rank} to {rank - 1}, found {value}")
         return value % rank

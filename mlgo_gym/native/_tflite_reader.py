@@ -68,11 +68,7 @@ def port_name(tensor_name: str) -> str:
 
 
 def read_graph(path: Path) -> bytes:
-    """A TFLite file's bytes, `MAX_FILE_BYTES` at most.
-
-    Raises:
-        ModelError: it cannot be read, or has more.
-    """
+    """A TFLite file's bytes, `MAX_FILE_BYTES` at most."""
     try:
         return read_bounded(path, MAX_FILE_BYTES)
     except OSError as error:
@@ -129,7 +125,9 @@ class _Reader:
         dtype = TENSOR_TYPES.get(code, f"type {code}")
         if table.has(6) or table.integer(5, kind="Bool"):
             raise self._error(f"tensor {name!r}: expected neither a sparse one nor a variable")
-        self._check_quantization(name, table)
+        quantization = table.table(4)
+        if quantization is not None and quantization.integers(2, _MAX_ITEMS):
+            raise self._error(f"tensor {name!r}: expected no quantization, found some")
         data = None if is_given else self._data(name, table.integer(2, kind="Uint32"))
         if not is_given and 0 in shape:
             data = b""
@@ -137,11 +135,6 @@ class _Reader:
             return Tensor(name, dtype, shape, data)
         except ModelError as error:
             raise self._error(f"tensor {name!r}: {str(error).partition(': ')[2]}") from error
-
-    def _check_quantization(self, name: str, table: Table) -> None:
-        quantization = table.table(4)
-        if quantization is not None and quantization.integers(2, _MAX_ITEMS):
-            raise self._error(f"tensor {name!r}: expected no quantization, found some")
 
     def _data(self, name: str, number: int) -> bytes | None:
         if number >= len(self._buffers):

@@ -27,7 +27,6 @@ class Option:
     """A field of an operator's options table.
 
     Attributes:
-        name: what the graph calls it.
         field: its number in the table.
         kind: FlatBuffers' name of its type, ``activation``, or ``reals`` for a vector of floats.
         default: what a left-out field means.

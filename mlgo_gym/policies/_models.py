@@ -66,28 +66,14 @@ class Model:
 
 
 def load_model(path: Path, problem: Problem, mode: str = _RELEASE, name: str = "") -> Model:
-    """A model, once it is clear that it answers the problem.
-
-    Args:
-        path: a model directory or a frozen model.
-        problem: what LLVM asks it.
-        mode: how it runs, here: ``release`` or ``under-training``.
-        name: what the sizes are reported under; by default the path's end.
-
-    Raises:
-        ModelError: it cannot be used, or was made for another problem.
-    """
+    """A model, once it is clear that it answers the problem."""
     model = Model(name or path.name, path, problem, runner_factory(str(path), mode))
     model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
     return model
 
 
 def problem_of_models(models: Sequence[str]) -> type[Problem]:
-    """The problem that models were made for: what the first card says, else inlining for size.
-
-    Raises:
-        ModelError: a card has another form, or another problem than there is.
-    """
+    """The problem that models were made for: what the first card says, else inlining for size."""
     known = {kind.name: kind for kind in problems().values()}
     for model in models:
         if card := read_card(Path(model)):
@@ -133,16 +119,7 @@ def model_policies(
 
 
 def native_runner(path: Path, problem: Problem, stack: contextlib.ExitStack) -> RunnerFactory:
-    """Makes runners of a model as native code; a model directory is compiled once.
-
-    Args:
-        path: a model directory or a frozen model.
-        problem: what it answers.
-        stack: what is compiled is removed when it is closed.
-
-    Raises:
-        ModelError: it cannot be used, or was made for another problem.
-    """
+    """Makes runners of a model as native code, which a model directory is compiled to here once."""
     made = load_model(path, problem)
     if path.suffix == ".json" or find_description(path):
         return made.runner

@@ -70,17 +70,9 @@ def observation_array(payloads: Iterable[bytes], problem: Problem | type[Problem
 
 
 def columns(array: _Array, problem: Problem | type[Problem]) -> dict[str, _Array]:
-    """The features by name, each contiguous: what a network takes.
+    """The features by name, each contiguous, ``[N]`` or ``[N, 33]``: what a network takes.
 
     What LLVM sends besides (`Problem.extras`) is left out; ``array[name]`` has it.
-
-    Args:
-        array: ``[N]`` of `observation_dtype`.
-        problem: what LLVM asked for.
-
-    Returns:
-        Of a feature of the shape ``(1,)`` an array ``[N]``, of ``(1, 33)`` one ``[N, 33]``, in the
-        feature's own type.
     """
     names = [feature.spec.name for feature in problem.features]
     return {name: np.ascontiguousarray(array[name]) for name in names}

@@ -73,12 +73,7 @@ class FunctionPolicy(Policy):
 
 
 class RandomPolicy(Policy):
-    """Answers by chance: the same seed and module give the same answers, in whatever order.
-
-    Args:
-        seed: 0 or above.
-        draw: an action for an observation, out of a generator.
-    """
+    """Answers by chance: the same seed and module give the same answers, in whatever order."""
 
     def __init__(
         self, seed: int, draw: Callable[[np.random.Generator, Observation], Action]

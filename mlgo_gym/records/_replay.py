@@ -178,11 +178,7 @@ def resume(
 
 
 def problem_of(trace: Trace) -> Problem:
-    """The problem that a trace's settings describe.
-
-    Raises:
-        TraceError: there is no such problem, or not with these settings.
-    """
+    """The problem that a trace's settings describe."""
     known: dict[str, Callable[..., Problem]] = {each.name: each for each in problems().values()}
     name = trace.settings.get("problem")
     if not isinstance(name, str) or name not in known:
@@ -196,11 +192,7 @@ def problem_of(trace: Trace) -> Problem:
 
 
 def options_of_trace(trace: Trace) -> CompileOptions:
-    """The options that a trace was recorded with; its level is the one that was used.
-
-    Raises:
-        TraceError: they are missing, or have values that they cannot have.
-    """
+    """The options that a trace was recorded with; its level is the one that was used."""
     names = [each.name for each in fields(CompileOptions)]
     missing = [name for name in names if name not in trace.settings]
     if missing:

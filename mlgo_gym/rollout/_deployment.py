@@ -33,12 +33,7 @@ _TASKS: Final[Mapping[str, Task]] = MappingProxyType({"assembly": ASSEMBLE, "bit
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What came of a module.
-
-    Attributes:
-        report: its sizes, and the decisions where they were asked for.
-        output: the object, assembly or bitcode.
-    """
+    """What came of a module."""
 
     report: ModuleReport
     output: bytes = field(repr=False)
@@ -107,18 +102,7 @@ def deploy_modules(
     form: Form = "object",
     keep_decisions: bool = False,
 ) -> Generator[Done[str, Deployed]]:
-    """The same for modules by their names, in order; one that fails does not end the rest.
-
-    Args:
-        read: gives a module by its name.
-        names: which modules.
-        model: as for `deploy`.
-        opt_level: clang's level to compile at; ``None`` takes each module's own.
-        jobs: how many modules are compiled at once.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        form: as for `deploy`.
-        keep_decisions: as for `deploy`.
-    """
+    """The same for modules by their names, in order; one that fails does not end the rest."""
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)

@@ -11,7 +11,7 @@ functions. For networks that are faster with many at once there is `policies.Bat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -316,14 +316,9 @@ class RolloutLog:
         if not rewards:
             return 0
         for context, group in groupby(attempt.decisions, lambda decision: decision.context):
-            self._write_context(
-                log_context(str(report.key), context), tuple(group), rewards[context]
-            )
+            decisions = tuple(group)
+            self._writer.start_context(log_context(str(report.key), context))
+            for left, decision in enumerate(decisions, 1 - len(decisions)):
+                self._writer.log_observation(decision.payload + decision.advice)
+                self._writer.log_outcome(np.float32(0.0 if left else rewards[context]))
         return len(attempt.decisions)
-
-    def _write_context(self, name: str, decisions: Sequence[Decision], reward: float) -> None:
-        self._writer.start_context(name)
-        last = len(decisions) - 1
-        for index, decision in enumerate(decisions):
-            self._writer.log_observation(decision.payload + decision.advice)
-            self._writer.log_outcome(np.float32(reward if index == last else 0.0))

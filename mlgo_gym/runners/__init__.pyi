@@ -2,8 +2,8 @@ from ._base import MLModelRunner as MLModelRunner
 from ._interactive import InteractiveModelRunner as InteractiveModelRunner
 from ._interactive import PipeHost as PipeHost
 from ._load import runner_factory as runner_factory
-from ._no_inference import NoInferenceModelRunner as NoInferenceModelRunner
 from ._policy import RunnerPolicy as RunnerPolicy
 from ._release import ReleaseModeModelRunner as ReleaseModeModelRunner
+from ._scripted import NoInferenceModelRunner as NoInferenceModelRunner
 from ._scripted import ScriptedRunner as ScriptedRunner
 from ._under_training import ModelUnderTrainingRunner as ModelUnderTrainingRunner

@@ -80,7 +80,9 @@ class InteractiveModelRunner(MLModelRunner):
             self._outbound = os.fdopen(self._open(".out", os.O_WRONLY), "wb", buffering=1 << 16)
             stack.callback(self._outbound.close)
             os.set_blocking(self._outbound.fileno(), True)
-            self._log = self._started_log()
+            self._log = TrainingLogWriter(self._outbound, Header(self.inputs, advice=self.output))
+            self._outbound.flush()
+            self._has_context = False
             self._resources = stack.pop_all()
 
     def switch_context(self, name: str) -> None:
@@ -127,12 +129,6 @@ class InteractiveModelRunner(MLModelRunner):
                 raise self._error("expected advice, found that the host has closed its end")
             advice += data
         return advice
-
-    def _started_log(self) -> TrainingLogWriter:
-        self._has_context = False
-        log = TrainingLogWriter(self._outbound, Header(self.inputs, advice=self.output))
-        self._outbound.flush()
-        return log
 
     def _open(self, suffix: str, mode: int) -> int:
         deadline = monotonic() + self._deadline_s

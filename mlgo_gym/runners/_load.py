@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pkgutil
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +12,14 @@ from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._address import Address
 from mlgo_gym.tensor_spec import TensorSpec
 
-MODES: Final = ("release", "under-training", "interactive")
+_CLASSES: Final = {
+    "release": "mlgo_gym.runners:ReleaseModeModelRunner",
+    "under-training": "mlgo_gym.runners:ModelUnderTrainingRunner",
+    "interactive": "mlgo_gym.runners.grpc:GrpcInteractiveModelRunner",
+}
+"""Where the class of each mode stands; each needs packages of its own, and is loaded when used."""
+
+MODES: Final = tuple(_CLASSES)
 """``release`` compiles a model directory, or loads a frozen model; ``under-training`` runs a model
 directory in TFLite; ``interactive`` asks a gRPC host."""
 
@@ -38,26 +46,11 @@ def runner_factory(model: str, mode: str) -> RunnerFactory:
         raise OptionsError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")
     if mode == "interactive":
         Address(model)
-    makers = {"release": _release, "under-training": _under_training, "interactive": _interactive}
-    return functools.partial(makers[mode], model)
+    return functools.partial(_made, _CLASSES[mode], model)
 
 
-# Each mode needs packages of its own, so each is imported when it is used.
-
-
-def _release(model: str, inputs: Sequence[TensorSpec], output: TensorSpec) -> MLModelRunner:
-    from mlgo_gym.runners._release import ReleaseModeModelRunner  # noqa: PLC0415
-
-    return ReleaseModeModelRunner(model, inputs, output)
-
-
-def _under_training(model: str, inputs: Sequence[TensorSpec], output: TensorSpec) -> MLModelRunner:
-    from mlgo_gym.runners._under_training import ModelUnderTrainingRunner  # noqa: PLC0415
-
-    return ModelUnderTrainingRunner(model, inputs, output)
-
-
-def _interactive(model: str, inputs: Sequence[TensorSpec], output: TensorSpec) -> MLModelRunner:
-    from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner  # noqa: PLC0415
-
-    return GrpcInteractiveModelRunner(model, inputs, output)
+def _made(
+    place: str, model: str, inputs: Sequence[TensorSpec], output: TensorSpec
+) -> MLModelRunner:
+    runner: MLModelRunner = pkgutil.resolve_name(place)(model, inputs, output)
+    return runner

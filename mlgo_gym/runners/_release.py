@@ -25,7 +25,7 @@ from mlgo_gym.model._output_spec import (
 )
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._freeze import find_description, load_frozen
-from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
+from mlgo_gym.native._model import NativeModel, check_same, compile_model, find_outputs
 from mlgo_gym.runners._base import Array, MLModelRunner, side_by_side
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -174,10 +174,5 @@ def _choose(
     """The number of the decision, and names and numbers of the other outputs."""
     (_, decision), *others = find_outputs(specs, model.outputs, output.name, model.source)
     found = model.outputs[decision].spec
-    if (found.type, found.shape) != (output.type, output.shape):
-        raise ModelError(
-            model.source,
-            f"decision {output.name!r}: expected {output.type} {list(output.shape)}, "
-            f"found {found.type} {list(found.shape)}",
-        )
+    check_same(model.source, f"decision {output.name!r}", output, found)
     return decision, tuple(each for each in others if each[1] != decision)

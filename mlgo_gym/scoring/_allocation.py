@@ -72,13 +72,8 @@ class AllocationResult:
     """What came out of allocating a module's registers.
 
     Attributes:
-        module: the module's name.
         module_sha256: the hash of the module's bytes, as it was optimised.
-        settings: what decided the code besides: level, models, problem and its settings.
-        llvm_version: the LLVM that compiled.
-        decisions: how many observations were answered.
         scores: of each function that has allocated registers, in LLVM's order.
-        machine_code_sha256: the hash of the machine code's text.
         asked: the functions in which a policy was asked.
     """
 
@@ -129,24 +124,14 @@ class OptimizedModule:
 
 
 class Allocator:
-    """Allocates the registers of modules and of single functions, with one compiler.
-
-    Args:
-        compiler: what compiles.
-        problem: what LLVM asks for.
-    """
+    """Allocates the registers of modules and of single functions, with one compiler."""
 
     def __init__(self, compiler: Compiler, problem: Problem) -> None:
         self.compiler: Final = compiler
         self.problem: Final = problem
 
     def optimize(self, module: Module, options: CompileOptions) -> OptimizedModule:
-        """Optimise a module.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
+        """Optimise a module."""
         return run_to_end(self.optimizing(module, options))
 
     def optimizing(self, module: Module, options: CompileOptions) -> Steps[OptimizedModule]:
@@ -161,10 +146,6 @@ class Allocator:
         """The same module with the names of the functions that LLVM asks about.
 
         A function asks first before any answer, so they are the same under every policy.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
         """
         return run_to_end(self.finding_functions(optimized))
 
@@ -180,12 +161,7 @@ class Allocator:
         return replace(optimized, functions=tuple(names))
 
     def take_apart(self, optimized: OptimizedModule) -> dict[str, OptimizedModule]:
-        """Each function that LLVM asks about as a module of its own.
-
-        Raises:
-            ModuleError: LLVM cannot take the module apart.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
+        """Each function that LLVM asks about as a module of its own."""
         return run_to_end(self.taking_apart(optimized))
 
     def taking_apart(self, optimized: OptimizedModule) -> Steps[dict[str, OptimizedModule]]:
@@ -207,16 +183,7 @@ class Allocator:
     ) -> tuple[AllocationResult, OptimizedModule]:
         """Allocate as policies are compared with, and learn the block frequencies.
 
-        Args:
-            optimized: a module or a function by itself.
-            policy: what answers; ``None`` is LLVM's own heuristic, with the advisor off.
-
-        Returns:
-            What came out, and the same module with its frequencies.
-
-        Raises:
-            ModuleError: LLVM refused the module, or its target cannot be scored.
-            CompilationError: LLVM crashed or outran its deadline.
+        Without a policy it is LLVM's own heuristic, with the advisor off.
         """
         return run_to_end(self.comparing(optimized, policy))
 
@@ -242,12 +209,7 @@ class Allocator:
         return self.result(known, product), known
 
     def allocate(self, optimized: OptimizedModule, policy: PolicyLike) -> AllocationResult:
-        """Allocate with a policy, after `baseline`.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
+        """Allocate with a policy, after `baseline`."""
         asked: set[str] = set()
 
         with as_policy(policy).begin(optimized.module) as answer:

@@ -192,16 +192,7 @@ class TextSize(Measure):
 
 
 class ObjectUnit(Unit):
-    """A module that is compiled to objects.
-
-    Args:
-        compiler: what compiles.
-        module: what is compiled.
-        options: how.
-        problem: what LLVM asks for.
-        also: further problems of the same compilations, with what answers them.
-        keep_object: results hold the object's bytes.
-    """
+    """A module that is compiled to objects."""
 
     def __init__(
         self,
@@ -312,11 +303,7 @@ def measure_of(problem: Problem | type[Problem]) -> type[Measure]:
 
 
 def check_alone(measure: type[Measure], problem: Problem, also: Iterable[Problem]) -> None:
-    """See that no other problem changes what register allocation is given.
-
-    Raises:
-        OptionsError: there are others, and the measure makes no objects.
-    """
+    """See that no other problem changes what register allocation is given."""
     others = ", ".join(each.name for each in also)
     if others and not measure.makes_objects:
         raise OptionsError(

@@ -43,9 +43,6 @@ class Channel:
         base: the path that LLVM is told, without ``.in`` and ``.out``.
         header: what LLVM says it sends, once it has said so.
         context: the context that LLVM named last.
-
-    Raises:
-        EnvironmentSetupError: the FIFOs cannot be made in the system's temporary folder.
     """
 
     def __init__(self, on_header: Callable[[Header], None] = lambda _: None) -> None:
@@ -65,9 +62,6 @@ class Channel:
         Returns:
             The channel, and the compiler's ends: what it reads from, and what it writes to. They
             are the caller's to hand over and to close.
-
-        Raises:
-            OSError: the system has no descriptors left.
         """
         from_host, inbound = os.pipe()
         try:
@@ -85,11 +79,7 @@ class Channel:
         return branch, (from_host, to_host)
 
     def compilers_ends(self, pid: int) -> tuple[int, int] | None:
-        """The compiler's descriptors of its ends, reading and writing, if they can be seen.
-
-        Args:
-            pid: the compiler's process.
-        """
+        """The compiler's descriptors of its ends, reading and writing, if they can be seen."""
         if self._compilers_ends is None:
             ends = self._open_ends()
             wanted = [_identity(os.fstat(end)) for end in (ends.inbound, ends.outbound)]
@@ -103,11 +93,7 @@ class Channel:
         return self._compilers_ends
 
     def fileno(self) -> int:
-        """The descriptor that is readable when LLVM has sent something.
-
-        Raises:
-            UsageError: the channel is closed.
-        """
+        """The descriptor that is readable when LLVM has sent something."""
         return self._open_ends().outbound
 
     def receive(self) -> bool:
@@ -120,11 +106,7 @@ class Channel:
         return bool(data)
 
     def next_observation(self) -> Observation | None:
-        """The next whole observation of what has been taken in, if there is one.
-
-        Raises:
-            TrainingLogError: LLVM broke the format.
-        """
+        """The next whole observation of what has been taken in, if there is one."""
         while (event := self._decoder.next_event()) is not None:
             match event:
                 case Observation():

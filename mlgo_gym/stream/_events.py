@@ -185,12 +185,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line of a training log as a trainer wants it.
-
-    Attributes:
-        observation: the features, with context and number.
-        score: the score that directly follows, if one does.
-    """
+    """One line of a training log: an observation, and the score behind it, if there is one."""
 
     observation: Observation
     score: np.ndarray[Any, Any] | None

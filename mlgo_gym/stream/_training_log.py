@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
-from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.errors import InternalError, TrainingLogError
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome, Record
 from mlgo_gym.tensor_spec import quote_json
 
@@ -164,6 +164,20 @@ class StreamDecoder:
         return TrainingLogError(f"training log, byte {self._position}: {message}{found}")
 
 
+def read_events(file: BinaryIO) -> Iterator[Event]:
+    """The events of a stream, its header first, in bounded memory.
+
+    Raises:
+        TrainingLogError: the format is broken, or the stream ends where it may not.
+    """
+    decoder = StreamDecoder()
+    while data := file.read(_READ_BYTES):
+        decoder.feed(data)
+        while (event := decoder.next_event()) is not None:
+            yield event
+    decoder.finish()
+
+
 class TrainingLogReader:
     """Reads a training log from a binary file, record by record, in bounded memory.
 
@@ -185,17 +199,15 @@ class TrainingLogReader:
     """
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._decoder = StreamDecoder()
-        header = self._next_event()
+        self._events = read_events(file)
+        header = next(self._events)
         if not isinstance(header, Header):
-            self._decoder.finish()
-            raise TrainingLogError("training log: expected a header, found nothing")
+            raise InternalError(f"training log: expected a header, found {header!r}")
         self.header: Final = header
 
     def __iter__(self) -> Iterator[Record]:
         waiting: Observation | None = None
-        while (event := self._next_event()) is not None:
+        for event in self._events:
             if isinstance(event, Outcome) and waiting is not None:
                 yield Record(waiting, self._score(event))
                 waiting = None
@@ -208,15 +220,6 @@ class TrainingLogReader:
 
     def _score(self, outcome: Outcome) -> np.ndarray[Any, Any] | None:
         return self.header.score.decode(outcome.payload) if self.header.score else None
-
-    def _next_event(self) -> Event | None:
-        while (event := self._decoder.next_event()) is None:
-            data = self._file.read(_READ_BYTES)
-            if not data:
-                self._decoder.finish()
-                return None
-            self._decoder.feed(data)
-        return event
 
 
 class TrainingLogWriter:

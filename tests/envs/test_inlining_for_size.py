@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -386,3 +387,15 @@ def test_many_episodes_leave_nothing(env: CompilationEnv) -> None:
         env.step(1)
         if episode % 2:
             finish(env, 0)
+
+
+def test_a_baseline_is_compiled_once(small: Corpus) -> None:
+    module = small["digest.c"]
+    with contextlib.closing(CompilationEnv(InliningForSize(), small)) as env:
+        env.reset(options={"module": module})
+        first = env._baseline()
+        env.reset(options={"module": Module(module.name, module.data, ("-cc1", "-O1"))})
+        other = env._baseline()
+        assert first.settings != other.settings
+        env.reset(options={"module": small["digest.c"]})
+        assert env._baseline() is first

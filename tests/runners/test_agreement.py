@@ -9,7 +9,7 @@ import numpy as np
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.rollout._rollout import Decision, Recorded
+from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 
@@ -23,7 +23,7 @@ def recorded(compiler: Compiler, sample: Corpus) -> list[bytes]:
         for name in sample:
             policy = InliningForSize.policy("random" if seed else "default", seed)
             decisions: list[Decision] = []
-            watched = Recorded(policy, InliningForSize(), decisions)
+            watched = RecordingPolicy(policy, InliningForSize(), decisions)
             compiler.compile_module(sample[name], problem=InliningForSize(), policy=watched)
             payloads += [each.payload for each in decisions]
     return payloads

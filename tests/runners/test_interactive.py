@@ -17,8 +17,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import RunnerError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
-from mlgo_gym.runners._no_inference import NoInferenceModelRunner
-from mlgo_gym.runners._scripted import ScriptedRunner
+from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import check_runner
 

@@ -19,7 +19,7 @@ from mlgo_gym.problems._policy import Action, PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal, keep, lowest_density
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
-from mlgo_gym.rollout._rollout import Decision, Recorded
+from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.scoring._allocation import Allocator, geometric_mean_ratio
@@ -39,7 +39,7 @@ def allocator(compiler: Compiler) -> Allocator:
 def test_a_recording_replays_to_the_same_object(compiler: Compiler, sample: Corpus) -> None:
     for name in ("expr_vm.c", "matrix.cpp"):
         module, problem, decisions = sample[name], RegallocEviction(), list[Decision]()
-        policy = Recorded(problem.policy("random", 3), problem, decisions)
+        policy = RecordingPolicy(problem.policy("random", 3), problem, decisions)
         first = compiler.compile_module(module, problem=problem, policy=policy)
         replayed = iter([int.from_bytes(each.advice, "little") for each in decisions])
         second = compiler.compile_module(

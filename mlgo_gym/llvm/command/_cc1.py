@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.command._cc1_row import Effect, Row
-from mlgo_gym.llvm.command._cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE
+from mlgo_gym.llvm.command._cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE, Effect, Row
 
 _ALONE: Final = {row.name: row for row in TABLE if not row.is_joined and not row.is_separate}
 _SEPARATE: Final = {row.name: row for row in TABLE if row.is_separate}
@@ -42,9 +41,6 @@ def read_arguments(command: Sequence[str]) -> Iterator[Argument]:
 
     Arguments that follow an unknown option and do not look like options are its values.
 
-    Raises:
-        OptionsError: the command is not one of ``-cc1``.
-
     >>> [(each.name, each.value) for each in read_arguments(["-cc1", "-Oz", "-target-cpu", "z13"])]
     [('-O', 'z'), ('-target-cpu', 'z13')]
     """
@@ -63,12 +59,7 @@ def read_arguments(command: Sequence[str]) -> Iterator[Argument]:
 
 
 def not_honoured(arguments: Sequence[Argument], *, has_profile: bool = False) -> tuple[str, ...]:
-    """What the embedded compiler leaves out: option and consequence, each once, in order.
-
-    Args:
-        arguments: those of the command.
-        has_profile: the bitcode carries the profile that the command names.
-    """
+    """What the embedded compiler leaves out: option and consequence, each once, in order."""
     carried = PROFILE_OPTIONS if has_profile else ()
     lacking = (each for each in arguments if each.effect is Effect.NOT_HONOURED)
     return tuple(dict.fromkeys(_described(each) for each in lacking if each.name not in carried))

@@ -15,9 +15,13 @@ clang's.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from mlgo_gym.llvm.command._cc1_row import Effect, Row, rows
+from mlgo_gym.errors import InternalError
 
 LISTED_OPTION: Final = "-fsanitize="
 """Its value is a list, each item of which counts as an option of its own."""
@@ -25,308 +29,271 @@ LISTED_OPTION: Final = "-fsanitize="
 PROFILE_OPTIONS: Final = frozenset({"-fprofile-instrument-use=", "-fprofile-instrument-use-path="})
 """What names a profile that the bitcode may carry: the front end attaches one of its own kind."""
 
-_HONOURED: Final = (
-    *rows(Effect.COMPILER, "level of the pipeline and of code generation", "-O*"),
-    *rows(Effect.COMPILER, "relocation model of the target machine", "-mrelocation-model VALUE"),
-    *rows(Effect.COMPILER, "code model of the target machine", "-mcmodel=*"),
-    *rows(Effect.COMPILER, "CPU of the target machine; attribute target-cpu", "-target-cpu VALUE"),
-    *rows(
-        Effect.COMPILER,
-        "features of the target machine; attribute target-features",
-        "-target-feature VALUE",
-    ),
-    *rows(Effect.COMPILER, "ABI of the target machine; flag target-abi", "-target-abi VALUE"),
-    *rows(Effect.COMPILER, "loop vectoriser of the pipeline", "-vectorize-loops"),
-    *rows(Effect.COMPILER, "SLP vectoriser of the pipeline", "-vectorize-slp"),
-    *rows(
-        Effect.COMPILER,
-        "unrolling and interleaving of the pipeline",
-        "-funroll-loops, -fno-unroll-loops",
-    ),
-    *rows(
-        Effect.COMPILER,
-        "no pipeline is run: code is generated from the module as it is",
-        "-disable-llvm-passes, -disable-llvm-optzns",
-    ),
-    *rows(Effect.COMPILER, "passed on to LLVM where it is safe; see below", "-mllvm VALUE"),
-    *rows(Effect.COMPILER, "what LLVM does by itself", "-fno-use-init-array, -x VALUE"),
-    *rows(Effect.COMPILER, "what the embedded compiler does", "-emit-obj"),
-    *rows(Effect.COMPILER, "LLVM's own choice", "-exception-model=dwarf"),
-)
 
-_IN_BITCODE: Final = (
-    *rows(Effect.BITCODE, "the module's target triple", "-triple VALUE"),
-    *rows(Effect.BITCODE, "attribute tune-cpu", "-tune-cpu VALUE"),
-    *rows(Effect.BITCODE, "module flags PIC Level, PIE Level", "-pic-level VALUE, -pic-is-pie"),
-    *rows(Effect.BITCODE, "attribute and module flag frame-pointer", "-mframe-pointer=*"),
-    *rows(Effect.BITCODE, "attribute and module flag uwtable", "-funwind-tables=*"),
-    *rows(Effect.BITCODE, "invoke, attribute nounwind", "-fexceptions, -fcxx-exceptions"),
-    *rows(
-        Effect.BITCODE,
-        "fast-math flags, attributes such as no-nans-fp-math, strictfp, memory effects of calls",
-        "-fmath-errno, -ffp-contract=*, -fno-rounding-math, -frounding-math, -ffast-math",
-        "-fno-fast-math, -ffinite-math-only, -menable-no-infs, -menable-no-nans, -fapprox-func",
-        "-funsafe-math-optimizations, -fno-signed-zeros, -mreassociate, -freciprocal-math",
-        "-complex-range=*, -ffp-exception-behavior=*, -fdenormal-fp-math=*",
-        "-fdenormal-fp-math-f32=*, -fno-strict-float-cast-overflow, -mlong-double-64",
-        "-mlong-double-80, -mlong-double-128, -ffloat16-excess-precision=*",
-        "-fbfloat16-excess-precision=*",
-    ),
-    *rows(Effect.BITCODE, "attributes no-builtins, nobuiltin", "-fno-builtin, -ffreestanding"),
-    *rows(Effect.BITCODE, "attribute no-builtin-NAME", "-fno-builtin-*"),
-    *rows(
-        Effect.BITCODE,
-        "attributes ssp, stack-protector-buffer-size, module flags stack-protector-guard...",
-        "-stack-protector VALUE, -stack-protector-buffer-size VALUE, -mstack-protector-guard=*",
-    ),
-    *rows(Effect.BITCODE, "attribute probe-stack", "-fstack-clash-protection"),
-    *rows(
-        Effect.BITCODE,
-        "attributes and module flags of control-flow protection",
-        "-fcf-protection=*, -mfunction-return=*, -mindirect-branch-cs-prefix",
-        "-mbranch-target-enforce, -msign-return-address=*, -msign-return-address-key=*",
-        "-mbranch-protection-pauth-lr",
-    ),
-    *rows(Effect.BITCODE, "attribute nonlazybind, module flag RtLibUseGOT", "-fno-plt"),
-    *rows(
-        Effect.BITCODE,
-        "visibility, dso_local, unnamed_addr, linkage and TLS model of symbols",
-        "-fvisibility=*, -fvisibility-inlines-hidden, -fsemantic-interposition",
-        "-fhalf-no-semantic-interposition, -ftls-model=*, -fmerge-all-constants, -fcommon",
-        "-fno-common, -fdirect-access-external-data, -mconstructor-aliases",
-        "-fno-direct-access-external-data, -ftype-visibility=*",
-        "-fapply-global-visibility-to-externs, -funique-internal-linkage-names",
-        "-femit-all-decls, -fkeep-static-consts, -fkeep-persistent-storage-variables",
-        "-fvisibility-global-new-delete=*, -fvisibility-inlines-hidden-static-local-var",
-    ),
-    *rows(Effect.BITCODE, "attribute no-jump-tables", "-fno-jump-tables"),
-    *rows(
-        Effect.BITCODE,
-        "attributes and metadata of functions, loops and accesses",
-        "-fwrapv, -fextend-variable-liveness=*, -no-implicit-float, -mskip-rax-setup",
-        "-fsplit-stack, -fcx-limited-range, -fms-layout-compatibility=*, -fpcc-struct-return",
-        "-freg-struct-return, -fno-optimize-sibling-calls, -fwrapv-pointer, -ftrapv",
-        "-relaxed-aliasing, -pointer-tbaa, -no-pointer-tbaa, -new-struct-path-tbaa",
-        "-no-struct-path-tbaa, -fno-strict-return, -fno-delete-null-pointer-checks",
-        "-fno-escaping-block-tail-calls, -fno-inline, -fno-inline-functions, -finline-functions",
-        "-finline-hint-functions, -fstrict-enums, -fstrict-vtable-pointers",
-        "-fforce-emit-vtables, -fno-threadsafe-statics, -fno-assumptions, -ffinite-loops",
-        "-fno-finite-loops, -fno-assume-sane-operator-new, -fassume-nothrow-exception-dtor",
-        "-fno-assume-unique-vtables, -disable-O0-optnone, -disable-red-zone, -mstackrealign",
-        "-mstack-alignment=*, -pg, -mfentry, -finstrument-functions",
-        "-finstrument-functions-after-inlining, -finstrument-function-entry-bare",
-        "-fpatchable-function-entry=*, -fpatchable-function-entry-offset=*",
-        "-fzero-call-used-regs=*, -ftrivial-auto-var-init=*, -mspeculative-load-hardening",
-        "-fno-use-cxa-atexit, -fshort-enums, -fno-signed-char, -fno-wchar, -fwchar-type=*",
-        "-fno-signed-wchar, -fms-extensions, -fms-compatibility, -fpack-struct=*",
-        "-fno-sized-deallocation, -fsized-deallocation, -fno-char8_t, -fno-rtti, -fno-rtti-data",
-        "-fblocks, -fcoroutines, -fopenmp, -fopenmp-version=*, -fignore-exceptions",
-    ),
-    *rows(
-        Effect.BITCODE,
-        "attribute of functions",
-        "-function-alignment VALUE, -ftrap-function=*, -mregparm VALUE",
-    ),
-    *rows(
-        Effect.BITCODE,
-        "attribute function-instrument; LLVM's XRay pass reads it",
-        "-fxray-instrument, -fxray-instruction-threshold=*, -fxray-modes=*",
-        "-fxray-instrumentation-bundle=*",
-    ),
-    *rows(
-        Effect.BITCODE,
-        "checks and attributes that the front end writes",
-        "-fsanitize=alignment, -fsanitize=array-bounds, -fsanitize=bool, -fsanitize=builtin",
-        "-fsanitize=enum, -fsanitize=float-cast-overflow, -fsanitize=float-divide-by-zero",
-        "-fsanitize=function, -fsanitize=implicit-*, -fsanitize=integer-divide-by-zero",
-        "-fsanitize=kcfi, -fsanitize=nonnull-attribute, -fsanitize=null",
-        "-fsanitize=nullability-*, -fsanitize=object-size, -fsanitize=pointer-overflow",
-        "-fsanitize=return, -fsanitize=returns-nonnull-attribute, -fsanitize=safe-stack",
-        "-fsanitize=shadow-call-stack, -fsanitize=shift-base, -fsanitize=shift-exponent",
-        "-fsanitize=signed-integer-overflow, -fsanitize=unsigned-integer-overflow",
-        "-fsanitize=unsigned-shift-base, -fsanitize=unreachable, -fsanitize=vla-bound",
-        "-fsanitize=vptr",
-    ),
-    *rows(
-        Effect.BITCODE,
-        "how those checks report",
-        "-fsanitize-recover=*, -fsanitize-trap=*, -fsanitize-merge=*",
-        "-fsanitize-minimal-runtime, -fno-sanitize-memory-param-retval",
-        "-fsanitize-cfi-icall-generalize-pointers, -fsanitize-kcfi-arity",
-    ),
-    *rows(
-        Effect.BITCODE,
-        "debug metadata",
-        "-debug-info-kind=*, -dwarf-version=*, -gkey-instructions, -ggnu-pubnames, -gcodeview",
-        "-debug-info-macro, -gno-column-info, -gsrc-hash=*, -fdebug-compilation-dir=*",
-        "-fdebug-prefix-map=*, -dwarf-debug-flags VALUE, -gtemplate-alias",
-        "-gsimple-template-names=*, -gpubnames, -gcall-site-info, -gstrict-dwarf",
-    ),
-)
+class Effect(StrEnum):
+    """How an option takes effect when a module is compiled from its bitcode."""
 
-_NOT_CODE: Final = (
-    *rows(Effect.OTHER, "zeros stay in .bss", "-fno-zero-initialized-in-bss"),
-    *rows(
-        Effect.OTHER,
-        "read by the pass of AddressSanitizer alone",
-        "-fno-sanitize-address-use-odr-indicator",
-    ),
-    *rows(Effect.OTHER, "the object has no .llvm_addrsig section", "-faddrsig"),
-    *rows(Effect.OTHER, "data shares sections", "-fdata-sections"),
-    *rows(Effect.OTHER, "data of every size counts as large", "-mlarge-data-threshold=*"),
-    *rows(
-        Effect.OTHER,
-        "debug sections are laid out for no debugger, whole and not compressed",
-        "-debugger-tuning=*, -split-dwarf-file VALUE, -split-dwarf-output VALUE, -gdwarf64",
-        "-gdwarf32, -fdwarf2-cfi-asm, --compress-debug-sections=*, -fforce-dwarf-frame",
-        "-fno-dwarf-directory-asm, -femit-dwarf-unwind=*, -object-file-name=*",
-    ),
-    *rows(
-        Effect.OTHER,
-        "the object lacks the section",
-        "-fstack-size-section, -fbasic-block-address-map, -stack-usage-file VALUE",
-        "-fembed-bitcode=*",
-    ),
-    *rows(Effect.OTHER, "relocations may be of another type", "-mrelax-relocations=no"),
-    *rows(Effect.OTHER, "a note about the stack may be missing or there", "-mnoexecstack"),
-)
+    BITCODE = "in the bitcode"
+    COMPILER = "honoured"
+    OTHER = "not code"
+    NOT_HONOURED = "not honoured"
+    FRONT_END = "front end"
 
-_MISSING: Final = (
-    *rows(
-        Effect.NOT_HONOURED,
-        "functions share .text, where padding counts and jumps are shorter",
-        "-ffunction-sections, -fno-unique-section-names",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "blocks stay in the section of their function",
-        "-fbasic-block-sections=*, -fsplit-machine-functions",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "data of every size counts as large",
-        "-mcmodel=medium",
-    ),
-    *rows(Effect.NOT_HONOURED, "the small code model is used", "-mcmodel=tiny"),
-    *rows(
-        Effect.NOT_HONOURED,
-        "thread-local variables are accessed as the target does by default",
-        "-femulated-tls, -enable-tlsdesc, -mtls-size=*",
-    ),
-    *rows(Effect.NOT_HONOURED, "loops are aligned as LLVM does by itself", "-falign-loops=*"),
-    *rows(
-        Effect.NOT_HONOURED,
-        "the assembler chooses the shortest encodings, without padding",
-        "-mrelax-all",
-    ),
-    *rows(
-        Effect.NOT_HONOURED, "LLVM's own assembler is used", "-no-integrated-as, -fno-integrated-as"
-    ),
-    *rows(Effect.NOT_HONOURED, "the vector library is not known to LLVM", "-fveclib=*"),
-    *rows(
-        Effect.NOT_HONOURED,
-        "exceptions are those of the target's default model",
-        "-exception-model=*, -mthread-model VALUE",
-    ),
-    *rows(Effect.NOT_HONOURED, "code for the default float ABI", "-mfloat-abi VALUE, -meabi VALUE"),
-    *rows(
-        Effect.NOT_HONOURED,
-        "the pass that instruments is not run",
-        "-fsanitize=*, -fsanitize-address-*, -fsanitize-memory-*, -fmemory-profile*",
-        "-fsanitize-coverage-*, -fexperimental-sanitize-metadata=*, -fsanitize-stable-abi",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "counters of the front end stay unlowered: LLVM aborts",
-        "-fprofile-instrument=clang",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "the pass that counts or reads profiles is not run",
-        "-fprofile-instrument=*, -fprofile-instrument-use=*, -fprofile-instrument-use-path=*",
-        "-fprofile-sample-use=*",
-        "-fprofile-instrument-path=*, -coverage-notes-file=*, -coverage-data-file=*",
-        "-fmemory-profile-use=*, -fpseudo-probe-for-profiling, -fprofile-remapping-file=*",
-        "-fprofile-update=*, -coverage-version=*, -fdebug-info-for-profiling",
-        "-fcoverage-mapping",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "LLVM's pipeline is run",
-        "-fpass-plugin=*, -load VALUE",
-        "-fmerge-functions, -floop-interchange, -fexperimental-loop-fusion",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "compiled by itself, not as a part of a link",
-        "-flto, -flto=*, -flto-unit, -fthinlto-index=*, -fwhole-program-vtables",
-        "-fsplit-lto-unit, -flto-visibility-public-std, -funified-lto, -ffat-lto-objects",
-    ),
-    *rows(
-        Effect.NOT_HONOURED,
-        "an object is made",
-        "-S, -emit-llvm, -emit-llvm-bc, -emit-llvm-only, -emit-codegen-only",
-    ),
-)
 
-_FRONT_END: Final = (
-    *rows(
-        Effect.FRONT_END,
-        "input, output and folders",
-        "-main-file-name VALUE, -o VALUE, -resource-dir VALUE, -isysroot VALUE",
-        "-working-directory VALUE, -dumpdir VALUE, -fcoverage-compilation-dir=*",
-        "-source-date-epoch VALUE, -fmacro-prefix-map=*, -fcoverage-prefix-map=*",
-        "-fsanitize-system-ignorelist=*, -fsanitize-ignorelist=*, --embed-dir=*",
-        "-ivfsoverlay VALUE, -vfsoverlay VALUE",
-    ),
-    *rows(
-        Effect.FRONT_END,
-        "headers, macros, modules and dependency files",
-        "-D VALUE, -D*, -U VALUE, -U*, -I VALUE, -I*, -F VALUE, -F*, -include VALUE",
-        "-imacros VALUE, -include-pch VALUE, -idirafter VALUE, -iquote VALUE, -isystem VALUE",
-        "-internal-isystem VALUE, -iprefix VALUE, -internal-externc-isystem VALUE",
-        "-iframework VALUE, -iwithsysroot VALUE, -iwithprefix VALUE, -iwithprefixbefore VALUE",
-        "-c-isystem VALUE, -cxx-isystem VALUE, -objc-isystem VALUE, -objcxx-isystem VALUE",
-        "-undef, -internal-iframework VALUE, -iframeworkwithsysroot VALUE, -nostdsysteminc",
-        "-dependency-file VALUE, -dependency-dot VALUE, -MT VALUE, -MQ VALUE, -MP, -MG, -MV, -H",
-        "-sys-header-deps, -module-file-deps, -nobuiltininc, -nostdinc++, -fmodules",
-        "-fmodules-*, -fmodule-*, -fprebuilt-module-path=*, -fno-modules-*",
-        "-header-include-file VALUE, -fskip-odr-check-in-gmf, -fno-pch-timestamp",
-        "-iapinotes-modules VALUE, -fimplicit-module-maps, -module-dependency-dir VALUE, -Eonly",
-        "-fno-implicit-modules",
-    ),
-    *rows(
-        Effect.FRONT_END,
-        "warnings, messages and reports",
-        "-W*, -w, -pedantic, -pedantic-errors, -ferror-limit VALUE, -fmessage-length=*",
-        "-fcolor-diagnostics, -fno-caret-diagnostics, -fdiagnostics-*, -fno-diagnostics-*",
-        "-fansi-escape-codes, -fshow-*, -fno-show-*, -diagnostic-log-file VALUE",
-        "-serialize-diagnostic-file VALUE, -verify*, -opt-record-file VALUE",
-        "-opt-record-format VALUE, -opt-record-passes VALUE, -Rpass=*, -Rpass-missed=*",
-        "-Rpass-analysis=*, -stats-file=*, -ftime-report*, -ftime-trace*, -print-stats",
-        "-fno-spell-checking, -fno-elide-type, -Rno-*",
-    ),
-    *rows(
-        Effect.FRONT_END,
-        "how clang itself runs",
-        "-cc1, -disable-free, -no-disable-free, -clear-ast-before-backend",
-        "-disable-llvm-verifier, -discard-value-names, -fno-verbose-asm, -fverbose-asm",
-        "-fno-temp-file, -mincremental-linker-compatible, -pthread",
-        "-fexperimental-new-constant-interpreter",
-    ),
-    *rows(
-        Effect.FRONT_END,
-        "the language",
-        "-std=*, -fno-trigraphs, -fgnuc-version=*, -fdeprecated-macro, -fgnu-keywords",
-        "-fno-gnu-keywords, -fgnu89-inline, -fno-gnu-inline-asm, -fdollars-in-identifiers",
-        "-fno-dollars-in-identifiers, -fconstexpr-*, -fbracket-depth VALUE, -fno-operator-names",
-        "-fno-access-control, -faligned-allocation, -faligned-alloc-unavailable, -fchar8_t",
-        "-fdelayed-template-parsing, -fclang-abi-compat=*, -fencode-extended-block-*",
-        "-flax-vector-conversions=*, -fpch-*, -fms-compatibility-version=*, -fdeclspec",
-        "-fcomment-block-commands=*, -fparse-all-comments, -fraw-string-literals",
-        "-fcf-runtime-abi=*, -fexperimental-library",
-    ),
-)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One option, or all that start alike: how it takes effect, and what comes of it."""
 
-TABLE: Final[tuple[Row, ...]] = (*_HONOURED, *_IN_BITCODE, *_NOT_CODE, *_MISSING, *_FRONT_END)
+    option: str
+    effect: Effect
+    note: str
+
+    def __post_init__(self) -> None:
+        if not self.option.startswith("-"):
+            raise InternalError(f"table of -cc1 options: expected a dash, found {self.option!r}")
+
+    @property
+    def name(self) -> str:
+        """What an argument is or starts with."""
+        return self.option.partition(" ")[0].removesuffix("*")
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the value follows in the same argument."""
+        return self.option.endswith("*")
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether the value is the next argument."""
+        return " " in self.option
+
+
+def _rows(effect: Effect, options: Mapping[str, str]) -> tuple[Row, ...]:
+    """Rows of one effect: for each note its options, with commas between them."""
+    return tuple(
+        Row(option, effect, note)
+        for note, text in options.items()
+        for option in re.split(r",\s+", text.strip())
+    )
+
+
+_HONOURED: Final = {
+    "level of the pipeline and of code generation": "-O*",
+    "relocation model of the target machine": "-mrelocation-model VALUE",
+    "code model of the target machine": "-mcmodel=*",
+    "CPU of the target machine; attribute target-cpu": "-target-cpu VALUE",
+    "features of the target machine; attribute target-features": "-target-feature VALUE",
+    "ABI of the target machine; flag target-abi": "-target-abi VALUE",
+    "loop vectoriser of the pipeline": "-vectorize-loops",
+    "SLP vectoriser of the pipeline": "-vectorize-slp",
+    "unrolling and interleaving of the pipeline": "-funroll-loops, -fno-unroll-loops",
+    "no pipeline is run: code is generated from the module as it is": """
+        -disable-llvm-passes, -disable-llvm-optzns
+    """,
+    "passed on to LLVM where it is safe; see below": "-mllvm VALUE",
+    "what LLVM does by itself": "-fno-use-init-array, -x VALUE",
+    "what the embedded compiler does": "-emit-obj",
+    "LLVM's own choice": "-exception-model=dwarf",
+}
+
+_IN_BITCODE: Final = {
+    "the module's target triple": "-triple VALUE",
+    "attribute tune-cpu": "-tune-cpu VALUE",
+    "module flags PIC Level, PIE Level": "-pic-level VALUE, -pic-is-pie",
+    "attribute and module flag frame-pointer": "-mframe-pointer=*",
+    "attribute and module flag uwtable": "-funwind-tables=*",
+    "invoke, attribute nounwind": "-fexceptions, -fcxx-exceptions",
+    "fast-math flags, attributes such as no-nans-fp-math, strictfp, memory effects of calls": """
+        -fmath-errno, -ffp-contract=*, -fno-rounding-math, -frounding-math, -ffast-math,
+        -fno-fast-math, -ffinite-math-only, -menable-no-infs, -menable-no-nans, -fapprox-func,
+        -funsafe-math-optimizations, -fno-signed-zeros, -mreassociate, -freciprocal-math,
+        -complex-range=*, -ffp-exception-behavior=*, -fdenormal-fp-math=*, -fdenormal-fp-math-f32=*,
+        -fno-strict-float-cast-overflow, -mlong-double-64, -mlong-double-80, -mlong-double-128,
+        -ffloat16-excess-precision=*, -fbfloat16-excess-precision=*
+    """,
+    "attributes no-builtins, nobuiltin": "-fno-builtin, -ffreestanding",
+    "attribute no-builtin-NAME": "-fno-builtin-*",
+    "attributes ssp, stack-protector-buffer-size, module flags stack-protector-guard...": """
+        -stack-protector VALUE, -stack-protector-buffer-size VALUE, -mstack-protector-guard=*
+    """,
+    "attribute probe-stack": "-fstack-clash-protection",
+    "attributes and module flags of control-flow protection": """
+        -fcf-protection=*, -mfunction-return=*, -mindirect-branch-cs-prefix,
+        -mbranch-target-enforce, -msign-return-address=*, -msign-return-address-key=*,
+        -mbranch-protection-pauth-lr
+    """,
+    "attribute nonlazybind, module flag RtLibUseGOT": "-fno-plt",
+    "visibility, dso_local, unnamed_addr, linkage and TLS model of symbols": """
+        -fvisibility=*, -fvisibility-inlines-hidden, -fsemantic-interposition,
+        -fhalf-no-semantic-interposition, -ftls-model=*, -fmerge-all-constants, -fcommon,
+        -fno-common, -fdirect-access-external-data, -mconstructor-aliases,
+        -fno-direct-access-external-data, -ftype-visibility=*, -fapply-global-visibility-to-externs,
+        -funique-internal-linkage-names, -femit-all-decls, -fkeep-static-consts,
+        -fkeep-persistent-storage-variables, -fvisibility-global-new-delete=*,
+        -fvisibility-inlines-hidden-static-local-var
+    """,
+    "attribute no-jump-tables": "-fno-jump-tables",
+    "attributes and metadata of functions, loops and accesses": """
+        -fwrapv, -fextend-variable-liveness=*, -no-implicit-float, -mskip-rax-setup, -fsplit-stack,
+        -fcx-limited-range, -fms-layout-compatibility=*, -fpcc-struct-return, -freg-struct-return,
+        -fno-optimize-sibling-calls, -fwrapv-pointer, -ftrapv, -relaxed-aliasing, -pointer-tbaa,
+        -no-pointer-tbaa, -new-struct-path-tbaa, -no-struct-path-tbaa, -fno-strict-return,
+        -fno-delete-null-pointer-checks, -fno-escaping-block-tail-calls, -fno-inline,
+        -fno-inline-functions, -finline-functions, -finline-hint-functions, -fstrict-enums,
+        -fstrict-vtable-pointers, -fforce-emit-vtables, -fno-threadsafe-statics, -fno-assumptions,
+        -ffinite-loops, -fno-finite-loops, -fno-assume-sane-operator-new,
+        -fassume-nothrow-exception-dtor, -fno-assume-unique-vtables, -disable-O0-optnone,
+        -disable-red-zone, -mstackrealign, -mstack-alignment=*, -pg, -mfentry,
+        -finstrument-functions, -finstrument-functions-after-inlining,
+        -finstrument-function-entry-bare, -fpatchable-function-entry=*,
+        -fpatchable-function-entry-offset=*, -fzero-call-used-regs=*, -ftrivial-auto-var-init=*,
+        -mspeculative-load-hardening, -fno-use-cxa-atexit, -fshort-enums, -fno-signed-char,
+        -fno-wchar, -fwchar-type=*, -fno-signed-wchar, -fms-extensions, -fms-compatibility,
+        -fpack-struct=*, -fno-sized-deallocation, -fsized-deallocation, -fno-char8_t, -fno-rtti,
+        -fno-rtti-data, -fblocks, -fcoroutines, -fopenmp, -fopenmp-version=*, -fignore-exceptions
+    """,
+    "attribute of functions": "-function-alignment VALUE, -ftrap-function=*, -mregparm VALUE",
+    "attribute function-instrument; LLVM's XRay pass reads it": """
+        -fxray-instrument, -fxray-instruction-threshold=*, -fxray-modes=*,
+        -fxray-instrumentation-bundle=*
+    """,
+    "checks and attributes that the front end writes": """
+        -fsanitize=alignment, -fsanitize=array-bounds, -fsanitize=bool, -fsanitize=builtin,
+        -fsanitize=enum, -fsanitize=float-cast-overflow, -fsanitize=float-divide-by-zero,
+        -fsanitize=function, -fsanitize=implicit-*, -fsanitize=integer-divide-by-zero,
+        -fsanitize=kcfi, -fsanitize=nonnull-attribute, -fsanitize=null, -fsanitize=nullability-*,
+        -fsanitize=object-size, -fsanitize=pointer-overflow, -fsanitize=return,
+        -fsanitize=returns-nonnull-attribute, -fsanitize=safe-stack, -fsanitize=shadow-call-stack,
+        -fsanitize=shift-base, -fsanitize=shift-exponent, -fsanitize=signed-integer-overflow,
+        -fsanitize=unsigned-integer-overflow, -fsanitize=unsigned-shift-base,
+        -fsanitize=unreachable, -fsanitize=vla-bound, -fsanitize=vptr
+    """,
+    "how those checks report": """
+        -fsanitize-recover=*, -fsanitize-trap=*, -fsanitize-merge=*, -fsanitize-minimal-runtime,
+        -fno-sanitize-memory-param-retval, -fsanitize-cfi-icall-generalize-pointers,
+        -fsanitize-kcfi-arity
+    """,
+    "debug metadata": """
+        -debug-info-kind=*, -dwarf-version=*, -gkey-instructions, -ggnu-pubnames, -gcodeview,
+        -debug-info-macro, -gno-column-info, -gsrc-hash=*, -fdebug-compilation-dir=*,
+        -fdebug-prefix-map=*, -dwarf-debug-flags VALUE, -gtemplate-alias, -gsimple-template-names=*,
+        -gpubnames, -gcall-site-info, -gstrict-dwarf
+    """,
+}
+
+_NOT_CODE: Final = {
+    "zeros stay in .bss": "-fno-zero-initialized-in-bss",
+    "read by the pass of AddressSanitizer alone": "-fno-sanitize-address-use-odr-indicator",
+    "the object has no .llvm_addrsig section": "-faddrsig",
+    "data shares sections": "-fdata-sections",
+    "data of every size counts as large": "-mlarge-data-threshold=*",
+    "debug sections are laid out for no debugger, whole and not compressed": """
+        -debugger-tuning=*, -split-dwarf-file VALUE, -split-dwarf-output VALUE, -gdwarf64,
+        -gdwarf32, -fdwarf2-cfi-asm, --compress-debug-sections=*, -fforce-dwarf-frame,
+        -fno-dwarf-directory-asm, -femit-dwarf-unwind=*, -object-file-name=*
+    """,
+    "the object lacks the section": """
+        -fstack-size-section, -fbasic-block-address-map, -stack-usage-file VALUE, -fembed-bitcode=*
+    """,
+    "relocations may be of another type": "-mrelax-relocations=no",
+    "a note about the stack may be missing or there": "-mnoexecstack",
+}
+
+_MISSING: Final = {
+    "functions share .text, where padding counts and jumps are shorter": """
+        -ffunction-sections, -fno-unique-section-names
+    """,
+    "blocks stay in the section of their function": """
+        -fbasic-block-sections=*, -fsplit-machine-functions
+    """,
+    "data of every size counts as large": "-mcmodel=medium",
+    "the small code model is used": "-mcmodel=tiny",
+    "thread-local variables are accessed as the target does by default": """
+        -femulated-tls, -enable-tlsdesc, -mtls-size=*
+    """,
+    "loops are aligned as LLVM does by itself": "-falign-loops=*",
+    "the assembler chooses the shortest encodings, without padding": "-mrelax-all",
+    "LLVM's own assembler is used": "-no-integrated-as, -fno-integrated-as",
+    "the vector library is not known to LLVM": "-fveclib=*",
+    "exceptions are those of the target's default model": """
+        -exception-model=*, -mthread-model VALUE
+    """,
+    "code for the default float ABI": "-mfloat-abi VALUE, -meabi VALUE",
+    "the pass that instruments is not run": """
+        -fsanitize=*, -fsanitize-address-*, -fsanitize-memory-*, -fmemory-profile*,
+        -fsanitize-coverage-*, -fexperimental-sanitize-metadata=*, -fsanitize-stable-abi
+    """,
+    "counters of the front end stay unlowered: LLVM aborts": "-fprofile-instrument=clang",
+    "the pass that counts or reads profiles is not run": """
+        -fprofile-instrument=*, -fprofile-instrument-use=*, -fprofile-instrument-use-path=*,
+        -fprofile-sample-use=*, -fprofile-instrument-path=*, -coverage-notes-file=*,
+        -coverage-data-file=*, -fmemory-profile-use=*, -fpseudo-probe-for-profiling,
+        -fprofile-remapping-file=*, -fprofile-update=*, -coverage-version=*,
+        -fdebug-info-for-profiling, -fcoverage-mapping
+    """,
+    "LLVM's pipeline is run": """
+        -fpass-plugin=*, -load VALUE, -fmerge-functions, -floop-interchange,
+        -fexperimental-loop-fusion
+    """,
+    "compiled by itself, not as a part of a link": """
+        -flto, -flto=*, -flto-unit, -fthinlto-index=*, -fwhole-program-vtables, -fsplit-lto-unit,
+        -flto-visibility-public-std, -funified-lto, -ffat-lto-objects
+    """,
+    "an object is made": "-S, -emit-llvm, -emit-llvm-bc, -emit-llvm-only, -emit-codegen-only",
+}
+
+_FRONT_END: Final = {
+    "input, output and folders": """
+        -main-file-name VALUE, -o VALUE, -resource-dir VALUE, -isysroot VALUE,
+        -working-directory VALUE, -dumpdir VALUE, -fcoverage-compilation-dir=*,
+        -source-date-epoch VALUE, -fmacro-prefix-map=*, -fcoverage-prefix-map=*,
+        -fsanitize-system-ignorelist=*, -fsanitize-ignorelist=*, --embed-dir=*, -ivfsoverlay VALUE,
+        -vfsoverlay VALUE
+    """,
+    "headers, macros, modules and dependency files": """
+        -D VALUE, -D*, -U VALUE, -U*, -I VALUE, -I*, -F VALUE, -F*, -include VALUE, -imacros VALUE,
+        -include-pch VALUE, -idirafter VALUE, -iquote VALUE, -isystem VALUE,
+        -internal-isystem VALUE, -iprefix VALUE, -internal-externc-isystem VALUE, -iframework VALUE,
+        -iwithsysroot VALUE, -iwithprefix VALUE, -iwithprefixbefore VALUE, -c-isystem VALUE,
+        -cxx-isystem VALUE, -objc-isystem VALUE, -objcxx-isystem VALUE, -undef,
+        -internal-iframework VALUE, -iframeworkwithsysroot VALUE, -nostdsysteminc,
+        -dependency-file VALUE, -dependency-dot VALUE, -MT VALUE, -MQ VALUE, -MP, -MG, -MV, -H,
+        -sys-header-deps, -module-file-deps, -nobuiltininc, -nostdinc++, -fmodules, -fmodules-*,
+        -fmodule-*, -fprebuilt-module-path=*, -fno-modules-*, -header-include-file VALUE,
+        -fskip-odr-check-in-gmf, -fno-pch-timestamp, -iapinotes-modules VALUE,
+        -fimplicit-module-maps, -module-dependency-dir VALUE, -Eonly, -fno-implicit-modules
+    """,
+    "warnings, messages and reports": """
+        -W*, -w, -pedantic, -pedantic-errors, -ferror-limit VALUE, -fmessage-length=*,
+        -fcolor-diagnostics, -fno-caret-diagnostics, -fdiagnostics-*, -fno-diagnostics-*,
+        -fansi-escape-codes, -fshow-*, -fno-show-*, -diagnostic-log-file VALUE,
+        -serialize-diagnostic-file VALUE, -verify*, -opt-record-file VALUE,
+        -opt-record-format VALUE, -opt-record-passes VALUE, -Rpass=*, -Rpass-missed=*,
+        -Rpass-analysis=*, -stats-file=*, -ftime-report*, -ftime-trace*, -print-stats,
+        -fno-spell-checking, -fno-elide-type, -Rno-*
+    """,
+    "how clang itself runs": """
+        -cc1, -disable-free, -no-disable-free, -clear-ast-before-backend, -disable-llvm-verifier,
+        -discard-value-names, -fno-verbose-asm, -fverbose-asm, -fno-temp-file,
+        -mincremental-linker-compatible, -pthread, -fexperimental-new-constant-interpreter
+    """,
+    "the language": """
+        -std=*, -fno-trigraphs, -fgnuc-version=*, -fdeprecated-macro, -fgnu-keywords,
+        -fno-gnu-keywords, -fgnu89-inline, -fno-gnu-inline-asm, -fdollars-in-identifiers,
+        -fno-dollars-in-identifiers, -fconstexpr-*, -fbracket-depth VALUE, -fno-operator-names,
+        -fno-access-control, -faligned-allocation, -faligned-alloc-unavailable, -fchar8_t,
+        -fdelayed-template-parsing, -fclang-abi-compat=*, -fencode-extended-block-*,
+        -flax-vector-conversions=*, -fpch-*, -fms-compatibility-version=*, -fdeclspec,
+        -fcomment-block-commands=*, -fparse-all-comments, -fraw-string-literals, -fcf-runtime-abi=*,
+        -fexperimental-library
+    """,
+}
+
+TABLE: Final[tuple[Row, ...]] = (
+    *_rows(Effect.COMPILER, _HONOURED),
+    *_rows(Effect.BITCODE, _IN_BITCODE),
+    *_rows(Effect.OTHER, _NOT_CODE),
+    *_rows(Effect.NOT_HONOURED, _MISSING),
+    *_rows(Effect.FRONT_END, _FRONT_END),
+)
 """All rows; the names of no two are spelled alike."""

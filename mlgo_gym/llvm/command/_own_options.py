@@ -44,11 +44,8 @@ def known_llvm_options() -> Mapping[str, str]:
     """The options that the embedded LLVM lists: a pattern of the values for each name.
 
     Asks LLVM in a child process, once; options whose value is a text are left out.
-
-    Raises:
-        EnvironmentSetupError: the child process failed.
     """
-    command = child_command("mlgo_gym.llvm.command._print_options")
+    command = child_command("mlgo_gym.llvm.command._own_options")
     try:
         done = subprocess.run(
             command, capture_output=True, env=child_environment(), timeout=_TIMEOUT_S, check=False
@@ -59,6 +56,13 @@ def known_llvm_options() -> Mapping[str, str]:
         return known
     said = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
     raise EnvironmentSetupError(f"LLVM's options: expected a list, found none: {said}")
+
+
+def main() -> None:
+    """What the child process runs: print LLVM's options, the hidden ones too, and end with that."""
+    from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - in the child alone
+
+    binding.Session().set_options(["-help-hidden"])
 
 
 def parse_option_list(text: str) -> dict[str, str]:
@@ -83,12 +87,7 @@ def parse_option_list(text: str) -> dict[str, str]:
 
 
 def refusal(option: str, known: Mapping[str, str]) -> str | None:
-    """Why an option is not passed on, or ``None`` where it is.
-
-    Args:
-        option: the value of ``-mllvm``, with its dashes.
-        known: as from `known_llvm_options`.
-    """
+    """Why an option is not passed on, or ``None`` where it is."""
     name, _, value = option.lstrip("-").partition("=")
     if not option.startswith("-"):
         return "expected an option of LLVM"

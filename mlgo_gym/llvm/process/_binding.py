@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 import llvmlite
 import llvmlite.binding as llvm
 
-from mlgo_gym.llvm.process._request import Target
+from mlgo_gym.llvm.process._request import NativeObject, Target
 from mlgo_gym.llvm.text._function_split import function_texts
-from mlgo_gym.llvm.text._module_text import ModuleText
-from mlgo_gym.llvm.text._names import name_in_assembly
+from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
 from mlgo_gym.objects._comdat import comdat_groups
 
 _LEVELS: Final = {
@@ -78,11 +76,7 @@ class Session:
 
 
 def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
-    """Parse a module in a context of its own.
-
-    Raises:
-        BitcodeError: LLVM cannot read it, or its verifier rejects it.
-    """
+    """Parse a module in a context of its own."""
     context = llvm.create_context()
     with _refusals():
         if is_text:
@@ -97,11 +91,7 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
 
 
 def optimize(module: Any, target: Target) -> str:
-    """Optimise a module, which changes it, as clang does; returns the level that was used.
-
-    Raises:
-        BitcodeError: this LLVM has no such target.
-    """
+    """Optimise a module, which changes it, as clang does; returns the level that was used."""
     level = target.opt_level or _attribute_level(module)
     with _refusals(), _target_machine(module, level, target) as machine:
         _optimize(module, machine, level, target)
@@ -109,34 +99,22 @@ def optimize(module: Any, target: Target) -> str:
 
 
 def emit_object(module: Any, target: Target, level: str) -> bytes:
-    """Generate the code of an optimised module: its object's bytes.
-
-    Raises:
-        BitcodeError: this LLVM has no such target, or cannot emit the module.
-    """
+    """Generate the code of an optimised module: its object's bytes."""
     with _refusals(), _target_machine(module, level, target) as machine:
         return bytes(machine.emit_object(module))
 
 
 def emit_text(module: Any, target: Target, level: str) -> bytes:
-    """Generate the code of an optimised module as text.
+    """Generate the code of an optimised module as assembly.
 
-    Returns:
-        Assembly; where LLVM's options end code generation early, the machine code so far as MIR.
-
-    Raises:
-        BitcodeError: this LLVM has no such target, or cannot emit the module.
+    Where LLVM's options end code generation early, it is the machine code so far, as MIR.
     """
     with _refusals(), _target_machine(module, level, target) as machine:
         return str(machine.emit_assembly(module)).encode()
 
 
 def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
-    """Functions of an optimised module, each as the bitcode of a module of its own.
-
-    Raises:
-        BitcodeError: a function cannot stand alone, or the module does not define it.
-    """
+    """Functions of an optimised module, each as the bitcode of a module of its own."""
     text = ModuleText.read(str(module))
     printed = {name_in_assembly(name): name for name in text.functions}
     if missing := [name for name in names if name not in printed]:
@@ -146,11 +124,7 @@ def extract_functions(module: Any, names: Sequence[str]) -> list[bytes]:
 
 
 def assemble(text: str) -> bytes:
-    """A module's text as bitcode.
-
-    Raises:
-        BitcodeError: LLVM cannot read it, or its verifier rejects it.
-    """
+    """A module's text as bitcode."""
     with parse(text.encode("utf-8", "surrogateescape"), is_text=True, verify=True) as module:
         return to_bitcode(module)
 
@@ -238,22 +212,8 @@ def _first(chosen: bool | None, default: bool) -> bool:
     return default if chosen is None else chosen
 
 
-@dataclass(frozen=True, slots=True)
-class NativeCode:
-    """An object for one CPU: its bytes, LLVM's names of the CPU, of its features and the target."""
-
-    data: bytes
-    cpu: str
-    features: str
-    triple: str
-
-
-def compile_native(text: str, cpu: str | None) -> NativeCode:
-    """Compile a module's text at -O3 for this machine's CPU or, by name, another of its kind.
-
-    Raises:
-        BitcodeError: LLVM refuses the module.
-    """
+def compile_native(text: str, cpu: str | None) -> NativeObject:
+    """Compile a module's text at -O3 for this machine's CPU or, by name, another of its kind."""
     _initialize_native()
     name = cpu or llvm.get_host_cpu_name()
     features = "" if cpu else llvm.get_host_cpu_features().flatten()
@@ -272,7 +232,7 @@ def compile_native(text: str, cpu: str | None) -> NativeCode:
         with _refusals():
             _optimize(module, machine, "O3", target)
             data = machine.emit_object(module)
-        return NativeCode(data, name, features, module.triple)
+        return NativeObject(data, name, features, module.triple, llvm_version())
 
 
 def host_cpu() -> tuple[str, frozenset[str]]:
@@ -282,15 +242,7 @@ def host_cpu() -> tuple[str, frozenset[str]]:
 
 
 class LoadedCode:
-    """An object in this process, with a little IR linked against it; close it to unload.
-
-    Args:
-        data: the object.
-        text: IR that refers to what the object defines, compiled quickly and as it is.
-
-    Raises:
-        BitcodeError: LLVM refuses one of them.
-    """
+    """An object in this process, with IR linked against it, as it is; close it to unload."""
 
     def __init__(self, data: bytes, text: str) -> None:
         _initialize_native()

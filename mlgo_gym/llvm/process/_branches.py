@@ -34,15 +34,7 @@ class ForkRefusedError(Exception):
 
 
 class Branches:
-    """The live branches of one compiler, and how they are made.
-
-    Attributes:
-        limit: how many may live at once.
-        by_replay: branches compile again up to the decision, instead of forking the process.
-
-    Raises:
-        OptionsError: the limit is not a whole number above 0.
-    """
+    """The live branches of one compiler, and how they are made."""
 
     def __init__(self, limit: int = DEFAULT_BRANCH_LIMIT, *, by_replay: bool = False) -> None:
         if not isinstance(limit, int) or limit < 1:
@@ -52,11 +44,7 @@ class Branches:
         self._workers: WeakSet[Worker] = WeakSet()
 
     def make_room(self, module: str) -> None:
-        """Raise where there are as many branches as there may be.
-
-        Raises:
-            UsageError: the limit is reached.
-        """
+        """Raise where there are as many branches as there may be."""
         live = sum(not worker.is_reaped for worker in self._workers)
         if live >= self.limit:
             raise UsageError(
@@ -76,9 +64,6 @@ def fork_worker(worker: Worker, channel: Channel, timeout_s: float) -> tuple[Wor
         worker: it must have been asked with ``is_forkable``.
         channel: all that LLVM has sent must have been taken in.
         timeout_s: how long the worker may take, in seconds.
-
-    Returns:
-        The clone and its channel.
 
     Raises:
         ForkRefusedError: not on this platform, or not by this system.

@@ -1,6 +1,6 @@
 """What a worker process runs: LLVM, one request after the other, in a single thread.
 
-The parent hands over a socket for frames (`llvm.process._frames`) and, as standard input, a pipe
+The parent hands over a socket for frames (`llvm.process._request`) and, as standard input, a pipe
 that it never writes to. When the parent dies, however it dies, that pipe hangs up and the kernel
 ends this process by SIGIO, even inside a compilation: an orphan would read end-of-file as advice
 for ever. Standard output goes to standard error, so nothing that LLVM prints can garble frames.
@@ -17,25 +17,26 @@ import select
 import signal
 import socket
 import sys
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
-from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.process._request import (
     CancelRequest,
     CompileRequest,
     DescribeRequest,
+    FrameDecoder,
     Request,
     SplitRequest,
     can_fork,
+    encode_frame,
     request_from_json,
 )
 from mlgo_gym.llvm.text._fingerprint import bodies_of
 from mlgo_gym.llvm.text._function_split import function_texts
-from mlgo_gym.llvm.text._module_text import ModuleText
-from mlgo_gym.llvm.text._names import name_in_assembly
+from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
 from mlgo_gym.llvm.text._profile import profile_of
 
 _RECEIVE_BYTES: Final = 1 << 20
@@ -149,8 +150,8 @@ _PRODUCTS: Final = {
 def _describe(request: DescribeRequest, data: bytes) -> _Answer:
     with binding.parse(data, is_text=request.is_text, verify=True) as module:
         text = ModuleText.read(str(module))
-    bodies = [body.to_json() for body in bodies_of(text)]
-    return {"bodies": bodies, "profile": profile_of(text).to_json()}, b""
+    bodies = [astuple(body) for body in bodies_of(text)]
+    return {"bodies": bodies, "profile": asdict(profile_of(text))}, b""
 
 
 def _split(request: SplitRequest, data: bytes) -> _Answer:

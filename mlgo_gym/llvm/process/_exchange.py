@@ -7,11 +7,16 @@ from time import monotonic
 from typing import Any
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import CompilationError, InternalError, ModuleError
+from mlgo_gym.errors import (
+    CompilationError,
+    CompilationTimeoutError,
+    CompilerCrashError,
+    InternalError,
+    ModuleError,
+)
 from mlgo_gym.llvm.process._branches import fork_worker
-from mlgo_gym.llvm.process._failures import WorkerDiedError, crash_of, timeout_of
 from mlgo_gym.llvm.process._request import CancelRequest, Request, request_to_json
-from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
@@ -24,25 +29,13 @@ class Exchange:
     counts against the deadline. Where something fails, it is over and the worker is killed; where
     it ends well, the worker can serve the next.
 
-    Args:
-        worker: an idle one.
-        module: what it is about.
-        timeout_s: how long the worker may take in all, in seconds.
-        problems: what LLVM asks about, over a channel each.
-        keep_stderr: `take_stderr` has what LLVM prints.
-        owns_worker: the worker is this exchange's alone, and is killed when it ends.
-
     Attributes:
-        worker: as given.
-        owns_worker: as given.
+        owns_worker: the worker is this exchange's alone, and is killed when it ends.
         remaining_s: how long the worker may still take, in seconds.
         question: the observation that waits for an answer, and the problem that it belongs to.
         advice: the raw tensors of the answers so far.
         answer: what the worker answered to the request, and the bytes with it.
         is_over: the answer has come, or something failed.
-
-    Raises:
-        EnvironmentSetupError: a channel cannot be made.
     """
 
     def __init__(
@@ -92,13 +85,7 @@ class Exchange:
             raise
 
     def run(self, request: Request) -> tuple[dict[str, Any], bytes]:
-        """Send a request over which LLVM asks nothing, and wait for the answer.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilerCrashError: the worker died.
-            CompilationTimeoutError: it outran the deadline.
-        """
+        """Send a request over which LLVM asks nothing, and wait for the answer."""
         self.send(request)
         while not self.poll():
             self.wait(self.remaining_s)
@@ -112,12 +99,7 @@ class Exchange:
         self.worker.send(request_to_json(CancelRequest()))
 
     def poll(self) -> bool:
-        """Whether a question waits, or it is over; never waits.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            TrainingLogError: LLVM broke the format of questions.
-        """
+        """Whether a question waits, or it is over; never waits."""
         if self.question is None and not self.is_over:
             try:
                 self.question = self._next_question()
@@ -129,12 +111,7 @@ class Exchange:
         return self.question is not None or self.is_over
 
     def wait(self, timeout_s: float) -> None:
-        """Take in what comes; wait so many seconds at most where nothing does.
-
-        Raises:
-            CompilerCrashError: the worker died.
-            CompilationTimeoutError: it outran the deadline.
-        """
+        """Take in what comes; wait so many seconds at most where nothing does."""
         start = monotonic()
         try:
             readable = self.worker.wait(timeout_s)
@@ -157,17 +134,7 @@ class Exchange:
         self._channels[problem].reply(advice)
 
     def fork(self, problem: Problem) -> Exchange:
-        """Clone the worker while it waits for advice on a problem, the only one.
-
-        Returns:
-            The exchange with the clone, which has come as far, and has the same question.
-
-        Raises:
-            ForkRefusedError: not on this platform, or not by this system.
-            CompilerCrashError: the worker died.
-            CompilationTimeoutError: it outran the deadline.
-            OSError: the system has no descriptors or processes left.
-        """
+        """Clone the worker while it waits for advice on a problem, the only one."""
         own = self._channels[problem]
         try:
             worker, channel = fork_worker(self.worker, own, self.remaining_s)
@@ -211,11 +178,14 @@ class Exchange:
 
     def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
         self.abort()
+        name, tail = self._module.name, self.worker.stderr_tail()
         if isinstance(error, WorkerDiedError):
-            return crash_of(self._module.name, error)
-        decisions = len(self.advice) if self._asks else None
-        tail = self.worker.stderr_tail()
-        return timeout_of(self._module.name, self._timeout_s, decisions, tail)
+            status, tail = error.exit_status, error.stderr_tail
+            message = f"LLVM ended with {describe_exit(status)}"
+            return CompilerCrashError(name, message, exit_status=status, stderr_tail=tail)
+        asked = f" after {len(self.advice)} decisions" if self._asks else ""
+        message = f"LLVM took more than its {self._timeout_s:g} s{asked}"
+        return CompilationTimeoutError(name, message, exit_status=None, stderr_tail=tail)
 
     def _end(self) -> None:
         """The worker is gone, or another's from now on."""

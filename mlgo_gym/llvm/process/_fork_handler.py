@@ -154,9 +154,6 @@ class ForkHandler:
 
     It is compiled with the options of LLVM that hold: none of them may ask for advice or end code
     generation early.
-
-    Args:
-        control: the descriptor of the control socket.
     """
 
     def __init__(self, control: int) -> None:

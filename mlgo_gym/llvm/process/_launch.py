@@ -25,14 +25,10 @@ _ANY_LLVM: Final = "MLGO_ANY_LLVM"
 
 
 def child_command(module: str, argument: str = "") -> list[str]:
-    """The command line of a Python process that calls ``main`` of a module.
+    """The command line of a Python process that calls a module's ``main`` with these arguments.
 
     It finds modules just as this process does, in the same order; its own folder and the current
     one are not put before them.
-
-    Args:
-        module: its full name.
-        argument: Python text that is put between the parentheses of the call.
     """
     start = f"import sys; sys.path[:] = sys.argv[1:]; from {module} import main; main({argument})"
     path = [entry or str(Path.cwd()) for entry in sys.path]
@@ -45,11 +41,7 @@ def child_environment() -> dict[str, str]:
 
 
 def check_llvmlite(version: str | None) -> None:
-    """Raise unless this version of llvmlite embeds an LLVM that can be used.
-
-    Raises:
-        EnvironmentSetupError: it is missing (``None``) or too old.
-    """
+    """Raise unless this version of llvmlite embeds an LLVM that can be used."""
     if version is None or Version(version) < Version(MINIMUM_LLVMLITE):
         raise EnvironmentSetupError(
             f"llvmlite: expected version {MINIMUM_LLVMLITE} or newer, found {version or 'none'}; "
@@ -61,13 +53,6 @@ def check_llvm(version: str, llvmlite: str) -> None:
     """Raise unless this is the LLVM that everything here was made for.
 
     ``MLGO_ANY_LLVM=1`` in the environment lifts it, for those who move mlgo_gym to another LLVM.
-
-    Args:
-        version: LLVM's, such as ``22.1.0``.
-        llvmlite: the version of the llvmlite that embeds it.
-
-    Raises:
-        EnvironmentSetupError: its major version is another.
     """
     if os.environ.get(_ANY_LLVM) == "1" or version.partition(".")[0] == str(LLVM_MAJOR):
         return

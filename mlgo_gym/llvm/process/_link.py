@@ -14,32 +14,51 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from mlgo_gym.errors import EnvironmentSetupError, InternalError
 from mlgo_gym.llvm.process._launch import child_command, child_environment
 
 
-class ChildProcess(Protocol):
-    """The part of `subprocess.Popen` that a worker needs."""
+class BranchProcess:
+    """A branch of another child: a child of this process that it did not start, but has to reap."""
 
-    pid: int
-    stdin: IO[bytes] | None
-    stderr: IO[bytes] | None
-    returncode: int | Any
+    def __init__(self, pid: int, stdin: IO[bytes], stderr: IO[bytes]) -> None:
+        self.pid = pid
+        self.stdin: IO[bytes] | None = stdin
+        self.stderr: IO[bytes] | None = stderr
+        self.returncode: int | Any = None
 
     def poll(self) -> int | None:
         """The exit status, negative for a signal, once there is one; never waits."""
+        self._reap(os.WNOHANG)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit status.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
-        """
+        """Wait for the exit status."""
+        if self.returncode is None and timeout is not None:
+            descriptor = os.pidfd_open(self.pid)
+            ended = select.select([descriptor], [], [], timeout)[0]
+            os.close(descriptor)
+            if not ended:
+                raise subprocess.TimeoutExpired("branch", timeout)
+        self._reap(0)
+        return int(self.returncode)
 
     def kill(self) -> None:
         """Send SIGKILL."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _reap(self, options: int) -> None:
+        if self.returncode is not None:
+            return
+        status = None
+        with contextlib.suppress(ChildProcessError):  # reaped by a wait for any child
+            pid, status = os.waitpid(self.pid, options)
+            if pid == 0:
+                return
+        self.returncode = 0 if status is None else os.waitstatus_to_exitcode(status)
 
 
 @dataclass(frozen=True)
@@ -48,12 +67,12 @@ class Link:
 
     Attributes:
         process: the child; its standard input is the lifeline, its standard error is piped.
-        frames: requests and answers (`llvm.process._frames`).
+        frames: requests and answers (`llvm.process._request`).
         control: asks the child to fork (`llvm.process._fork_handler`).
         numbers: the child's descriptors of its ends of ``frames`` and ``control``.
     """
 
-    process: ChildProcess
+    process: subprocess.Popen[bytes] | BranchProcess
     frames: socket.socket
     control: socket.socket
     numbers: tuple[int, int]
@@ -78,11 +97,7 @@ class Link:
 
 
 def start_child() -> Link:
-    """Start a child anew; it finds modules just as this process does.
-
-    Raises:
-        EnvironmentSetupError: the system refuses to start it.
-    """
+    """Start a child anew; it finds modules just as this process does."""
     frames, childs_frames = socket.socketpair()
     control, childs_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     numbers = (childs_frames.fileno(), childs_control.fileno())
@@ -104,58 +119,6 @@ def start_child() -> Link:
         childs_frames.close()
         childs_control.close()
     return Link(process, frames, control, numbers)
-
-
-class BranchProcess:
-    """A child of this process that it did not start: a branch of another child.
-
-    Attributes:
-        pid: its process id, which stays its own until it has been reaped here.
-        stdin: this process's end of its lifeline.
-        stderr: this process's end of its standard error.
-        returncode: its exit status, once it has been reaped.
-    """
-
-    def __init__(self, pid: int, stdin: IO[bytes], stderr: IO[bytes]) -> None:
-        self.pid = pid
-        self.stdin: IO[bytes] | None = stdin
-        self.stderr: IO[bytes] | None = stderr
-        self.returncode: int | Any = None
-
-    def poll(self) -> int | None:
-        """The exit status, negative for a signal, once there is one; never waits."""
-        self._reap(os.WNOHANG)
-        return self.returncode
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Wait for the exit status.
-
-        Raises:
-            subprocess.TimeoutExpired: it took longer than ``timeout`` seconds.
-        """
-        if self.returncode is None and timeout is not None:
-            descriptor = os.pidfd_open(self.pid)
-            ended = select.select([descriptor], [], [], timeout)[0]
-            os.close(descriptor)
-            if not ended:
-                raise subprocess.TimeoutExpired("branch", timeout)
-        self._reap(0)
-        return int(self.returncode)
-
-    def kill(self) -> None:
-        """Send SIGKILL."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
-
-    def _reap(self, options: int) -> None:
-        if self.returncode is not None:
-            return
-        status = None
-        with contextlib.suppress(ChildProcessError):  # reaped by a wait for any child
-            pid, status = os.waitpid(self.pid, options)
-            if pid == 0:
-                return
-        self.returncode = 0 if status is None else os.waitstatus_to_exitcode(status)
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -1,8 +1,12 @@
 """What a worker is told: requests, in one form for both ends, and what clones its process.
 
-A request travels as a frame (`llvm.process._frames`): its fields as a JSON object, ``op`` saying
-which one it is, and the module's bytes. One is served after the other; only a cancellation may
-come while another is served. Nothing of LLVM is imported here.
+A frame is a JSON object and, optionally, raw bytes::
+
+    uint32 length of the JSON, big-endian | uint32 length of the bytes | JSON | bytes
+
+Nothing is unpickled; the parent takes in no more than the lengths allow. A request's fields are a
+JSON object, ``op`` saying which one it is, and the module's bytes follow. One is served after the
+other; only a cancellation may come while another is served. Nothing of LLVM is imported here.
 
 To clone the process is asked beside that, on the control socket, since LLVM is in the middle of a
 compilation then: one message with, for each descriptor that the clone gets, the number that it
@@ -14,8 +18,10 @@ whatever became of the worker. All in native byte order.
 
 from __future__ import annotations
 
+import json
 import platform
 import signal
+import struct
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -24,6 +30,55 @@ from typing import Any, Final
 
 from mlgo_gym.errors import InternalError
 from mlgo_gym.llvm._task import Task
+
+MAX_JSON_BYTES: Final = 1 << 26
+MAX_PAYLOAD_BYTES: Final = (1 << 32) - 1
+
+_LENGTHS: Final = struct.Struct(">II")
+
+
+def encode_frame(message: dict[str, Any], payload: bytes = b"") -> bytes:
+    """The bytes of one frame.
+
+    >>> decoder = FrameDecoder()
+    >>> decoder.feed(encode_frame({"op": "compile"}, b"BC"))
+    >>> decoder.next_frame()
+    ({'op': 'compile'}, b'BC')
+    """
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise InternalError(
+            f"frame: expected at most {MAX_PAYLOAD_BYTES} bytes, found {len(payload)}"
+        )
+    text = json.dumps(message).encode()
+    return _LENGTHS.pack(len(text), len(payload)) + text + payload
+
+
+class FrameDecoder:
+    """Turns bytes, in pieces of any size, into frames."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take in the bytes that follow the ones fed before."""
+        self._buffer += data
+
+    def next_frame(self) -> tuple[dict[str, Any], bytes] | None:
+        """The next whole frame, or ``None`` where more bytes are needed first."""
+        if len(self._buffer) < _LENGTHS.size:
+            return None
+        json_size, payload_size = _LENGTHS.unpack_from(self._buffer)
+        if json_size > MAX_JSON_BYTES:
+            raise InternalError(
+                f"frame: expected at most {MAX_JSON_BYTES} bytes of JSON, found {json_size}"
+            )
+        start, end = _LENGTHS.size + json_size, _LENGTHS.size + json_size + payload_size
+        if len(self._buffer) < end:
+            return None
+        message = json.loads(self._buffer[_LENGTHS.size : start])
+        payload = bytes(self._buffer[start:end])
+        del self._buffer[:end]
+        return message, payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +102,22 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeObject:
+    """An object file for one CPU, with LLVM's own names of it; the CPU's may say its features."""
+
+    data: bytes
+    cpu: str
+    features: str
+    triple: str
+    llvm_version: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompileRequest:
     """Compile a module; LLVM's options say whether it asks meanwhile, and over which channels.
 
-    Attributes:
-        is_text: the module is LLVM assembly.
-        verify: LLVM's verifier looks at the module first.
-        is_forkable: the process may be told to clone itself meanwhile.
-        target: how code is generated.
-        task: what is done, and what comes back.
-        keep_object: the object comes back, and not its hash and sizes alone.
-        plain_options: LLVM's own options with which it asks nothing and emits objects.
-        llvm_options: those that hold for this compilation.
+    The plain options are those with which it asks nothing and emits objects; a process that is
+    forkable may be told to clone itself meanwhile.
     """
 
     is_text: bool
@@ -73,24 +132,14 @@ class CompileRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeRequest:
-    """Tell the bodies and the profile of a module, as it is.
-
-    Attributes:
-        is_text: the module is LLVM assembly.
-    """
+    """Tell the bodies and the profile of a module, as it is."""
 
     is_text: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SplitRequest:
-    """Optimise a module and make one of each of its functions.
-
-    Attributes:
-        is_text: the module is LLVM assembly.
-        target: how it is optimised.
-        minimum_instructions: functions with fewer are left out.
-    """
+    """Optimise a module and make one of each of its functions."""
 
     is_text: bool
     target: Target
@@ -132,9 +181,6 @@ def request_from_json(value: Mapping[str, Any]) -> Request:
 
     >>> request_from_json({"op": "cancel"})
     CancelRequest()
-
-    Raises:
-        InternalError: it is none.
     """
     kind = _KINDS.get(value.get("op", ""))
     if kind is None:
@@ -169,11 +215,7 @@ def can_fork() -> bool:
 
 
 def clone_number() -> int:
-    """The number of the system call on this platform, one where `can_fork`.
-
-    Raises:
-        InternalError: it cannot.
-    """
+    """The number of the system call on this platform, one where `can_fork`."""
     if not can_fork():
         raise InternalError(f"fork: {sys.platform} on {platform.machine()} is not supported")
     return _CLONE_NUMBERS[platform.machine()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
 import subprocess
 import weakref
@@ -17,10 +18,9 @@ from time import monotonic
 from typing import Any, Final
 
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
-from mlgo_gym.llvm.process._failures import WorkerDiedError
-from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
 from mlgo_gym.llvm.process._launch import check_llvm, check_llvmlite, installed_llvmlite
 from mlgo_gym.llvm.process._link import Link, start_child
+from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
 from mlgo_gym.stream._channel import remove_stale_folders
 
 _START_TIMEOUT_S: Final = 60.0
@@ -31,27 +31,38 @@ _CLOSE_TIMEOUT_S: Final = 1.0
 _LONGEST_POLL_S: Final = 3600.0
 
 
+class WorkerDiedError(Exception):
+    """The child process is gone."""
+
+    def __init__(self, exit_status: int, stderr_tail: tuple[str, ...]) -> None:
+        super().__init__(f"worker died with {describe_exit(exit_status)}")
+        self.exit_status = exit_status
+        self.stderr_tail = stderr_tail
+
+
+def describe_exit(status: int) -> str:
+    """An exit status in words.
+
+    >>> describe_exit(1), describe_exit(-6)
+    ('exit status 1', 'signal 6 (SIGABRT)')
+    """
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {-status} ({signal.Signals(-status).name})"
+    except ValueError:
+        return f"signal {-status}"
+
+
 class Worker:
     """A child process that compiles, one module at a time.
 
-    Args:
-        llvm_options: what the modules that it compiles set of LLVM's process-wide options.
-        link: a child that runs already; ``None`` starts one.
-        versions: those of that child.
-
     Attributes:
-        pid: its process id.
-        link: what ties it to this process.
         versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
         interest: what `wait` looks at: descriptors and the events of ``poll``.
-        llvm_options: as given.
         is_disowned: it belongs to the process that this one was forked from.
-
-    Raises:
-        EnvironmentSetupError: llvmlite is missing, too old or of another LLVM, or the child does
-            not start.
     """
 
     def __init__(
@@ -159,14 +170,7 @@ class Worker:
         return taken
 
     def wait(self, timeout_s: float) -> set[int]:
-        """Wait until something happens, and deal with all but what is watched.
-
-        Returns:
-            The watched descriptors that have something.
-
-        Raises:
-            WorkerDiedError: the child is gone.
-        """
+        """Wait until something happens; returns the watched descriptors that have something."""
         watched = set[int]()
         for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
             if descriptor == self._stderr_fd:
@@ -198,13 +202,13 @@ class Worker:
         return WorkerDiedError(*self._end())
 
     def kill(self) -> tuple[int, tuple[str, ...]]:
-        """End the child at once; safe to call twice.
-
-        Returns:
-            Its exit status and the last lines of its standard error.
-        """
+        """End the child at once, for its exit status and last words; safe to call twice."""
         self.signal_kill()
-        return self._reap()
+        status = self._process.wait()
+        self._drain_stderr()
+        if self._finalizer.detach():
+            self.link.close()
+        return status, self.stderr_tail()
 
     def signal_kill(self) -> None:
         """Send SIGKILL and leave the rest to whoever waits for the child."""
@@ -227,11 +231,7 @@ class Worker:
             self._process.returncode = 0  # not ours to wait for
 
     def check_owner(self, module: str) -> None:
-        """Raise where what it does with a module is another process's.
-
-        Raises:
-            UsageError: this process was forked from the one that the worker belongs to.
-        """
+        """Raise where what it does with a module is another process's."""
         if self.is_disowned:
             raise UsageError(
                 f"module {module!r}: the compilation belongs to the process that this one was "
@@ -266,13 +266,6 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_CLOSE_TIMEOUT_S)
         return self.kill()
-
-    def _reap(self) -> tuple[int, tuple[str, ...]]:
-        status = self._process.wait()
-        self._drain_stderr()
-        if self._finalizer.detach():
-            self.link.close()
-        return status, self.stderr_tail()
 
     def _drain_stderr(self) -> None:
         if not self._finalizer.alive:

@@ -29,11 +29,7 @@ Frequencies = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class AllocationScore:
-    """What a register allocation costs; less is better.
-
-    Attributes:
-        counts: instructions of each of `KINDS`, weighted by block frequency.
-    """
+    """What an allocation costs, less is better: instructions by kind, weighted by frequency."""
 
     counts: Mapping[str, float]
 
@@ -53,11 +49,7 @@ class AllocationScore:
 
 
 def score_function(function: MachineFunction, frequencies: Frequencies) -> AllocationScore:
-    """Score a function.
-
-    Raises:
-        InternalError: a block has no frequency.
-    """
+    """Score a function."""
     counts = dict.fromkeys(KINDS, 0.0)
     for block in function.blocks:
         if block.number not in frequencies:

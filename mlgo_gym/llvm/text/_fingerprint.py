@@ -12,10 +12,15 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from mlgo_gym.llvm.text._module_text import NAME, Function, ModuleText, linkage_of
-from mlgo_gym.llvm.text._names import name_in_assembly
+from mlgo_gym.llvm.text._module_text import (
+    NAME,
+    Function,
+    ModuleText,
+    linkage_of,
+    name_in_assembly,
+)
 
 MERGED_LINKAGES: Final = frozenset(
     {"available_externally", "linkonce", "linkonce_odr", "weak", "weak_odr"}
@@ -45,9 +50,7 @@ class Body:
     """One function body.
 
     Attributes:
-        name: the function's name.
         fingerprint: hexadecimal digits; equal for equal code.
-        instructions: how many instructions it has.
         is_own: the body is the module's own, and not one that every module with the same header
             has: neither one of `MERGED_LINKAGES` nor an initialiser of variables.
     """
@@ -56,10 +59,6 @@ class Body:
     fingerprint: str
     instructions: int
     is_own: bool
-
-    def to_json(self) -> list[Any]:
-        """The fields, in order."""
-        return [self.name, self.fingerprint, self.instructions, self.is_own]
 
 
 def bodies_of(module: ModuleText) -> list[Body]:

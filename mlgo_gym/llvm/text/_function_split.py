@@ -46,12 +46,7 @@ _OPENING: Final = {"[": "]", "{": "}", "<": ">", "(": ")"}
 
 
 def function_texts(module: ModuleText, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The name and the assembly of a module for each of some functions.
-
-    Args:
-        module: the whole module.
-        names: of definitions in it.
-    """
+    """The name and the assembly of a module for each of some functions."""
     linker = _Linker(module)
     for name in names:
         yield name, linker.module_for(module.functions[name])

@@ -13,7 +13,9 @@ looked at::
         renamable $rbx = COPY killed renamable $rsi
         MOV64mr %stack.0, 1, $noreg, 0, $noreg, $rax :: (store (s64) into %stack.0)
 
-Block frequencies are what ``-print-machine-bfi`` prints; see `block_frequencies`.
+A name is plain, in single quotes, which are doubled inside, or in double quotes with YAML's escapes
+(``yaml::escape``); of a name that is not UTF-8 only the start is left there. Block frequencies are
+what ``-print-machine-bfi`` prints; see `block_frequencies`.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm.text._instructions import ACCESSES, REMATERIALISABLE
-from mlgo_gym.llvm.text._names import name_in_yaml
 
 KINDS: Final = (
     "copies",
@@ -56,18 +58,16 @@ _CERTAIN: Final = 2.0**31
 _FREQUENCY: Final = re.compile(r"^ - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)", re.MULTILINE)
 _TABLE: Final = re.compile(r"^block-frequency-info: ", re.MULTILINE)
 _ROW: Final = "\n - BB"
+_IN_YAML: Final = re.compile(r"\\(x[0-9A-F]{2}|u[0-9A-F]{4}|U[0-9A-F]{8}|.)")
+_YAML_ESCAPES: Final[Mapping[str, str]] = MappingProxyType(
+    dict(zip("0abtnvfreN_LP", "\0\a\b\t\n\v\f\r\x1b\x85\xa0\u2028\u2029", strict=True))
+)
 _NOT_UTF_8: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True, slots=True)
 class MachineBlock:
-    """A block of machine code.
-
-    Attributes:
-        number: its number in the function.
-        successors: the numbers of the blocks after it, each with its probability.
-        counts: how many instructions of each of `KINDS` it has.
-    """
+    """A block, those after it with their probabilities, and how many instructions of each kind."""
 
     number: int
     successors: tuple[tuple[int, float], ...]
@@ -85,13 +85,8 @@ class MachineFunction:
 def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
     """The functions of a module's MIR, in its order.
 
-    Args:
-        text: what LLVM wrote.
-        module: the module's name, for errors.
-
-    Raises:
-        ModuleError: it is not known which of this target's instructions are rematerialisable, or
-            a function's name is not UTF-8, so that LLVM writes another.
+    A target whose rematerialisable instructions are not known is a `ModuleError`, and so is a name
+    that is not UTF-8, since LLVM writes another.
     """
     starts = list(_DOCUMENT.finditer(text))
     ends = [*(match.start() for match in starts), len(text)][1:] if starts else []
@@ -106,12 +101,7 @@ def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
 
 
 def spill_code(text: str, name: str) -> MachineFunction:
-    """A function as far as it loads from spill slots and stores to them; no successors.
-
-    Args:
-        text: the machine code of that function alone, as LLVM wrote it.
-        name: the function's name.
-    """
+    """A function, alone in its MIR, as far as it loads from spill slots and stores to them."""
     head, _, body = text.partition("\nbody: ")
     slots = frozenset(_SPILL_SLOT.findall(head))
     parts = _BLOCK.split(body)[1:]
@@ -129,9 +119,8 @@ def spill_code(text: str, name: str) -> MachineFunction:
 def block_frequencies(text: str) -> dict[str, dict[int, float]]:
     """For each function the frequency of its blocks, by number, relative to the entry's.
 
-    Args:
-        text: what LLVM printed, with ``-print-machine-bfi``. It does so whenever it computes
-            the frequencies of a function anew; what it printed last holds.
+    LLVM prints them (``-print-machine-bfi``) whenever it computes those of a function anew; what it
+    printed last holds.
     """
     tables: dict[str, dict[int, float]] = {}
     for table in _TABLE.split(text)[1:]:
@@ -141,6 +130,23 @@ def block_frequencies(text: str) -> dict[str, dict[int, float]]:
             found = _FREQUENCY.findall(row + rest)
             tables[name] = {int(block): float(frequency) for block, frequency in found}
     return {name: _relative(table) for name, table in tables.items()}
+
+
+def name_in_yaml(written: str) -> str:
+    r"""The name that a scalar stands for.
+
+    >>> name_in_yaml("main"), name_in_yaml("'it''s'"), name_in_yaml(r'"\x01a\\b\N"')
+    ('main', "it's", '\x01a\\b\x85')
+    """
+    if written.startswith("'"):
+        return written[1:-1].replace("''", "'")
+    if not written.startswith('"'):
+        return written
+    return _IN_YAML.sub(lambda match: _unescaped(match[1]), written[1:-1])
+
+
+def _unescaped(escape: str) -> str:
+    return chr(int(escape[1:], 16)) if len(escape) > 1 else _YAML_ESCAPES.get(escape, escape)
 
 
 def _relative(table: Mapping[int, float]) -> dict[int, float]:

@@ -3,7 +3,9 @@
 LLVM's printer (``llvm/lib/IR/AsmWriter.cpp``) puts every type, global, declaration, attribute
 group and metadata node on a line of its own; a function is a ``define`` line, its body and a
 line that holds ``}`` alone. Nothing else starts in the first column, and quoted names and strings
-hold neither line ends nor quotes, which are escaped. Only what LLVM has printed is read here,
+hold neither line ends nor quotes, which are escaped: in a quoted name a backslash stands before a
+backslash and before two hexadecimal digits, for any other byte that is not printable ASCII
+(``printEscapedString``). Only what LLVM has printed is read here,
 never what a user wrote; what is put together from it is parsed and verified by LLVM again.
 """
 
@@ -11,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Final
 
 NAME: Final = r'(?:"[^"]*"|[-a-zA-Z$._0-9]+)'
@@ -22,6 +25,7 @@ STRING: Final = re.compile(r'"[^"]*"')
 """A string, or a quoted name."""
 
 _REFERENCE: Final = re.compile(rf"@({NAME})|{STRING.pattern}")
+_ESCAPE: Final = re.compile(r"\\(\\|[0-9A-Fa-f]{2})")
 _DEFINED: Final = re.compile(rf"@({NAME})\(")
 _GLOBAL: Final = re.compile(rf"@({NAME}) = ")
 _METADATA: Final = re.compile(r"!(\d+) = ")
@@ -40,6 +44,20 @@ def references(text: str) -> Iterator[str]:
     return (match[1] for match in _REFERENCE.finditer(text) if match[1])
 
 
+def name_in_assembly(written: str) -> str:
+    r"""The name that stands for, in quotes or not; bytes that are not UTF-8 are surrogates.
+
+    >>> name_in_assembly(r'"a\20b\\c"'), name_in_assembly("main")
+    ('a b\\c', 'main')
+    """
+    if not written.startswith('"'):
+        return written
+    text = _ESCAPE.sub(
+        lambda match: "\\" if match[1] == "\\" else chr(int(match[1], 16)), written[1:-1]
+    )
+    return text.encode("latin-1").decode("utf-8", "surrogateescape")
+
+
 def linkage_of(line: str) -> str:
     """The linkage that a ``define`` line or the line of a global names.
 
@@ -53,13 +71,7 @@ def linkage_of(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function definition.
-
-    Attributes:
-        name: as it is written after ``@``.
-        header: the ``define`` line.
-        body: the lines between it and the closing brace.
-    """
+    """A function definition; its name is as it is written after ``@``."""
 
     name: str
     header: str
@@ -71,14 +83,13 @@ class Function:
         return linkage_of(self.header)
 
     @property
-    def instructions(self) -> tuple[str, ...]:
-        """The lines that hold instructions, or go on with one that spans several lines."""
-        return tuple(line for line in self.body if _is_code(line))
-
-    @property
     def instruction_count(self) -> int:
         """How many instructions it has; debug records are none."""
-        return sum(1 for line in self.instructions if _is_start(line))
+        # Instructions are indented by two; the cases of a switch, the clauses of a landing pad and
+        # the destinations of an invoke by more, and a switch ends in a bracket of its own.
+        return sum(
+            line.startswith("  ") and not line.startswith(("   ", "  ]")) for line in self.body
+        )
 
 
 @dataclass(frozen=True)
@@ -87,38 +98,26 @@ class ModuleText:
 
     Attributes:
         preamble: source name, data layout, target and types.
-        comdats: the lines of the COMDATs.
         variables: the lines of variables, constants, aliases and ifuncs.
-        declarations: the ``declare`` lines.
-        functions: the definitions.
-        metadata: the lines of numbered metadata nodes.
         epilogue: attribute groups and named metadata.
     """
 
-    preamble: tuple[str, ...]
-    comdats: tuple[str, ...]
-    variables: dict[str, str]
-    declarations: dict[str, str]
-    functions: dict[str, Function]
-    metadata: dict[str, str]
-    epilogue: tuple[str, ...]
+    preamble: list[str] = field(default_factory=list)
+    comdats: list[str] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    declarations: dict[str, str] = field(default_factory=dict)
+    functions: dict[str, Function] = field(default_factory=dict)
+    metadata: dict[str, str] = field(default_factory=dict)
+    epilogue: list[str] = field(default_factory=list)
 
     @classmethod
     def read(cls, text: str) -> ModuleText:
         """Take apart what LLVM printed. Module-level assembly is left out."""
-        parts = _Parts()
+        module = cls()
         lines = iter(text.splitlines())
         for line in lines:
-            parts.add(line, lines)
-        return cls(
-            tuple(parts.preamble),
-            tuple(parts.comdats),
-            parts.variables,
-            parts.declarations,
-            parts.functions,
-            parts.metadata,
-            tuple(parts.epilogue),
-        )
+            module._add(line, lines)
+        return module
 
     @cached_property
     def attribute_groups(self) -> dict[str, str]:
@@ -126,25 +125,14 @@ class ModuleText:
         groups = (line.split(" = ", 1) for line in self.epilogue if line.startswith("attributes "))
         return {name.removeprefix("attributes "): text for name, text in groups}
 
-
-class _Parts:
-    def __init__(self) -> None:
-        self.preamble: list[str] = []
-        self.comdats: list[str] = []
-        self.variables: dict[str, str] = {}
-        self.declarations: dict[str, str] = {}
-        self.functions: dict[str, Function] = {}
-        self.metadata: dict[str, str] = {}
-        self.epilogue: list[str] = []
-
-    def add(self, line: str, rest: Iterator[str]) -> None:
+    def _add(self, line: str, rest: Iterator[str]) -> None:
         if match := _METADATA.match(line):
             self.metadata[match[1]] = line
         elif match := _GLOBAL.match(line):
             self.variables[match[1]] = line
         elif line.startswith("define "):
             name = _name_in(line)
-            self.functions[name] = Function(name, line, tuple(_until_brace(rest)))
+            self.functions[name] = Function(name, line, tuple(takewhile("}".__ne__, rest)))
         elif line.startswith("declare "):
             self.declarations[_name_in(line)] = line
         elif line.startswith("$"):
@@ -159,20 +147,3 @@ def _name_in(line: str) -> str:
     # Attributes of the result may hold strings; the first name before a parenthesis is it.
     match = _DEFINED.search(line)
     return match[1] if match else ""
-
-
-def _until_brace(lines: Iterator[str]) -> Iterator[str]:
-    for line in lines:
-        if line == "}":
-            return
-        yield line
-
-
-def _is_code(line: str) -> bool:
-    return line.startswith("  ") and not line.startswith("    #dbg_")
-
-
-def _is_start(line: str) -> bool:
-    # Instructions are indented by two; the cases of a switch, the clauses of a landing pad and
-    # the destinations of an invoke by more, and a switch ends in a bracket of its own.
-    return line[2:3] not in {" ", "]"}

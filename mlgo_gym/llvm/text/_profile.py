@@ -8,8 +8,8 @@ first passes of the pipeline: bitcode from before it has none, and only the comm
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from mlgo_gym.llvm.text._module_text import ModuleText
 
@@ -48,10 +48,6 @@ class Profile:
     functions_with_counts: int
     hot_functions: int
     cold_functions: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields by name."""
-        return asdict(self)
 
 
 def profile_of(module: ModuleText) -> Profile:

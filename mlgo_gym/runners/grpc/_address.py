@@ -20,12 +20,6 @@ _UNIX: Final = "unix:"
 class Address:
     """Where a host listens: ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH``.
 
-    Attributes:
-        text: the address as it was given.
-
-    Raises:
-        OptionsError: the text is none of the three.
-
     >>> [Address(each).is_local for each in ("unix:/run/host", "127.0.0.2:0", "10.0.0.1:80")]
     [True, True, False]
     """
@@ -65,11 +59,7 @@ class Address:
 class SocketFile:
     """The file of a Unix socket: never somebody else's, for this user only, gone at the end.
 
-    Args:
-        address: where a host is going to listen; nothing is done for one that is no Unix socket.
-
-    Raises:
-        OptionsError: the path is that of a living host, or of something else than a socket.
+    A path of a living host, or of something else than a socket, is an `OptionsError`.
     """
 
     def __init__(self, address: Address) -> None:

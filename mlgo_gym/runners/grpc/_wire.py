@@ -58,11 +58,7 @@ def channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
 def check_message_limit(
     features: Iterable[TensorSpec], advice: TensorSpec, max_message_bytes: int
 ) -> None:
-    """Raise where an observation or an advice would not fit into a message.
-
-    Raises:
-        SpecError: naming which, its size and the limit.
-    """
+    """Raise where an observation or an advice would not fit into a message."""
     sizes = {"observations": sum(each.size_bytes for each in features), "advice": advice.size_bytes}
     for what, size_bytes in sizes.items():
         if size_bytes + MESSAGE_OVERHEAD_BYTES > max_message_bytes:
@@ -73,11 +69,7 @@ def check_message_limit(
 
 
 def check_token(token: str | None) -> None:
-    """Raise where a token cannot travel as a bearer token.
-
-    Raises:
-        OptionsError: it is empty, or has characters other than visible ASCII.
-    """
+    """Raise where a token cannot travel as a bearer token."""
     if token is not None and not (token and all("!" <= each <= "~" for each in token)):
         raise OptionsError("gRPC token: expected visible ASCII characters, at least one")
 
@@ -104,11 +96,7 @@ def to_message(spec: TensorSpec) -> messages.TensorSpec:
 
 
 def from_message(message: messages.TensorSpec) -> TensorSpec:
-    """A spec that has arrived.
-
-    Raises:
-        SpecError: a field is malformed.
-    """
+    """A spec that has arrived."""
     if len(message.shape) > _MAX_DIMENSIONS:  # before anything multiplies them
         raise SpecError(
             f"tensor {message.name!r}: expected at most {_MAX_DIMENSIONS} dimensions, "

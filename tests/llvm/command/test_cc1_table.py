@@ -16,8 +16,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import CompilerCrashError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.command._cc1 import read_arguments
-from mlgo_gym.llvm.command._cc1_row import Effect, Row
-from mlgo_gym.llvm.command._cc1_table import TABLE
+from mlgo_gym.llvm.command._cc1_table import TABLE, Effect, Row
 
 SOURCES = Path(__file__).parent / "sources"
 DOCUMENT = Path(__file__).parents[3] / "docs" / "commands.md"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.errors import InternalError
-from mlgo_gym.llvm.process._frames import FrameDecoder, encode_frame
+from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
 
 
 @given(st.lists(st.tuples(st.dictionaries(st.text(), st.integers()), st.binary())), st.data())
