@@ -9,17 +9,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow scale check format bench lock hooks protos sample-corpus recipes-table clean
+.PHONY: demo test test-slow test-stress scale check format bench lock hooks protos sample-corpus recipes-table clean
 
 demo: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[corpus,plot,train]'
 	$(BIN)/mlgo-gym demo --jobs 2
 
 test: $(DEV_READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "not slow" --durations 15
+	$(BIN)/pytest -n auto --dist worksteal -m "not (network or e2e or stress)" --durations 15
 
 test-slow: $(DEV_READY)
-	$(BIN)/pytest -m slow --timeout 3600
+	$(BIN)/pytest -n auto --dist worksteal -m "(network or e2e) and not stress" --durations 15
+
+test-stress: $(DEV_READY)
+	$(BIN)/pytest -m stress --timeout 3600
 
 scale:
 	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale

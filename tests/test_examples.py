@@ -37,6 +37,7 @@ def run(python: str | Path, example: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "example", [each for each in EXAMPLES if each.stem != APART], ids=lambda path: path.stem
 )
@@ -49,7 +50,7 @@ def test_it_runs_and_says_something(example: Path) -> None:
     assert done.stderr.replace(GREETING, "") == ""
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_rllib_runs() -> None:
     python = sys.executable if importlib.util.find_spec("ray") else APART_PYTHON
     if not Path(python).exists():

@@ -42,6 +42,7 @@ def built(project: Path, folder: Path) -> Path:
     return found
 
 
+@pytest.mark.network
 def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         sizes = {each.filename: each.file_size for each in archive.infolist()}
@@ -74,6 +75,8 @@ def _sources(folder: str) -> list[str]:
     return [name.removeprefix("models/") for name in listed.stdout.split("\0") if name]
 
 
+@pytest.mark.network
+@pytest.mark.e2e
 def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "empty", with_pip=True)
     programs = tmp_path / "empty" / "bin"
@@ -148,6 +151,8 @@ class Installation:
         return json.loads(self.run("mlgo-gym", *command, "--json"))
 
 
+@pytest.mark.network
+@pytest.mark.e2e
 def test_a_third_partys_problem_works_everywhere(wheel: Path, tmp_path: Path) -> None:
     theirs = built(ROOT / "examples" / "loaded_size", tmp_path / "dist")
     there = Installation(tmp_path / "there", wheel, theirs)

@@ -14,7 +14,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 LIMIT_BYTES = 150 << 20
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_memory_is_bounded(small: Corpus) -> None:
     env = CompilationEnv(InliningForSize(), small, memory_limit_bytes=LIMIT_BYTES)
     workers = set()
@@ -37,7 +37,7 @@ def test_memory_is_bounded(small: Corpus) -> None:
     env.close()
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 def test_ten_thousand_episodes_of_any_action(sample: Corpus) -> None:
     """Actions without regard to the mask: LLVM never aborts, nothing hangs, nothing is left."""
     env = AllocationEnv(

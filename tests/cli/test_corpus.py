@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from tests.cli.test_main import run
+from tests.cli.command import run
 from tests.curation.make import make_corpus, program
 
 

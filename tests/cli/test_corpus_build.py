@@ -9,12 +9,13 @@ import pytest
 
 from corpus_tools import available_recipes, load_recipe
 from mlgo_gym.corpus._corpus import Corpus
-from tests.cli.test_main import run
+from tests.cli.command import run
 from tests.conftest import require
 
 _SMALL = ("misaka", "pyclipper")
 
 
+@pytest.mark.network
 def test_one_recipe_goes_into_the_folder_itself(tmp_path: Path) -> None:
     require("clang-22", "clang-22")
     done = run("corpus", "build", "misaka", "--output", "out", "--jobs", "2", cwd=tmp_path)
@@ -23,6 +24,7 @@ def test_one_recipe_goes_into_the_folder_itself(tmp_path: Path) -> None:
     assert len(Corpus.load(tmp_path / "out")) == 9
 
 
+@pytest.mark.network
 def test_several_recipes_go_into_folders_of_their_own(tmp_path: Path) -> None:
     require("clang-22", "clang-22")
     command = ("corpus", "build", *_SMALL, "--output", "out", "--cache", "cache")
@@ -44,6 +46,7 @@ def test_several_recipes_go_into_folders_of_their_own(tmp_path: Path) -> None:
     assert max(len(line) for line in again.stdout.splitlines()) <= 80
 
 
+@pytest.mark.network
 def test_a_recipe_that_fails_is_in_the_table(tmp_path: Path) -> None:
     require("clang-22", "clang-22")
     (tmp_path / "out" / "misaka").mkdir(parents=True)

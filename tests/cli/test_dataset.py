@@ -15,7 +15,7 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.stream._training_log import TrainingLogReader
-from tests.cli.test_main import run
+from tests.cli.command import run
 
 WITHOUT_PYARROW = """
 import sys

@@ -16,7 +16,7 @@ from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
-from tests.cli.test_main import run
+from tests.cli.command import run
 
 MODELS = Path(__file__).parents[1] / "models"
 NEVER = MODELS / "never"

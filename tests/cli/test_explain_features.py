@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.cli._main import main
-from tests.cli.test_main import run
+from tests.cli.command import run
 
 MODELS = Path(__file__).parents[1] / "models"
 

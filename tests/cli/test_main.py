@@ -1,13 +1,11 @@
-"""The command line as users run it: real processes, output, exit status, files."""
+"""The command line: output, exit status, files; a few times in processes, as users run it."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,19 +15,10 @@ from corpus_tools import available_recipes
 from mlgo_gym import __version__
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.stream._training_log import TrainingLogReader
+from tests.cli.command import PROGRAM, run, run_process
 
 
-def run(*arguments: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mlgo_gym.cli._main", *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env=os.environ | {"COLUMNS": "80"} | environment,
-        check=False,
-    )
-
-
+@pytest.mark.e2e
 def test_demo(small_folder: Path, tmp_path: Path) -> None:
     command: tuple[str | Path, ...] = (
         *("demo", "--corpus", small_folder, "--plot", "plot.svg", "--budget", "3s"),
@@ -68,7 +57,7 @@ def test_demo_for_machines(small_folder: Path, tmp_path: Path) -> None:
 
 
 def test_rollout_writes_a_log(small_folder: Path, tmp_path: Path) -> None:
-    done = run(
+    done = run_process(
         "rollout", "--corpus", small_folder, "--policy", "random", "--seed", "3",
         "--log", "out.log", "--jobs", "2", cwd=tmp_path,
     )  # fmt: skip
@@ -126,7 +115,7 @@ def test_rollout_of_two_problems(small_folder: Path, tmp_path: Path) -> None:
 
 def test_rollout_reports_bad_modules(small_folder: Path, tmp_path: Path) -> None:
     (small_folder / "hash_map.c.bc").write_bytes(b"BC\xc0\xde")
-    done = run("rollout", "--corpus", small_folder, cwd=tmp_path)
+    done = run_process("rollout", "--corpus", small_folder, cwd=tmp_path)
     assert done.returncode == 1
     assert "failed" in done.stdout
     assert done.stderr == (
@@ -143,7 +132,7 @@ def test_corpus_stats(small_folder: Path, tmp_path: Path) -> None:
 
 
 def test_doctor(tmp_path: Path) -> None:
-    done = run("doctor", cwd=tmp_path)
+    done = run_process("doctor", cwd=tmp_path)
     assert done.returncode == 0
     assert "asked 1 question" in done.stdout
     checks = {
@@ -161,7 +150,7 @@ def test_doctor_without_clang(tmp_path: Path) -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    assert run("--version", cwd=tmp_path).stdout == f"mlgo-gym {__version__}\n"
+    assert run_process("--version", cwd=tmp_path).stdout == f"mlgo-gym {__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -293,7 +282,7 @@ MODEL = Path(__file__).parent.parent / "models" / "inliner"
 
 
 def test_a_model_in_every_mode_gives_the_same_code(small_folder: Path, tmp_path: Path) -> None:
-    serve = [sys.executable, "-m", "mlgo_gym.cli._main", "serve", "--model", str(MODEL), "--json"]
+    serve = [*PROGRAM, "serve", "--model", str(MODEL), "--json"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as host:
         assert host.stdout is not None
         lines = "".join(iter(host.stdout.readline, "}\n")) + "}"
@@ -342,7 +331,7 @@ def test_interrupted(tmp_path: Path) -> None:
         json.dumps({"modules": names, "has_thinlto": False, "global_command_override": ["-cc1"]})
     )
     heard = ["env", "--default-signal=INT"]  # what a shell starts with & ignores it
-    command = [*heard, sys.executable, "-m", "mlgo_gym.cli._main", "rollout", "--log", "x.log"]
+    command = [*heard, *PROGRAM, "rollout", "--log", "x.log"]
     with subprocess.Popen(
         [*command, "--corpus", corpus, "--jobs", "2"],
         cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

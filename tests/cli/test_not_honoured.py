@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from corpus_tools import Manifest, encode_command
 from mlgo_gym.corpus._corpus import Corpus
+from tests.cli.command import run
 
 SECTIONS = "-ffunction-sections: functions share .text, where padding counts and jumps are shorter"
 UNKNOWN = "-fno-such-thing: not known to mlgo_gym"
@@ -29,19 +27,9 @@ def folder(small: Corpus, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "mlgo_gym.cli._main", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "80"},
-        check=False,
-    )
-
-
 @pytest.mark.parametrize("command", [["corpus", "stats"], ["rollout"]])
 def test_one_line_for_each_option(folder: Path, command: list[str]) -> None:
-    done = run(*command, "--corpus", folder)
+    done = run(*command, "--corpus", folder, cwd=folder)
     assert done.returncode == 0
     assert done.stderr.splitlines() == [
         f"mlgo-gym: not honoured in 3 modules: {SECTIONS}",
@@ -50,9 +38,9 @@ def test_one_line_for_each_option(folder: Path, command: list[str]) -> None:
 
 
 def test_in_json(folder: Path, small: Corpus) -> None:
-    stats = json.loads(run("corpus", "stats", "--corpus", folder, "--json").stdout)
+    stats = json.loads(run("corpus", "stats", "--corpus", folder, "--json", cwd=folder).stdout)
     assert stats["not_honoured"] == {SECTIONS: 3, UNKNOWN: 1}
-    rollout = json.loads(run("rollout", "--corpus", folder, "--json").stdout)
+    rollout = json.loads(run("rollout", "--corpus", folder, "--json", cwd=folder).stdout)
     settings = [each["baseline"]["settings"]["not_honoured"] for each in rollout["modules"]]
     assert settings == [[SECTIONS], [SECTIONS, UNKNOWN], [SECTIONS]]
     assert [each["module"] for each in rollout["modules"]] == list(small)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.records._trace import Trace
-from tests.cli.test_main import run
+from tests.cli.command import run
 
 
 @pytest.fixture

@@ -62,6 +62,7 @@ def _defines_a_function(listing: str) -> bool:
     return re.search("^define ", listing, re.MULTILINE) is not None
 
 
+@pytest.mark.network
 def test_lupa_is_the_lua_that_was_surveyed(lupa: Path, disassemble: Disassemble) -> None:
     modules = Manifest.read(lupa).modules
     assert len(modules) == 32
@@ -71,6 +72,7 @@ def test_lupa_is_the_lua_that_was_surveyed(lupa: Path, disassemble: Disassemble)
     assert sum(map(_defines_a_function, listings)) == 30
 
 
+@pytest.mark.network
 def test_lupa_says_where_it_comes_from(lupa: Path, clang22: Clang) -> None:
     recipe = load_recipe("lupa")
     assert json.loads((lupa / "corpus_info.json").read_bytes()) == {
@@ -87,6 +89,7 @@ def test_lupa_says_where_it_comes_from(lupa: Path, clang22: Clang) -> None:
     }
 
 
+@pytest.mark.network
 def test_lupa_is_the_same_for_any_number_of_jobs_and_any_folder(
     lupa: Path,
     clang22: Clang,
@@ -110,6 +113,7 @@ def _text(llvm_objcopy: Path, object_file: Path) -> bytes:
     return output.read_bytes()
 
 
+@pytest.mark.network
 def test_lupa_compiles_back_to_the_code_of_its_sources(
     lupa: Path, clang22: Clang, llvm_objcopy: Path, cache: Path, tmp_path: Path
 ) -> None:

@@ -22,7 +22,8 @@ def _content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.stress
 @pytest.mark.parametrize("name", available_recipes())
 def test_every_shipped_recipe_builds(
     *,
@@ -43,7 +44,8 @@ def test_every_shipped_recipe_builds(
         assert not [path for path in machine if path in listing], module
 
 
-@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.stress
 @pytest.mark.parametrize("name", ["jq", "pysam", "sentencepiece", "tree-sitter", "ujson"])
 def test_a_recipe_gives_the_same_bytes_wherever_it_is_built(
     *,

@@ -146,7 +146,7 @@ def whole(work: Path) -> None:
         assert code_sections(each.read_bytes(), each.name)
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.timeout(3000)
 def test_a_thousand_random_kills(driver: Driver, work: Path) -> None:
     chance = random.Random(20260101)  # noqa: S311 - the same kills in every run

@@ -37,6 +37,8 @@ def build(sdist: Path, folder: Path, compiler: str, environment: dict[str, str])
     return root
 
 
+@pytest.mark.network
+@pytest.mark.e2e
 def test_lua(
     driver: Driver, sdist: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

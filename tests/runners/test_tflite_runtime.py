@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 
+@pytest.mark.network
+@pytest.mark.e2e
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="tflite-runtime ends with Python 3.11")
 def test_models_under_training_run_on_it(tmp_path: Path) -> None:
     venv.create(tmp_path / "old", with_pip=True)

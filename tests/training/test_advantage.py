@@ -162,7 +162,7 @@ def test_labels_of_other_runs(data: Data, sample: Corpus, tmp_path: Path) -> Non
     assert str(error.value) == "advantage: expected labelled decisions, found none"
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_caution_keeps_near_llvms_default(data: Data, tmp_path: Path) -> None:
     changes = {}
     for caution in (0.0, 20.0):

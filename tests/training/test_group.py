@@ -146,7 +146,7 @@ def test_the_run_leaves_a_model_with_a_card(finished: tuple[Path, Path]) -> None
     assert card["results"]["validation"]["modules"] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_the_inliner_learns_too(sample: Corpus, tmp_path: Path) -> None:
     config = replace(QUICK, generations=1)
     found, scalars = trained(tmp_path / "run", config, data_of(sample, "digest.c"), INLINING)

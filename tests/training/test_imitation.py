@@ -55,7 +55,7 @@ def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
     assert abs(found.changes["score_mean"]) < 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.e2e
 def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: Path) -> None:
     corpus = replace(sample, names=("scene.cpp", "digest.c", "json_write.c"))
     searches = search_corpus(corpus, tmp_path / "traces", InliningForSize(), budget_s=2)

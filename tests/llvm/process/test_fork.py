@@ -394,7 +394,7 @@ def test_branches_answer_to_the_same_policy(compiler: Compiler, sample: Corpus) 
     assert hashes == {plain}
 
 
-@pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.timeout(1800)
 def test_ten_thousand_forks_leave_nothing(sample: Corpus, own_temporary_folder: Path) -> None:
     """Branches that end, are closed, are killed, or lose their worker, in random order."""

@@ -1,0 +1,68 @@
+"""What every test and every example in a docstring or page gets: a place of its own, left clean."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import settings
+
+# Tests run side by side, a process a core. Threads that spin for one another on cores that are busy
+# make a second's fitting take minutes; read when the libraries are loaded, also by child processes.
+os.environ |= {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+
+# How long one example takes is the machine's business; a whole test has pytest's own limit.
+settings.register_profile("mlgo-gym", deadline=None)
+settings.load_profile("mlgo-gym")
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Path]:
+    """A temporary folder for this process and its children, who must leave nothing behind."""
+    folder = tmp_path_factory.mktemp("tmp")
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    descriptors, processes = _descriptors(), _descendants()
+    yield folder
+    left = {pid: command for pid, command in _descendants().items() if pid not in processes}
+    assert not left, "processes left over"
+    assert not [each.name for each in folder.glob("mlgo*")], "temporary files left over"
+    assert not _descriptors() - descriptors, "file descriptors left over"
+
+
+@pytest.fixture(autouse=True)
+def _without_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip finds nothing, unless the test says that it needs PyPI."""
+    if request.node.get_closest_marker("network") is None:
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+
+
+def _descriptors() -> set[tuple[str, str]]:
+    """This process's descriptors and what they are of, but for a library's own files (fonts)."""
+    found = set()
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            target = str(link.readlink())
+        except FileNotFoundError:  # that of the listing itself
+            continue
+        if not target.startswith(sys.prefix):
+            found.add((link.name, target))
+    return found
+
+
+def _descendants() -> dict[int, list[str]]:
+    found = {}
+    for each in psutil.Process().children(recursive=True):
+        try:
+            if each.status() != psutil.STATUS_ZOMBIE:
+                found[each.pid] = each.cmdline()
+        except psutil.NoSuchProcess:
+            continue
+    return found
