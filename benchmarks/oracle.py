@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
-from mlgo_gym.search import search_corpus
+from mlgo_gym.search import SearchSetting, search_corpus
 
 LEAST_BYTES = 50_000
 MODULES = 10
@@ -24,9 +24,8 @@ def run(sets: Sequence[Sequence[Corpus]], budget_s: float) -> None:
         for corpora in sets:
             for corpus, name in evenly_spaced(corpora):
                 plain = compiler.compile_module(corpus[name]).text_size_bytes
-                (found,) = search_corpus(
-                    corpus.only([name]), Path(folder), InliningForSize(), budget_s=budget_s
-                )
+                module, setting = corpus.only([name]), SearchSetting(budget_s)
+                (found,) = search_corpus(module, Path(folder), InliningForSize(), setting)
                 best = min(plain, found.size_bytes)
                 total = [total[0] + plain, total[1] + best]
                 print(

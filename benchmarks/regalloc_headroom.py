@@ -22,7 +22,7 @@ from mlgo_gym.corpus import Packages
 from mlgo_gym.model import shipped_models
 from mlgo_gym.stream import Observation
 from mlgo_gym.training._compiled import CompiledNetwork
-from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._networks import FORBIDDEN
 from mlgo_gym.training._start import load_start
 
@@ -110,7 +110,7 @@ def run(corpora: Mapping[str, Corpus], tries: int) -> None:
         print(f"{name}: {math.expm1(sum(logs) / len(logs)):+.2%}", flush=True)
 
 
-def changes_of(contexts: Sequence[Context], scores: Sequence[float]) -> list[float]:
+def changes_of(contexts: Sequence[TrainingContext], scores: Sequence[float]) -> list[float]:
     """What each function changes of its module's score."""
     return [
         context.share * (score / context.baseline - 1)
@@ -118,7 +118,7 @@ def changes_of(contexts: Sequence[Context], scores: Sequence[float]) -> list[flo
     ]
 
 
-def most_of_the_spill_code(contexts: Sequence[Context]) -> set[int]:
+def most_of_the_spill_code(contexts: Sequence[TrainingContext]) -> set[int]:
     order = sorted(range(len(contexts)), key=lambda index: -contexts[index].potential)
     parts = np.cumsum([contexts[index].potential for index in order])
     return set(order[: int(np.searchsorted(parts, COVERED * parts[-1])) + 1])

@@ -20,7 +20,7 @@ from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from mlgo_gym.evaluation._explain import Importance, PermutedText, Recorded
+    from mlgo_gym.evaluation._explain import Importance, PermutedText, Questions
     from mlgo_gym.runners._base import MLModelRunner
 
 DESCRIPTION = (
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _plots(
-    runner: MLModelRunner, sample: Recorded, found: Sequence[Importance], seed: int
+    runner: MLModelRunner, sample: Questions, found: Sequence[Importance], seed: int
 ) -> dict[str, Figure]:
     from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
 
@@ -109,7 +109,7 @@ def _grid(found: Sequence[Importance], code: PermutedText | None) -> Grid:
 
 
 def _note(
-    sample: Recorded, recorded: Recorded, found: Sequence[Importance], code: PermutedText | None
+    sample: Questions, recorded: Questions, found: Sequence[Importance], code: PermutedText | None
 ) -> str:
     note = (
         "Decisions that change when one feature's values are permuted among "
@@ -126,7 +126,7 @@ def _note(
 
 
 def _record(
-    sample: Recorded, recorded: Recorded, found: Sequence[Importance], code: PermutedText | None
+    sample: Questions, recorded: Questions, found: Sequence[Importance], code: PermutedText | None
 ) -> dict[str, Any]:
     return {
         "decisions": len(sample.values),

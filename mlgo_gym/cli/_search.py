@@ -36,6 +36,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.policies._models import model_policies
     from mlgo_gym.search._corpus_search import search_corpus
+    from mlgo_gym.search._oracle import SearchSetting
 
     packages = shared.packages_of(options)
     problem = shared.problem_of(options)
@@ -48,9 +49,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
             packages,
             options.output,
             problem,
-            budget_s=options.budget,
+            SearchSetting(options.budget, options.seed),
             policy=next(iter(models.values()), None),
-            seed=options.seed,
             **shared.compilation_of(options),
         )
         found = list(output.track(searches, "searching", len(packages)))

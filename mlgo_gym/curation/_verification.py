@@ -27,7 +27,7 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 
 
-class Outcome(StrEnum):
+class CheckOutcome(StrEnum):
     """What a check of a module came to."""
 
     EQUAL = "equal"
@@ -47,7 +47,7 @@ class Check:
         detail: the first difference, or the reason; empty where nothing is to be said.
     """
 
-    outcome: Outcome
+    outcome: CheckOutcome
     detail: str = ""
 
     def __str__(self) -> str:
@@ -80,8 +80,8 @@ class Verdict:
     @property
     def is_good(self) -> bool:
         """Whether nothing failed, and clang's code is the original's where that is there."""
-        failed = any(check.outcome is Outcome.FAILED for check in self.checks.values())
-        return not failed and self.original.outcome is not Outcome.DIFFERS
+        failed = any(check.outcome is CheckOutcome.FAILED for check in self.checks.values())
+        return not failed and self.original.outcome is not CheckOutcome.DIFFERS
 
 
 def verify_corpus(
@@ -135,19 +135,19 @@ class _Task:
     def run(self, compiler: Compiler, key: ModuleKey) -> Verdict:
         label = self._packages.label(key)
         embedded, ours, lacking = self._by_llvm(compiler, key)
-        none = Check(Outcome.NOT_DONE)
+        none = Check(CheckOutcome.NOT_DONE)
         if self._clang is None:
             return Verdict(label, embedded, none, none, lacking)
         try:
             clangs = self._by_clang(self._clang, key)
         except (CorpusToolsError, InputError) as error:
-            return Verdict(label, embedded, Check(Outcome.FAILED, str(error)), none, lacking)
+            return Verdict(label, embedded, Check(CheckOutcome.FAILED, str(error)), none, lacking)
         against = _compared(clangs, ours, label) if ours else none
         return Verdict(label, embedded, self._against_original(label, clangs), against, lacking)
 
     def _by_llvm(self, compiler: Compiler, key: ModuleKey) -> tuple[Check, bytes, tuple[str, ...]]:
         if self._packages.corpora[key].has_thinlto:
-            return Check(Outcome.NOT_DONE, "ThinLTO's imports are not done here"), b"", ()
+            return Check(CheckOutcome.NOT_DONE, "ThinLTO's imports are not done here"), b"", ()
         lacking: tuple[str, ...] = ()
         try:
             module = self._packages[key]
@@ -155,8 +155,8 @@ class _Task:
             lacking = options.not_honoured
             result = compiler.compile_module(module, options, keep_object=True)
         except (CompilationError, InputError) as error:
-            return Check(Outcome.FAILED, str(error)), b"", lacking
-        return Check(Outcome.COMPILED), result.object_bytes or b"", lacking
+            return Check(CheckOutcome.FAILED, str(error)), b"", lacking
+        return Check(CheckOutcome.COMPILED), result.object_bytes or b"", lacking
 
     def _by_clang(self, clang: Clang, key: ModuleKey) -> bytes:
         corpus, name = self._packages.corpora[key], key.name
@@ -175,19 +175,19 @@ class _Task:
     def _against_original(self, name: str, clangs: bytes) -> Check:
         path = self._objects / name if self._objects else None
         if path is None or not path.is_file():
-            return Check(Outcome.NO_OBJECT)
+            return Check(CheckOutcome.NO_OBJECT)
         try:
             original = read_bounded(path, LARGEST_BYTES)
             if is_bitcode(original):  # of a build with -flto
-                return Check(Outcome.NO_OBJECT)
+                return Check(CheckOutcome.NO_OBJECT)
             return _compared(original, clangs, name)
         except OSError as error:
-            return Check(Outcome.FAILED, f"cannot read {str(path)!r}: {error.strerror}")
+            return Check(CheckOutcome.FAILED, f"cannot read {str(path)!r}: {error.strerror}")
 
 
 def _compared(expected: bytes, found: bytes, name: str) -> Check:
     try:
         differs = difference(code_sections(expected, name), code_sections(found, name))
     except CorpusToolsError as error:
-        return Check(Outcome.FAILED, str(error))
-    return Check(Outcome.DIFFERS, differs) if differs else Check(Outcome.EQUAL)
+        return Check(CheckOutcome.FAILED, str(error))
+    return Check(CheckOutcome.DIFFERS, differs) if differs else Check(CheckOutcome.EQUAL)

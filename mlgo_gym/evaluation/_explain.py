@@ -33,7 +33,7 @@ FEATURES: Final = tuple(spec.name for spec in InliningForSize.sent())
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class Questions:
     """Observations that a model was asked on its own way through modules.
 
     Attributes:
@@ -48,13 +48,13 @@ class Recorded:
     asked: tuple[int, ...]
     errors: tuple[str, ...]
 
-    def sample(self, count: int, seed: int) -> Recorded:
+    def sample(self, count: int, seed: int) -> Questions:
         """At most so many of the observations; the same seed gives the same."""
         if len(self.values) <= count:
             return self
         chosen = np.random.default_rng(seed).choice(len(self.values), count, replace=False)
         chosen.sort()
-        return Recorded(self.values[chosen], self.decisions[chosen], self.asked, self.errors)
+        return Questions(self.values[chosen], self.decisions[chosen], self.asked, self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Importance:
 
 def record_observations(
     corpora: PackagesLike, policy: PolicyLike, setting: Setting
-) -> Generator[Recorded]:
+) -> Generator[Questions]:
     """What LLVM asks a model, one module after the other; modules that fail have no observations.
 
     Args:
@@ -99,7 +99,7 @@ def record_observations(
         yield from (_recorded(report) for report in reports)
 
 
-def joined(parts: Sequence[Recorded]) -> Recorded:
+def joined(parts: Sequence[Questions]) -> Questions:
     """The observations of several modules.
 
     Raises:
@@ -108,7 +108,7 @@ def joined(parts: Sequence[Recorded]) -> Recorded:
     values = [part.values for part in parts if len(part.values)]
     if not values:
         raise CorpusError("corpus: expected modules in which LLVM asks, found none")
-    return Recorded(
+    return Questions(
         np.concatenate(values),
         np.concatenate([part.decisions for part in parts if len(part.values)]),
         tuple(asked for part in parts for asked in part.asked),
@@ -127,7 +127,7 @@ def decide(runner: MLModelRunner, values: NDArray[Any]) -> NDArray[Any]:
 
 
 def permutation_importance(
-    runner: MLModelRunner, recorded: Recorded, *, seed: int, repeats: int
+    runner: MLModelRunner, recorded: Questions, *, seed: int, repeats: int
 ) -> Generator[Importance]:
     """Permute one feature after the other.
 
@@ -160,7 +160,7 @@ def permutation_importance(
         )
 
 
-def most_asking(recorded: Recorded, corpora: PackagesLike, count: int) -> Packages:
+def most_asking(recorded: Questions, corpora: PackagesLike, count: int) -> Packages:
     """The modules that asked most, in that order.
 
     Args:
@@ -177,7 +177,7 @@ def text_when_permuted(
     corpora: PackagesLike,
     features: Sequence[str],
     policy: PolicyLike,
-    recorded: Recorded,
+    recorded: Questions,
     setting: Setting,
     *,
     seed: int,
@@ -258,11 +258,11 @@ def share_inlined(
     return float((decide(runner, changed) != 0).mean())
 
 
-def _recorded(report: ModuleReport) -> Recorded:
+def _recorded(report: ModuleReport) -> Questions:
     complete = report.attempts if report.is_complete else ()
     decisions = [each for attempt in complete for each in attempt.decisions]
     payloads = b"".join(each.payload for each in decisions)
-    return Recorded(
+    return Questions(
         np.frombuffer(payloads, np.int64).reshape(len(decisions), len(FEATURES)),
         np.frombuffer(b"".join(each.advice for each in decisions), np.int64),
         (len(decisions),),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.evaluation._explain import FEATURES, Importance, Recorded, share_inlined
+from mlgo_gym.evaluation._explain import FEATURES, Importance, Questions, share_inlined
 from mlgo_gym.evaluation._figure import new_figure
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.runners._base import MLModelRunner
@@ -51,7 +51,7 @@ def importance_plot(importances: Sequence[Importance]) -> Figure:
     return figure
 
 
-def boundary_plot(runner: MLModelRunner, recorded: Recorded, other: str, seed: int) -> Figure:
+def boundary_plot(runner: MLModelRunner, recorded: Questions, other: str, seed: int) -> Figure:
     """Where a model's answer turns from inlining to leaving, over `COST`.
 
     On the left, the share of recorded calls that are inlined, by the model and by LLVM's default,
@@ -71,7 +71,7 @@ def boundary_plot(runner: MLModelRunner, recorded: Recorded, other: str, seed: i
     return figure
 
 
-def _curves(axes: Axes, runner: MLModelRunner, recorded: Recorded, seed: int) -> None:
+def _curves(axes: Axes, runner: MLModelRunner, recorded: Questions, seed: int) -> None:
     costs = _column(recorded, COST)
     grid = _cost_grid(costs, _GRID)
     sample = recorded.sample(_SAMPLE, seed).values
@@ -93,7 +93,7 @@ def _curves(axes: Axes, runner: MLModelRunner, recorded: Recorded, seed: int) ->
     axes.set_title(f"{len(costs):,} recorded decisions")
 
 
-def _map(axes: Axes, runner: MLModelRunner, recorded: Recorded, other: str, seed: int) -> None:
+def _map(axes: Axes, runner: MLModelRunner, recorded: Questions, other: str, seed: int) -> None:
     costs = _cost_grid(_column(recorded, COST), _MAP_GRID)
     quantiles = np.linspace(0, 1, _MAP_ROWS)
     others = np.unique(np.quantile(_column(recorded, other), quantiles, method="nearest"))
@@ -113,7 +113,7 @@ def _map(axes: Axes, runner: MLModelRunner, recorded: Recorded, other: str, seed
     axes.figure.colorbar(mesh, ax=axes, label="percent; the line is 50")
 
 
-def _column(recorded: Recorded, feature: str) -> NDArray[Any]:
+def _column(recorded: Questions, feature: str) -> NDArray[Any]:
     return np.asarray(recorded.values[:, FEATURES.index(feature)])
 
 

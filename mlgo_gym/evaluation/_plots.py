@@ -9,7 +9,7 @@ import numpy as np
 
 from mlgo_gym.evaluation._figure import new_figure
 from mlgo_gym.evaluation._scores import BASELINE
-from mlgo_gym.evaluation._summary import Change, Scored, Statistic
+from mlgo_gym.evaluation._summary import RelativeChange, Scored, Statistic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ def _add_oracle(axes: Axes, scored: Scored) -> None:
         axes.scatter(baselines, changes, s=20, marker="_", color="black", label="search oracle")
 
 
-def _reach(change: Change) -> tuple[float, float]:
+def _reach(change: RelativeChange) -> tuple[float, float]:
     """How far the interval goes to the left and to the right, in percent."""
     low, high = change.interval or (change.value, change.value)
     return max(100 * (change.value - low), 0.0), max(100 * (high - change.value), 0.0)

@@ -26,7 +26,7 @@ WORSE_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RelativeChange:
     """How a policy changes a statistic, as a share of LLVM's: -0.01 is 1 % less.
 
     Attributes:
@@ -192,14 +192,14 @@ class Scored:
         """The total under a policy."""
         return float(self._sums(statistic, policy)[0].sum())
 
-    def change(self, statistic: Statistic, policy: str) -> Change:
+    def change(self, statistic: Statistic, policy: str) -> RelativeChange:
         """How a policy changes a statistic."""
         above, below = self._sums(statistic, policy)
         to_change = _from_mean if statistic.is_mean else _from_ratio
         total = below.sum()
         value = to_change(float(above.sum() / total)) if total else 0.0
         ends = interval(self._weights, above, below) if len(self.modules) > 1 else None
-        return Change(value, (to_change(ends[0]), to_change(ends[1])) if ends else None)
+        return RelativeChange(value, (to_change(ends[0]), to_change(ends[1])) if ends else None)
 
     def worse(self, policy: str) -> list[Worse]:
         """The modules that got worse by more than 1 %, the worst first.

@@ -23,7 +23,7 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.evaluation._bootstrap import draw, interval
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE
-from mlgo_gym.evaluation._summary import Change
+from mlgo_gym.evaluation._summary import RelativeChange
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._policy import PolicyLike
@@ -59,7 +59,7 @@ class TimeChange:
         seconds: the sum under the policy.
     """
 
-    total: Change
+    total: RelativeChange
     median: float
     seconds: float
 
@@ -109,7 +109,7 @@ def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeCh
     ends = interval(weights, values, baselines)
     total = values.sum() / baselines.sum() - 1 if known else 0.0
     return TimeChange(
-        Change(float(total), (ends[0] - 1, ends[1] - 1) if ends else None),
+        RelativeChange(float(total), (ends[0] - 1, ends[1] - 1) if ends else None),
         float(np.median(values / baselines)) - 1 if known else 0.0,
         float(values.sum()),
     )

@@ -1,4 +1,4 @@
-"""What forks are for: exact advantages, beam search, and a search oracle."""
+"""What other answers save: many flips in one compilation, and a search oracle on forks."""
 
 import lazy_loader
 

@@ -45,7 +45,7 @@ class Flip:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class FlipEffect:
     """What a flip changed.
 
     Attributes:
@@ -110,7 +110,7 @@ def disjoint_flips(
 
 def effects_of(
     compiler: NamingCompiler, base: NamedCompilation, flips: Sequence[Flip]
-) -> list[Effect]:
+) -> list[FlipEffect]:
     """Make flips in one compilation, and say what each changed.
 
     A flip whose decisions did not come again, or were about another callee, is left out.
@@ -146,7 +146,7 @@ def effects_of(
     )
     callees = {each.site: each.callee for each in other.decisions}
     return [
-        Effect(flip, _saved(base.functions, other.functions, flip.functions))
+        FlipEffect(flip, _saved(base.functions, other.functions, flip.functions))
         for flip in flips
         if all(
             callees.get(base.decisions[index].site) == base.decisions[index].callee
@@ -157,7 +157,7 @@ def effects_of(
 
 def joint_effects(
     base: NamedCompilation, other: NamedCompilation, flipped: Sequence[int]
-) -> list[Effect]:
+) -> list[FlipEffect]:
     """What many flips did together that do get in each other's way.
 
     Flips that are good one by one need not be good together. Those that may change a function in
@@ -184,7 +184,7 @@ def joint_effects(
                 decisions += part[1]
         parts = [*apart, (functions, decisions)]
     return [
-        Effect(
+        FlipEffect(
             Flip(tuple(sorted(decisions)), frozenset(functions), is_group=True),
             _saved(base.functions, other.functions, functions),
         )

@@ -21,7 +21,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Action, Answer
 from mlgo_gym.stream._events import Observation
 
-Flip = tuple[str, bytes]
+CallGroup = tuple[str, bytes]
 """A group of calls: the level it is told apart by, and its key there."""
 
 USER_CLASSES: Final = (1, 2, 3, 5, 9)
@@ -58,7 +58,7 @@ LEVELS: Final[Mapping[str, np.ndarray[Any, np.dtype[np.intp]]]] = MappingProxyTy
 """Columns that tell calls apart, from the finest level to the coarsest; finer answers win."""
 
 
-def group_of(level: str, observation: Observation) -> Flip:
+def group_of(level: str, observation: Observation) -> CallGroup:
     """The group that a call belongs to at a level."""
     return level, _row(observation)[LEVELS[level]].tobytes()
 
@@ -83,7 +83,7 @@ class Choice:
 
     base: str
     limits: tuple[int | None, ...] = (None,) * (len(USER_CLASSES) + 1)
-    flips: Mapping[Flip, int] = field(default_factory=dict)
+    flips: Mapping[CallGroup, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.limits) != len(USER_CLASSES) + 1:
@@ -99,7 +99,7 @@ class Choice:
         limits = (*self.limits[:index], limit, *self.limits[index + 1 :])
         return replace(self, limits=limits)
 
-    def with_flips(self, flips: Mapping[Flip, int]) -> Choice:
+    def with_flips(self, flips: Mapping[CallGroup, int]) -> Choice:
         """This choice with more answers for groups."""
         return replace(self, flips={**self.flips, **flips})
 

@@ -14,12 +14,11 @@ has changed, or other settings, start anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
@@ -33,7 +32,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.records._trace import trace_path
 from mlgo_gym.search._choices import Choice
-from mlgo_gym.search._oracle import Oracle
+from mlgo_gym.search._oracle import Oracle, SearchSetting
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _NUMBERS: Final = ("default_size_bytes", "size_bytes", "compilations", "spent_s")
@@ -64,14 +63,12 @@ def search_corpus(
     corpora: PackagesLike,
     output: Path,
     problem: InliningForSize,
+    setting: SearchSetting,
     *,
-    budget_s: float,
     policy: PolicyLike | None = None,
     opt_level: str | None = None,
     jobs: int = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    clock: Callable[[], float] = monotonic,
-    seed: int = 0,
 ) -> Generator[ModuleSearch]:
     """Search modules, the largest first, and keep what is found in a folder.
 
@@ -79,34 +76,32 @@ def search_corpus(
         corpora: the modules, of packages or of a corpus.
         output: the folder; what an earlier search left in it is gone on with.
         problem: what LLVM asks for.
-        budget_s: how long each module is searched in all, in seconds.
+        setting: how long each module is searched in all, and in which order.
         policy: one more policy to start from.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are searched at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
-        clock: what the budget is measured with, in seconds.
-        seed: of the order in which groups are tried.
 
     Yields:
         One for each module, as they are finished.
 
     Raises:
-        OptionsError: ``jobs`` or the budget is not above 0, there is no such level, or the folder
-            cannot be written.
+        OptionsError: ``jobs`` is not above 0, there is no such level, or the folder cannot be
+            written.
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
     >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
+    >>> half_a_second = SearchSetting(budget_s=0.5)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     (found,) = search_corpus(corpus, Path(folder), InliningForSize(), budget_s=0.5)
+    ...     searches = search_corpus(corpus, Path(folder), InliningForSize(), half_a_second)
+    ...     (found,) = searches
     >>> found.size_bytes <= found.default_size_bytes
     True
     """
-    if not budget_s > 0:
-        raise OptionsError(f"budget: expected a number above 0, found {budget_s}")
     CompileOptions(opt_level)
     packages = Packages.of(corpora)
-    task = _Task(packages, output, problem, budget_s, policy, opt_level, clock, seed)
+    task = _Task(packages, output, problem, setting, policy, opt_level)
     compiler = partial(Compiler, timeout_s=timeout_s)
     with closing(each(packages, task.run, compiler, jobs=jobs, size=packages.size_bytes)) as found:
         for done in found:
@@ -119,11 +114,9 @@ class _Task:
     packages: Packages
     output: Path
     problem: InliningForSize
-    budget_s: float
+    setting: SearchSetting
     policy: PolicyLike | None
     opt_level: str | None
-    clock: Callable[[], float]
-    seed: int
 
     def run(self, compiler: Compiler, key: ModuleKey) -> ModuleSearch:
         """Search one module, or go on with it."""
@@ -132,19 +125,13 @@ class _Task:
         settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
         record = _Record(self.output, self.packages.label(key), module.sha256, settings)
         known, choice = record.read()
-        if known.spent_s >= self.budget_s:
+        left_s = self.setting.budget_s - known.spent_s
+        if left_s <= 0:
             return known
+        setting = replace(self.setting, budget_s=left_s)
         with as_policy(self.policy).begin(module) if self.policy else nullcontext() as given:
             oracle = Oracle(
-                compiler,
-                module,
-                self.problem,
-                options,
-                policy=given,
-                start=choice,
-                budget_s=self.budget_s - known.spent_s,
-                clock=self.clock,
-                seed=self.seed,
+                compiler, module, setting, self.problem, options, policy=given, start=choice
             )
             return self._improved(oracle, record, known, choice)
 
@@ -152,7 +139,7 @@ class _Task:
         self, oracle: Oracle, record: _Record, known: ModuleSearch, choice: Choice | None
     ) -> ModuleSearch:
         """Search, and keep the best; ``known`` is what an earlier search left."""
-        start = self.clock()
+        start = self.setting.clock()
         best = known
         for found in oracle.improvements():
             if best.error is None and found.size_bytes >= best.size_bytes:
@@ -164,10 +151,10 @@ class _Task:
                 found.default_size_bytes,
                 found.size_bytes,
                 oracle.compilations,
-                known.spent_s + self.clock() - start,
+                known.spent_s + self.setting.clock() - start,
             )
             record.write(best, choice)
-        spent_s = known.spent_s + self.clock() - start
+        spent_s = known.spent_s + self.setting.clock() - start
         best = replace(best, spent_s=spent_s, compilations=oracle.compilations)
         record.write(best, choice)
         return best

@@ -14,7 +14,7 @@ decision. In turns:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
@@ -31,7 +31,7 @@ from mlgo_gym.problems._policy import Answer
 from mlgo_gym.records._replay import trace_of
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.scoring._measures import measure_of
-from mlgo_gym.search._choices import LIMITS, Choice, Flip, group_of
+from mlgo_gym.search._choices import LIMITS, CallGroup, Choice, group_of
 from mlgo_gym.stream._events import Observation
 
 _FEW_USES: Final = 2
@@ -73,11 +73,36 @@ class Found:
     compilations: int
 
 
+@dataclass(frozen=True, slots=True)
+class SearchSetting:
+    """How long a module is searched, and in which order.
+
+    Attributes:
+        budget_s: how long, in seconds; at least LLVM's default is compiled.
+        seed: of the order in which groups are tried.
+        clock: what the budget is measured with, in seconds.
+
+    Raises:
+        OptionsError: the budget is not above 0.
+
+    >>> SearchSetting(budget_s=60).seed
+    0
+    """
+
+    budget_s: float
+    seed: int = 0
+    clock: Callable[[], float] = monotonic
+
+    def __post_init__(self) -> None:
+        if not self.budget_s > 0:
+            raise OptionsError(f"budget: expected a number above 0, found {self.budget_s!r}")
+
+
 @dataclass(slots=True)
 class _State:
     best: Found | None = None
     observations: list[Observation] = field(default_factory=list)
-    tried: set[tuple[Flip, int]] = field(default_factory=set)
+    tried: set[tuple[CallGroup, int]] = field(default_factory=set)
     compilations: int = 0
 
 
@@ -87,21 +112,20 @@ class Oracle:
     Args:
         compiler: what compiles; branches need room for two at once.
         module: what is compiled.
+        setting: how long, and in which order.
         problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
         options: as in `Compiler.start`.
         policy: one more policy to start from; the other starts are always tried.
         start: a choice to go on from, as an earlier search found it.
-        budget_s: how long to search, in seconds; at least LLVM's default is compiled.
-        clock: what the budget is measured with, in seconds.
-        seed: of the order in which groups are tried.
 
     Raises:
-        OptionsError: the budget is not above 0, or the start needs a policy that is not given.
+        OptionsError: the start needs a policy that is not given.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
     >>> with Compiler() as compiler:
-    ...     found = list(Oracle(compiler, module, budget_s=0.5).improvements())
+    ...     oracle = Oracle(compiler, module, SearchSetting(budget_s=0.5))
+    ...     found = list(oracle.improvements())
     >>> found[-1].size_bytes <= found[0].size_bytes
     True
     """
@@ -110,17 +134,13 @@ class Oracle:
         self,
         compiler: Compiler,
         module: Module,
+        setting: SearchSetting,
         problem: InliningForSize | None = None,
         options: CompileOptions | None = None,
         *,
         policy: Answer | None = None,
         start: Choice | None = None,
-        budget_s: float,
-        clock: Callable[[], float] = monotonic,
-        seed: int = 0,
     ) -> None:
-        if not budget_s > 0:
-            raise OptionsError(f"budget: expected a number above 0, found {budget_s!r}")
         self._bases: dict[str, Answer] = {"default": default, "never": never, "small": small}
         if policy is not None:
             self._bases["given"] = policy
@@ -132,9 +152,9 @@ class Oracle:
         self._problem = problem or InliningForSize()
         self._options = options
         self._start = start
-        self._clock = clock
-        self._deadline = clock() + budget_s
-        self._random = np.random.default_rng(seed)
+        self._clock = setting.clock
+        self._deadline = setting.clock() + setting.budget_s
+        self._random = np.random.default_rng(setting.seed)
         self._state = _State()
         self._root: Compilation | None = None
 
@@ -160,7 +180,7 @@ class Oracle:
         return int(measure_of(self._problem).score(compilation.result))
 
     def _search(self) -> Iterator[Found]:
-        yield self._taken(Choice("default"))
+        yield self._best()
         yield from self._try_all(Choice(name) for name in self._bases if name != "default")
         if self._start is not None:
             yield from self._try_all([self._start])
@@ -179,9 +199,11 @@ class Oracle:
         return self._state.compilations
 
     def _best(self) -> Found:
-        if self._state.best is None:
-            return self._taken(Choice("default"))
-        return self._state.best
+        """The best so far, LLVM's default to begin with, which must compile."""
+        best = self._state.best or self._compiled(Choice("default"))
+        if best is None:
+            raise InternalError("oracle: nothing came of LLVM's default answers")
+        return best
 
     def _is_over(self) -> bool:
         return self._clock() >= self._deadline
@@ -207,10 +229,9 @@ class Oracle:
             place = LIMITS.index(choice.limits[index]) + step
             if not 0 <= place < len(LIMITS):
                 return
-            found = self._attempt(choice.with_limit(index, LIMITS[place]))
-            if found is None:
+            yield from self._try_all([choice.with_limit(index, LIMITS[place])])
+            if self._best().choice is choice:
                 return
-            yield found
 
     def _search_groups(self, level: str) -> Iterator[Found]:
         """Try the other answers of a level's groups, each in a branch, and combine what helps."""
@@ -219,18 +240,15 @@ class Oracle:
         helpful = sorted((flip for flip in savings if savings[flip] > 0), key=savings.__getitem__)
         helpful.reverse()
         while helpful and not self._is_over():
-            flips = dict(helpful)
-            found = self._attempt(best.choice.with_flips(flips))
-            if found is not None:
-                yield found
+            yield from self._try_all([best.choice.with_flips(dict(helpful))])
             if self._best().size_bytes <= best.size_bytes - savings[helpful[0]]:
                 return
             helpful = helpful[: len(helpful) // 2]
 
-    def _candidates(self, level: str) -> dict[Flip, set[int]]:
+    def _candidates(self, level: str) -> dict[CallGroup, set[int]]:
         """A few groups and the answers to try for each: at random, large groups rather."""
         policy = self._best().choice.policy(self._bases)
-        taken: dict[Flip, list[int]] = {}
+        taken: dict[CallGroup, list[int]] = {}
         for observation in self._state.observations:
             taken.setdefault(group_of(level, observation), []).append(int(policy(observation)))
         untried = {
@@ -246,17 +264,17 @@ class Oracle:
         picked = self._random.choice(len(groups), count, replace=False, p=weights / weights.sum())
         return {groups[index]: untried[groups[index]] for index in sorted(picked)}
 
-    def _untried(self, group: Flip, actions: set[int]) -> set[int]:
+    def _untried(self, group: CallGroup, actions: set[int]) -> set[int]:
         others = {0, 1} if len(actions) == 2 else {1 - action for action in actions}
         return {action for action in others if (group, action) not in self._state.tried}
 
     def _group_savings(
-        self, best: Found, candidates: Mapping[Flip, set[int]]
-    ) -> dict[tuple[Flip, int], int]:
+        self, best: Found, candidates: Mapping[CallGroup, set[int]]
+    ) -> dict[tuple[CallGroup, int], int]:
         """Bytes that each answer for each group saves; each level's groups do not overlap."""
         policy = best.choice.policy(self._bases)
         waiting = dict(candidates)
-        savings: dict[tuple[Flip, int], int] = {}
+        savings: dict[tuple[CallGroup, int], int] = {}
         with self._forked() as trunk:
             while waiting and (observation := trunk.next_observation()) is not None:
                 group = group_of(next(iter(waiting))[0], observation)
@@ -283,28 +301,18 @@ class Oracle:
             return self._size(branch)
         return None
 
-    def _try_all(self, choices: Iterator[Choice] | Sequence[Choice]) -> Iterator[Found]:
+    def _try_all(self, choices: Iterable[Choice]) -> Iterator[Found]:
         for choice in choices:
             if self._is_over():
                 return
-            found = self._attempt(choice)
+            found = None
+            with contextlib.suppress(CompilationError):
+                found = self._compiled(choice)
             if found is not None:
                 yield found
 
-    def _attempt(self, choice: Choice) -> Found | None:
-        """Compile under a choice; keep it if it is smaller than the best."""
-        try:
-            return self._compiled(choice)
-        except CompilationError:
-            return None
-
-    def _taken(self, choice: Choice) -> Found:
-        found = self._compiled(choice)
-        if found is None:
-            return self._best()
-        return found
-
     def _compiled(self, choice: Choice) -> Found | None:
+        """Compile under a choice; keep it if it is smaller than the best."""
         self._state.compilations += 1
         policy, best = choice.policy(self._bases), self._state.best
         observations: list[Observation] = []

@@ -17,7 +17,7 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._imitation import ImitationConfig, Recorded, imitated
+from mlgo_gym.training._decisions import Decisions, FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
@@ -26,7 +26,7 @@ _RECORDING = 0.6
 
 
 @dataclass(frozen=True)
-class Config(ImitationConfig):
+class CloneConfig(FittedConfig):
     """What decides the result.
 
     Attributes:
@@ -37,28 +37,20 @@ class Config(ImitationConfig):
     policy: str = ""
 
 
-def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+def train(run: TrainingRun, config: CloneConfig, data: Data) -> Validation:
     """Record the policy's decisions on the training packages, and fit a network to them.
-
-    Args:
-        run: a run for a problem that has networks.
-        config: what decides the result.
-        data: what is trained on.
-
-    Returns:
-        What the clone is worth on the validation packages.
 
     Raises:
         OptionsError: the problem has no such policy, or no network.
         TrainingError: there is nothing to train on.
     """
-    name = config.policy or run.problem.rule
-    policy = run.problem.policy(name, config.seed)
+    problem, name = run.problem, config.policy or run.problem.rule
+    policy = problem.policy(name, config.seed)
     folder = run.directory / "decisions"
-    with DatasetWriter(folder, header_of(run.problem), max_part_age_s=60.0) as writer:
+    with DatasetWriter(folder, header_of(problem), max_part_age_s=60.0) as writer:
         left = remaining(writer, data.packages, name)
         reports = record(
-            writer, left, run.problem, name, policy, jobs=data.jobs, timeout_s=data.timeout_s
+            writer, left, problem, name, policy, jobs=data.jobs, timeout_s=data.timeout_s
         )
         with closing(reports):
             for report in reports:
@@ -69,6 +61,5 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
                 if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
                     break
     run.save(1, {})
-    return imitated(
-        run, Recorded.of(Dataset.open(folder, problem=run.problem).episodes()), config, data
-    )
+    decisions = Decisions.of(Dataset.open(folder, problem=problem).episodes())
+    return fit_decisions(run, decisions, config, data)

@@ -28,6 +28,7 @@ from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.training._data import successes
 
 _T = TypeVar("_T")
 _K = TypeVar("_K")
@@ -37,7 +38,7 @@ _DRAWN: Final = 0.98
 
 
 @dataclass(frozen=True)
-class Context:
+class TrainingContext:
     """One thing that is compiled again and again.
 
     Attributes:
@@ -69,7 +70,7 @@ class Context:
     def log_ratio(self, score: float) -> float:
         """The cost of a score: ``log(score / baseline)``.
 
-        >>> context = Context("f", Module("f", b""), baseline=50.0)
+        >>> context = TrainingContext("f", Module("f", b""), baseline=50.0)
         >>> context.log_ratio(50.0), round(context.log_ratio(55.0), 3)
         (0.0, 0.095)
         """
@@ -78,7 +79,7 @@ class Context:
     def cost(self, score: float, tolerated: float) -> float:
         """`log_ratio`, where what is above a limit counts twice.
 
-        >>> context = Context("f", Module("f", b""), baseline=50.0)
+        >>> context = TrainingContext("f", Module("f", b""), baseline=50.0)
         >>> context.cost(50.0, 0.05), round(context.cost(55.0, 0.05), 3)
         (0.0, 0.141)
         """
@@ -108,7 +109,7 @@ class Workshop:
         self._warn = warn
         self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
-    def contexts(self, packages: Packages, skip: int = 0) -> Iterator[list[Context]]:
+    def contexts(self, packages: Packages, skip: int = 0) -> Iterator[list[TrainingContext]]:
         """The contexts of each module of packages, in their order.
 
         What fails, and what never asks, has none. A module is compiled a few times for them;
@@ -119,7 +120,7 @@ class Workshop:
             skip: how many modules are passed over.
         """
 
-        def prepared(compiler: Compiler, key: ModuleKey) -> list[Context]:
+        def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
             if not measure_of(self.problem).by_function:
                 return _module_context(compiler, str(key), packages[key])
             return _functions(Allocator(compiler, self.problem), str(key), packages[key])
@@ -130,7 +131,7 @@ class Workshop:
                     self._warn(f"{done.item.package}: {done.error}")
                 yield [] if done.error else done.value
 
-    def score(self, compiler: Compiler, context: Context, policy: PolicyLike) -> float:
+    def score(self, compiler: Compiler, context: TrainingContext, policy: PolicyLike) -> float:
         """What comes out under a policy: bytes, or LLVM's score.
 
         Raises:
@@ -153,12 +154,7 @@ class Workshop:
         self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]
     ) -> Iterator[tuple[_K, _T]]:
         """As `each`; those that fail are warned of and left out."""
-        with closing(self.each(items, work)) as found:
-            for done in found:
-                if done.error:
-                    self._warn(str(done.error))
-                else:
-                    yield done.item, done.value
+        return successes(self.each(items, work), self._warn)
 
     def close(self) -> None:
         """End the compilers; safe to call twice."""
@@ -171,12 +167,12 @@ class Workshop:
         self.close()
 
 
-def _module_context(compiler: Compiler, name: str, module: Module) -> list[Context]:
+def _module_context(compiler: Compiler, name: str, module: Module) -> list[TrainingContext]:
     size = compiler.compile_module(module).text_size_bytes
-    return [Context(name, module, float(size))] if size else []
+    return [TrainingContext(name, module, float(size))] if size else []
 
 
-def _functions(allocator: Allocator, name: str, module: Module) -> list[Context]:
+def _functions(allocator: Allocator, name: str, module: Module) -> list[TrainingContext]:
     """The functions of a module that ask and have a score."""
     optimized = allocator.find_functions(allocator.optimize(module, options_of(module)))
     if not optimized.functions:
@@ -189,8 +185,8 @@ def _functions(allocator: Allocator, name: str, module: Module) -> list[Context]
             product = allocator.compiler.produce(known.module, known.options, ALLOCATE)
             spills = spill_code(product.data.decode(), function)
             spilled = score_function(spills, known.frequencies[function]).value
-            share, potential = min(result.score / total, 1.0), min(spilled / total, 1.0)
-            contexts.append(Context(f"{name}:{function}", known, result.score, share, potential))
+            parts = (min(each / total, 1.0) for each in (result.score, spilled))
+            contexts.append(TrainingContext(f"{name}:{function}", known, result.score, *parts))
     return contexts
 
 
@@ -209,7 +205,7 @@ class Sampler:
 
     MOST: Final = 4.0
 
-    def __init__(self, contexts: Sequence[Context]) -> None:
+    def __init__(self, contexts: Sequence[TrainingContext]) -> None:
         self.contexts: Final = tuple(contexts)
         shares = np.array([each.share for each in contexts])
         potentials = np.array([each.potential for each in contexts])

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm._schedule import Done
+
+_K = TypeVar("_K")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,18 @@ class Data:
     jobs: int = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     warn: Callable[[str], None] = lambda _: None
+
+
+def successes(
+    found: Generator[Done[_K, _T]], warn: Callable[[str], None]
+) -> Iterator[tuple[_K, _T]]:
+    """Items with what became of them; those that failed are warned of and left out."""
+    with closing(found):
+        for done in found:
+            if done.error:
+                warn(str(done.error))
+            else:
+                yield done.item, done.value
 
 
 def describe(packages: Packages) -> dict[str, Any]:

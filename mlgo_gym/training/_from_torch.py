@@ -31,9 +31,8 @@ import tensorflow as tf
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.problems._observations import row_shape
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problems
 from mlgo_gym.training._export import save_model
-from mlgo_gym.training._networks import FORBIDDEN
+from mlgo_gym.training._networks import FORBIDDEN, networked_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +196,9 @@ def export_torch_mlp(
 def _converted(layers: Any, problem: Problem) -> Iterator[tuple[Any, list[np.ndarray[Any, Any]]]]:
     """Dense layers with their weights, and what they take and give checked."""
     if not problem.network:
-        expected = ", ".join(kind.name for kind in problems().values() if kind.network)
-        raise OptionsError(f"torch policy: expected a problem of {expected}, found {problem.name}")
+        raise OptionsError(
+            f"torch policy: expected a problem of {networked_problems()}, found {problem.name}"
+        )
     actions = int(problem.action_space().n)  # type: ignore[attr-defined]
     dense = list(_dense_layers(layers))
     found = (dense[0][1].shape[0], dense[-1][1].shape[1]) if dense else (0, 0)

@@ -13,9 +13,8 @@ costs more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -27,12 +26,17 @@ from mlgo_gym.problems._policy import Action
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._generations import Generations, Progress, restored
+from mlgo_gym.training._export import save_model
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
-from mlgo_gym.training._networks import FORBIDDEN, PolicyNetwork, network_from_config
+from mlgo_gym.training._networks import (
+    FORBIDDEN,
+    PolicyNetwork,
+    network_for,
+    network_from_config,
+)
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._start import Prepared, first_network, prepared
-from mlgo_gym.training._validation import Validation
+from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
+from mlgo_gym.training._validation import Validation, validate, validate_functions
 
 _Array = np.ndarray[Any, Any]
 
@@ -46,7 +50,7 @@ _LEAST = (
 
 
 @dataclass(frozen=True)
-class Config:
+class GroupConfig:
     """What decides the result.
 
     Attributes:
@@ -104,7 +108,7 @@ class Trial:
     """A context compiled several times.
 
     Attributes:
-        cost: with the likeliest actions, as `Context.log_ratio`, and more beyond what is tolerated.
+        cost: with the likeliest actions, as `TrainingContext.cost` has it.
         costs: of the tries.
         tried: the decisions that each of them drew.
     """
@@ -114,100 +118,137 @@ class Trial:
     tried: tuple[tuple[Tried, ...], ...]
 
 
-def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
     """Train until the generations or the run's budget are over; goes on where the run was.
 
     What is learned depends on the configuration and the corpora, not on the number of workers.
-
-    Args:
-        run: the folder, with the budget.
-        config: how.
-        data: what is trained and chosen on.
-
-    Returns:
-        What the best model is worth on the validation packages.
+    Returns what the best model is worth on the validation packages.
 
     Raises:
         TrainingError: no module compiles and asks for a decision.
         OptionsError: there is no network for the problem.
         ModelError: there is no model to start from.
     """
-    with prepared(run, config, data) as found:
+    with prepared(run, data, config.most_modules, config.seed) as found:
         trainer = _Trainer(run, config, data, found)
         with trainer.compiled:
             return trainer.train()
 
 
-class _Trainer(Generations[Progress]):
-    """Compile, compare, learn."""
+@dataclass(slots=True)
+class _Progress:
+    """Where training is, besides the weights: in checkpoints as it is here."""
 
-    def __init__(self, run: TrainingRun, config: Config, data: Data, prepared: Prepared) -> None:
-        workshop, sampler = prepared.workshop, prepared.sampler
-        progress, network, arrays = restored(
-            run, Progress, lambda: first_network(workshop, sampler, config)
-        )
-        super().__init__(
-            run,
-            data,
-            progress,
-            most=config.generations,
-            validate_every=config.validate_every,
-            validated=prepared.validated and partial(self._validated_by, prepared.validated),
-        )
-        self._config, self._workshop, self._sampler = config, workshop, sampler
+    generation: int = 0
+    best: float | None = None
+    validated: int = -1
+
+
+class _Trainer:
+    """Compile, compare, learn; validate now and then, and export what is best so far."""
+
+    def __init__(
+        self, run: TrainingRun, config: GroupConfig, data: Data, prepared: Prepared
+    ) -> None:
+        self._run, self._config, self._data, self._prepared = run, config, data, prepared
+        self._best: Validation | None = None
+        checkpoint = run.restore()
+        if checkpoint is None:
+            self._progress, network = _Progress(), self._first_network()
+        else:
+            state = dict(checkpoint.state)
+            network = network_from_config(state.pop("network"))
+            self._progress = _Progress(**state)
         self._update = Update(network, run.problem, config.temperature, config.update)
         self.compiled = CompiledNetwork(network, run.problem)
-        if arrays is not None:
-            self._update.load(arrays)
+        if checkpoint is not None:
+            self._update.load(checkpoint.arrays)
+
+    def train(self) -> Validation:
+        """Go on to the end; what the best model is worth on what is held out, in release mode."""
+        progress, run, config = self._progress, self._run, self._config
+        while True:
+            is_last = progress.generation >= config.generations or run.is_over
+            is_due = is_last or progress.generation % config.validate_every == 0
+            if is_due and progress.validated < progress.generation:
+                self._validate()
+                run.doing("generation")
+            if is_last:
+                return self._best or validate(run.model, self._data, run.problem)
+            number = progress.generation + 1
+            scalars = self._generation(number)
+            progress.generation = number
+            run.scalars(number, scalars)
+            self._save()
+
+    def _first_network(self) -> PolicyNetwork:
+        """The network of a model directory, or a new one, which answers as LLVM's own rule."""
+        config, problem = self._config, self._run.problem
+        if config.start:
+            return load_start(config.start, problem)
+        found = statistics(self._prepared.workshop, self._prepared.sampler, config.seed)
+        return network_for(problem, found, config.hidden, config.seed)
+
+    def _validate(self) -> None:
+        """Find what the average is worth, and export it if it is the best so far."""
+        progress, run = self._progress, self._run
+        network = network_from_config(self._update.network.config())
+        network.set_weights(self._update.averaged())
+        run.doing("validation")
+        found = self._validation(network)
+        run.scalars(progress.generation, found.scalars())
+        loss = found.loss()
+        if progress.best is None or loss < progress.best:
+            progress.best = loss
+            self._best = found if self._prepared.held_out is None else None
+            results = {"generation": progress.generation, "validation": found.to_json()}
+            run.export(network, results)
+        progress.validated = progress.generation
+        self._save()
+
+    def _validation(self, network: PolicyNetwork) -> Validation:
+        run, held_out = self._run, self._prepared.held_out
+        if held_out is not None:
+            self.compiled.take_weights(network)
+            return validate_functions(self._prepared.workshop, held_out, self.compiled)
+        candidate = run.directory / "candidate"
+        save_model(network, run.problem, candidate, {"trainer": run.trainer})
+        return validate(candidate, self._data, run.problem)
+
+    def _save(self) -> None:
+        state = asdict(self._progress) | {"network": self._update.network.config()}
+        self._run.save(self._progress.generation, self._update.arrays(), state)
 
     def _generation(self, number: int) -> dict[str, float]:
         generator = np.random.default_rng([self._config.seed, number])
-        drawn = self._sampler.draw(self._config.contexts, generator)
+        drawn = self._prepared.sampler.draw(self._config.contexts, generator)
         started = monotonic()
         self.compiled.take_weights(self._update.network)
 
         def tried(compiler: Compiler, index: int) -> Trial:
-            return self._trial(compiler, index, self.compiled, number)
+            return self._trial(compiler, index, number)
 
-        trials = list(self._workshop.successes(drawn, tried))
+        trials = list(self._prepared.workshop.successes(drawn, tried))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 
-    def _network(self) -> PolicyNetwork:
-        network = network_from_config(self._update.network.config())
-        network.set_weights(self._update.averaged())
-        return network
-
-    def _validated_by(
-        self, validated: Callable[[CompiledNetwork], Validation], network: PolicyNetwork
-    ) -> Validation:
-        self.compiled.take_weights(network)
-        return validated(self.compiled)
-
-    def _arrays(self) -> dict[str, _Array]:
-        return self._update.arrays()
-
-    def _trial(
-        self, compiler: Compiler, index: int, network: CompiledNetwork, generation: int
-    ) -> Trial:
+    def _trial(self, compiler: Compiler, index: int, generation: int) -> Trial:
         """Compile a context with the likeliest actions and, if there is a choice, with others."""
-        config, context = self._config, self._sampler.contexts[index]
+        config, context = self._config, self._prepared.sampler.contexts[index]
 
         def cost(answers: _Answers) -> float:
-            score = self._workshop.score(compiler, context, answers)
+            score = self._prepared.workshop.score(compiler, context, answers)
             return context.cost(score, config.tolerated)
 
-        likeliest = _Answers(network)
+        likeliest = _Answers(self.compiled)
         least = cost(likeliest)
         costs, tried = [], []
-        if likeliest.open:
+        for number in range(config.tries if likeliest.open else 0):
             share = min(1.0, config.drawn / likeliest.open)
-            for number in range(config.tries):
-                seed = [config.seed, generation, index, number]
-                generator = np.random.default_rng(seed)
-                answers = _Answers(network, share, config.temperature, generator)
-                costs.append(cost(answers))
-                tried.append(tuple(answers.tried))
+            generator = np.random.default_rng([config.seed, generation, index, number])
+            answers = _Answers(self.compiled, share, config.temperature, generator)
+            costs.append(cost(answers))
+            tried.append(tuple(answers.tried))
         return Trial(least, tuple(costs), tuple(tried))
 
     def _learn(
@@ -216,10 +257,9 @@ class _Trainer(Generations[Progress]):
         tried: list[Tried] = []
         advantages: list[_Array] = []
         for index, trial in trials:
-            weight = self._sampler.weights[index]
-            for decisions, advantage in zip(
-                trial.tried, advantages_of(trial, self._config), strict=True
-            ):
+            weight = self._prepared.sampler.weights[index]
+            worth = advantages_of(trial, self._config)
+            for decisions, advantage in zip(trial.tried, worth, strict=True):
                 tried += decisions
                 advantages.append(np.full(len(decisions), weight * advantage))
         metrics = {
@@ -276,11 +316,11 @@ class _Answers:
         return action
 
 
-def advantages_of(trial: Trial, config: Config) -> _Array:
+def advantages_of(trial: Trial, config: GroupConfig) -> _Array:
     """How much better each try was than the others, ``float [tries]``; positive is better.
 
     >>> trial = Trial(0.0, (-0.1, 0.1, 0.0), ((), (), ()))
-    >>> [round(float(each), 3) for each in advantages_of(trial, Config())]
+    >>> [round(float(each), 3) for each in advantages_of(trial, GroupConfig())]
     [0.15, -0.15, 0.0]
     """
     if not trial.costs:

@@ -19,13 +19,13 @@ from mlgo_gym.errors import OptionsError, TraceError, TrainingError
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._imitation import ImitationConfig, Recorded, imitated
+from mlgo_gym.training._decisions import Decisions, FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
 
 @dataclass(frozen=True)
-class Config(ImitationConfig):
+class ImitateConfig(FittedConfig):
     """What decides the result.
 
     Attributes:
@@ -37,19 +37,11 @@ class Config(ImitationConfig):
     departure_weight: float = 3.0
 
 
-def train(run: TrainingRun, config: Config, data: Data) -> Validation:
+def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:
     """Fit a network to the decisions of traces.
 
     Traces of the validation packages' modules are left out, and so are those of another LLVM or of
     other settings, which are reported.
-
-    Args:
-        run: a run for `InliningForSize`.
-        config: what decides the result.
-        data: what is chosen on.
-
-    Returns:
-        What the network is worth on the validation packages.
 
     Raises:
         OptionsError: no traces are named, or there is none in the folder.
@@ -63,10 +55,12 @@ def train(run: TrainingRun, config: Config, data: Data) -> Validation:
             f"traces: expected a folder with traces, found {config.traces!r}; "
             "--set traces=DIR names what 'search --output DIR' has left"
         )
-    return imitated(run, Recorded.of(_episodes(run, config, data, paths)), config, data)
+    return fit_decisions(run, Decisions.of(_episodes(run, config, data, paths)), config, data)
 
 
-def _episodes(run: TrainingRun, config: Config, data: Data, paths: list[Path]) -> Iterator[Episode]:
+def _episodes(
+    run: TrainingRun, config: ImitateConfig, data: Data, paths: list[Path]
+) -> Iterator[Episode]:
     held_out = {data.validation[key].sha256 for key in data.validation}
     for path in paths:
         try:

@@ -28,7 +28,8 @@ from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import OptimizedModule
-from mlgo_gym.training._contexts import Context
+from mlgo_gym.training._contexts import TrainingContext, Workshop
+from mlgo_gym.training._run import TrainingRun
 
 METADATA_KEY: Final = b"mlgo_gym.contexts"
 """The key of a part's description in its metadata."""
@@ -60,6 +61,18 @@ _SCHEMA: Final = pa.schema(
         pa.field("potential", pa.float64(), nullable=False),
     ]
 )
+
+
+def kept_contexts(
+    run: TrainingRun, workshop: Workshop, name: str, packages: Packages
+) -> list[TrainingContext]:
+    """The contexts of packages, as a run's folder has them or as they are found now."""
+    run.doing(f"contexts {name}")
+    kept = KeptContexts(run.directory / "contexts" / name, key_of(packages, run.problem))
+    for found in workshop.contexts(packages, skip=kept.modules):
+        kept.add(found)
+    kept.flush()
+    return kept.contexts
 
 
 def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
@@ -96,7 +109,7 @@ class KeptContexts:
     def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
         self._folder = folder
         self._key = dict(key)
-        self.contexts: list[Context] = []
+        self.contexts: list[TrainingContext] = []
         self.modules = 0
         self._parts = 0
         self._kept = 0
@@ -108,7 +121,7 @@ class KeptContexts:
         self._saved_modules = self.modules
         self._last = monotonic()
 
-    def add(self, contexts: Sequence[Context]) -> None:
+    def add(self, contexts: Sequence[TrainingContext]) -> None:
         """Add the contexts of the next module, and write a part now and then.
 
         Raises:
@@ -144,7 +157,7 @@ class KeptContexts:
         self._kept, self._saved_modules = len(self.contexts), self.modules
         self._last = monotonic()
 
-    def _read(self) -> tuple[list[Context], int] | None:
+    def _read(self) -> tuple[list[TrainingContext], int] | None:
         """The next part, and how many modules there are up to its end."""
         try:
             with open_regular(self._path()) as file:
@@ -161,7 +174,7 @@ class KeptContexts:
         return self._folder / f"part-{self._parts:05}.parquet"
 
 
-def _row(context: Context) -> dict[str, Any]:
+def _row(context: TrainingContext) -> dict[str, Any]:
     code = context.code
     module = code.module if isinstance(code, OptimizedModule) else code
     function = None
@@ -187,7 +200,7 @@ def _row(context: Context) -> dict[str, Any]:
     }
 
 
-def _context(row: Mapping[str, Any]) -> Context:
+def _context(row: Mapping[str, Any]) -> TrainingContext:
     parts = row["module"]
     command = parts["command"]
     module = Module(
@@ -201,4 +214,4 @@ def _context(row: Mapping[str, Any]) -> Context:
         }
         frequencies = MappingProxyType({function["name"]: dict(function["frequencies"])})
         code = OptimizedModule(module, CompileOptions(**options), (function["name"],), frequencies)
-    return Context(row["name"], code, row["baseline"], row["share"], row["potential"])
+    return TrainingContext(row["name"], code, row["baseline"], row["share"], row["potential"])

@@ -22,7 +22,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
@@ -32,7 +31,7 @@ from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.search._attribution import Effect, disjoint_flips, effects_of, joint_effects
+from mlgo_gym.search._attribution import FlipEffect, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
 
 Shares = Mapping[str, Mapping[str, int]]
@@ -68,11 +67,7 @@ class LabelSetting:
 def survey(
     packages: Packages, *, jobs: int, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Generator[Done[ModuleKey, tuple[str, ...]]]:
-    """Compile all modules plainly, to see which functions their objects have in common.
-
-    Yields:
-        For each module, the functions of its object that are in COMDAT groups.
-    """
+    """Compile all modules plainly: the functions of each object that are in COMDAT groups."""
 
     def compiled(compiler: Compiler, key: ModuleKey) -> tuple[str, ...]:
         result = compiler.compile_module(packages[key], keep_object=True)
@@ -84,7 +79,7 @@ def survey(
 
 
 def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, int]]:
-    """How many objects of each package have a function, from what `survey` found."""
+    """`Shares`, from what `survey` found."""
     counts: dict[str, Counter[str]] = {}
     for (package, _), functions in found.items():
         counts.setdefault(package, Counter()).update(functions)
@@ -95,113 +90,71 @@ def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, i
 
 
 def label_modules(
-    packages: Packages,
-    *,
-    policy: PolicyLike,
-    policy_name: str,
-    shares: Shares,
-    setting: LabelSetting,
+    packages: Packages, policy: PolicyLike, policy_name: str, shares: Shares, setting: LabelSetting
 ) -> Generator[Done[ModuleKey, tuple[Source, Episode | None]]]:
-    """Label the decisions of modules under a policy.
-
-    Args:
-        packages: the modules, in the order in which they are started.
-        policy: what answers; of a runner, one that keeps it for the next module.
-        policy_name: what it is called in the data.
-        shares: from `shares_of`.
-        setting: how.
+    """Label the decisions of modules under a policy; modules are started in their order.
 
     Yields:
         As modules are finished: where the decisions come from, and all of them with the labels that
         were found, ``None`` where there was no decision.
     """
+    problem = setting.problem
 
     def labelled(compiler: Compiler, key: ModuleKey) -> tuple[Source, Episode | None]:
-        labels = _Labels(compiler, key.package, policy_name, shares, setting)
-        return labels.of(packages[key], policy)
+        module = packages[key]
+        naming = NamingCompiler(compiler, module, policy, problem)
+        base = naming.compile()
+        settings = settings_of(naming.options, (problem,)) | {"opt_level": base.opt_level}
+        source = Source(key.package, module.name, module.sha256, policy_name, settings)
+        if not base.decisions:
+            return source, None
+        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+        actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
+        random = np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
+        effects = _flip_effects(naming, base, random, setting.batches)
+        departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
+        if setting.joint and departures:
+            other = NamingCompiler(compiler, module, default, problem).compile()
+            effects += joint_effects(base, other, departures)
+        labels = _means(effects, len(actions), shares.get(key.package, {}))
+        score = float(base.text_size_bytes)
+        return source, Episode(
+            source, InliningForSize, observed, actions, score=score, labels=labels
+        )
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
     return each(packages, labelled, compiler, jobs=setting.jobs)
 
 
-class _Labels:
-    """Labels one module."""
+def _flip_effects(
+    naming: NamingCompiler, base: NamedCompilation, random: np.random.Generator, batches: int
+) -> list[FlipEffect]:
+    effects: list[FlipEffect] = []
+    for batch in range(2 * batches):
+        flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
+        effects += effects_of(naming, base, flips) if flips else []
+    return effects
 
-    def __init__(
-        self,
-        compiler: Compiler,
-        package: str,
-        policy_name: str,
-        shares: Shares,
-        setting: LabelSetting,
-    ) -> None:
-        self._compiler = compiler
-        self._package = package
-        self._policy_name = policy_name
-        self._shares = shares.get(package, {})
-        self._setting = setting
 
-    def of(self, module: Module, policy: PolicyLike) -> tuple[Source, Episode | None]:
-        problem = self._setting.problem
-        compiler = NamingCompiler(self._compiler, module, policy, problem)
-        base = compiler.compile()
-        settings = settings_of(compiler.options, (problem,)) | {"opt_level": base.opt_level}
-        source = Source(self._package, module.name, module.sha256, self._policy_name, settings)
-        if not base.decisions:
-            return source, None
-        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
-        actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
-        effects = self._flip_effects(compiler, module, base)
-        if self._setting.joint:
-            departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
-            effects += self._joint_effects(module, base, departures)
-        score = float(base.text_size_bytes)
-        labels = self._labels(effects, len(actions))
-        return source, Episode(
-            source, InliningForSize, observed, actions, score=score, labels=labels
-        )
-
-    def _flip_effects(
-        self, compiler: NamingCompiler, module: Module, base: NamedCompilation
-    ) -> list[Effect]:
-        random = np.random.default_rng([self._setting.seed, *bytes.fromhex(module.sha256)])
-        effects: list[Effect] = []
-        for batch in range(2 * self._setting.batches):
-            flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
-            effects += effects_of(compiler, base, flips) if flips else []
-        return effects
-
-    def _joint_effects(
-        self, module: Module, base: NamedCompilation, departures: Sequence[int]
-    ) -> list[Effect]:
-        if not departures:
-            return []
-        compiler = NamingCompiler(self._compiler, module, default, self._setting.problem)
-        return joint_effects(base, compiler.compile(), departures)
-
-    def _labels(self, effects: Sequence[Effect], decisions: int) -> dict[str, Any]:
-        """Each decision's mean over the flips that it was part of, NaN where there was none."""
-        text, linked, count = (np.zeros(decisions) for _ in range(3))
-        for effect in effects:
-            chosen = list(effect.flip.decisions)
-            text[chosen] += effect.total() / len(chosen)
-            linked[chosen] += effect.total(self._share) / len(chosen)
-            count[chosen] += 1
-        known = np.where(count > 0, count, np.nan)
-        return {
-            "saved_bytes": text / known,
-            "saved_linked_bytes": linked / known,
-            "sample_weight": count,
-        }
-
-    def _share(self, name: str) -> float:
-        return 1.0 / self._shares.get(name, 1)
+def _means(
+    effects: Sequence[FlipEffect], decisions: int, shares: Mapping[str, int]
+) -> dict[str, Any]:
+    """Each decision's mean over the flips that it was part of, NaN where there was none."""
+    text, linked, count = (np.zeros(decisions) for _ in range(3))
+    for effect in effects:
+        chosen = list(effect.flip.decisions)
+        text[chosen] += effect.total() / len(chosen)
+        linked[chosen] += effect.total(lambda name: 1.0 / shares.get(name, 1)) / len(chosen)
+        count[chosen] += 1
+    known = np.where(count > 0, count, np.nan)
+    return {
+        "saved_bytes": text / known,
+        "saved_linked_bytes": linked / known,
+        "sample_weight": count,
+    }
 
 
 def _wanted(decision: NamedDecision) -> float:
     """How much a decision is wanted: most near the threshold, where answers are open."""
     cost = int(np.frombuffer(decision.payload, np.int64)[_COST])
-    for bound, wanted in _BANDS:
-        if cost < bound:
-            return wanted
-    return _BEYOND
+    return next((wanted for bound, wanted in _BANDS if cost < bound), _BEYOND)

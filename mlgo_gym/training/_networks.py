@@ -221,6 +221,11 @@ def network_features(problem: Problem | type[Problem]) -> tuple[str, ...]:
     return tuple(each.spec.name for each in problem.features if each.spec.name != "mask")
 
 
+def networked_problems() -> str:
+    """The names of the problems that networks answer."""
+    return ", ".join(kind.name for kind in problems().values() if kind.network)
+
+
 def network_for(
     problem: Problem, normalization: Normalization, hidden: Sequence[int], seed: int = 0
 ) -> PolicyNetwork:
@@ -230,8 +235,9 @@ def network_for(
         OptionsError: there is no network for this problem.
     """
     if not problem.network:
-        known = ", ".join(kind.name for kind in problems().values() if kind.network)
-        raise OptionsError(f"network: expected one of {known}, found {problem.name!r}")
+        raise OptionsError(
+            f"network: expected one of {networked_problems()}, found {problem.name!r}"
+        )
     return _made(type(problem), normalization, hidden, seed)
 
 

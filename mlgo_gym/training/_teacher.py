@@ -61,24 +61,20 @@ class Labels:
     defaults: _Array
     packages: _Array
 
+    @property
+    def is_known(self) -> _Array:
+        """``bool [N]``: where `advantages` says something."""
+        return np.isfinite(self.advantages)
+
 
 Teacher = Callable[[_Array], _Array]
 """From features ``[M, features]`` to each ensemble's log-odds of inlining, ``[bags, M]``."""
 
 
 def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Teacher:
-    """Fit a classifier of whether to inline, where a mistake costs the bytes that it loses.
-
-    Args:
-        labels: what is known.
-        config: how.
-        seed: of the bags.
-
-    Raises:
-        OptionsError: the labels do not say both that inlining saves bytes and that it costs some.
-    """
-    known = np.isfinite(labels.advantages) & (labels.weights > 0)
-    table = labels.features[known].astype(np.float64)
+    """Fit a classifier of whether to inline, where a mistake costs the bytes that it loses."""
+    known = labels.is_known & (labels.weights > 0)
+    table, packages = labels.features[known].astype(np.float64), labels.packages[known]
     saved, weights = labels.advantages[known], labels.weights[known]
     costs = np.minimum(np.abs(saved), config.clip_bytes) * weights
     pulls = config.default_pull_bytes * weights
@@ -100,9 +96,7 @@ def fit_teacher(labels: Labels, config: TeacherConfig, seed: int) -> Teacher:
             early_stopping=False,
             random_state=seed + bag,
         ).fit(rows[chosen], is_better[chosen], sample_weight=cost[chosen])
-        for bag, chosen in enumerate(
-            _bags(labels.packages[known], is_better, counted, config, seed)
-        )
+        for bag, chosen in enumerate(_bags(packages, is_better, counted, config, seed))
     ]
 
     def log_odds(values: _Array) -> _Array:

@@ -20,6 +20,7 @@ from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
+from mlgo_gym.training._data import Data, describe
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -133,8 +134,9 @@ def train(
     if trainer not in TRAINERS:
         raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
-    module, data, run = (imported(name) for name in (trainer, "data", "run"))
-    config = configured(module.Config(seed=how.get("seed", 0)), settings)
+    module, run = imported(trainer), imported("run")
+    make_config = getattr(module, f"{trainer.capitalize()}Config")
+    config = configured(make_config(seed=how.get("seed", 0)), settings)
     watcher = how.get("watcher") or Watcher()
     failures: dict[str, None] = {}
 
@@ -146,7 +148,7 @@ def train(
     from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S  # noqa: PLC0415 (slow to import)
 
     timeout_s = how.get("timeout_s", DEFAULT_TIMEOUT_S)
-    trained_on = data.Data(kept, held_out, how.get("jobs", 1), timeout_s, warn)
+    data = Data(kept, held_out, how.get("jobs", 1), timeout_s, warn)
     with run.TrainingRun(
         Path(output),
         trainer,
@@ -155,27 +157,22 @@ def train(
         budget_s=None if budget_minutes is None else budget_minutes * _MINUTE_S,
         report=watcher.report,
         doing=watcher.doing,
-        provenance={
-            "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
-            "trained_on": data.describe(kept),
-            "validated_on": data.describe(held_out),
-        },
+        provenance=_provenance(data),
     ) as going:
-        found = module.train(going, config, trained_on)
+        found = module.train(going, config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
 
 
+def _provenance(data: Data) -> dict[str, Any]:
+    return {
+        "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
+        "trained_on": describe(data.packages),
+        "validated_on": describe(data.validation),
+    }
+
+
 def configured(config: Any, settings: Sequence[str]) -> Any:
-    """A configuration with some of its fields set.
-
-    Args:
-        config: a dataclass, maybe of dataclasses.
-        settings: texts such as ``fit.epochs=10``; the value is JSON.
-
-    Raises:
-        OptionsError: a text has another form, there is no such field, or its value is of another
-            type.
-    """
+    """A dataclass with some fields set, by texts such as ``fit.epochs=10``."""
     for setting in settings:
         name, found, text = setting.partition("=")
         try:

@@ -16,7 +16,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.training._compiled import CompiledNetwork
-from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 
 WORSE_WEIGHT: Final = 0.1
@@ -96,7 +96,7 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
 
 
 def validate_functions(
-    workshop: Workshop, contexts: Sequence[Context], network: CompiledNetwork
+    workshop: Workshop, contexts: Sequence[TrainingContext], network: CompiledNetwork
 ) -> Validation:
     """Allocate functions that were held out, each by itself, with a network.
 
@@ -110,7 +110,7 @@ def validate_functions(
     """
     largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
 
-    def score(compiler: Compiler, context: Context) -> float:
+    def score(compiler: Compiler, context: TrainingContext) -> float:
         return workshop.score(compiler, context, network.answer)
 
     scored = list(workshop.successes(largest_first, score))

@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym.cli._main import main
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.training._advantage import Config
+from mlgo_gym.training._advantage_config import AdvantageConfig
 from mlgo_gym.training._train import TRAINERS, configured, imported
 
 QUICK = [
@@ -46,11 +46,13 @@ def test_from_a_corpus_to_a_model_that_is_used(
 def test_every_trainer_is_there() -> None:
     for name in TRAINERS:
         assert callable(imported(name).train)
-        imported(name).Config(seed=1)
+        getattr(imported(name), f"{name.capitalize()}Config")(seed=1)
 
 
 def test_settings_reach_the_configuration() -> None:
-    config = configured(Config(), ["rounds=5", "hidden=[4, 2]", "fit.epochs=7", "linked_weight=1"])
+    config = configured(
+        AdvantageConfig(), ["rounds=5", "hidden=[4, 2]", "fit.epochs=7", "linked_weight=1"]
+    )
     assert (config.rounds, config.hidden, config.fit.epochs) == (5, (4, 2), 7)
     assert config.linked_weight == pytest.approx(1.0)
     for setting, message in (
@@ -64,7 +66,7 @@ def test_settings_reach_the_configuration() -> None:
         ("seed.x=1", "--set seed.x: expected a value of type int, found 1"),
     ):
         with pytest.raises(OptionsError) as error:
-            configured(Config(), [setting])
+            configured(AdvantageConfig(), [setting])
         assert str(error.value) == message
 
 

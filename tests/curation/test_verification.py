@@ -13,7 +13,7 @@ import pytest
 
 from corpus_tools import Manifest, find_clang
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.curation._verification import Outcome, verify_corpus
+from mlgo_gym.curation._verification import CheckOutcome, verify_corpus
 from mlgo_gym.errors import OptionsError
 
 SECTIONS = "-ffunction-sections: functions share .text, where padding counts and jumps are shorter"
@@ -113,14 +113,14 @@ def test_what_is_good_gives_status_0(corpus: Path, clang22: str) -> None:
 def test_a_global_command_stands_for_all(corpus: Path, clang22: str) -> None:
     Manifest(("good.o", "gone.o"), global_command_override=("-cc1", "-O9")).write(corpus)
     verdicts = list(verify_corpus(Corpus.load(corpus), clang=find_clang(clang22)))
-    assert [each.embedded.outcome for each in verdicts] == [Outcome.FAILED] * 2
+    assert [each.embedded.outcome for each in verdicts] == [CheckOutcome.FAILED] * 2
 
 
 def test_a_module_without_a_command(corpus: Path, clang22: str) -> None:
     Manifest(("good.o",)).write(corpus)
     (corpus / "good.o.cmd").unlink()
     (verdict,) = verify_corpus(Corpus.load(corpus), clang=find_clang(clang22))
-    assert verdict.embedded.outcome is Outcome.COMPILED
+    assert verdict.embedded.outcome is CheckOutcome.COMPILED
     assert str(verdict.original) == (
         "failed: module 'good.o': expected a command line for clang, found none"
     )
@@ -134,7 +134,7 @@ def test_thinlto_is_for_clang_alone(corpus: Path, clang22: str) -> None:
     loaded = Corpus.load(corpus, allow_thinlto=True)
     (verdict,) = verify_corpus(loaded, clang=find_clang(clang22))
     assert str(verdict.embedded) == "not done: ThinLTO's imports are not done here"
-    assert verdict.original.outcome is Outcome.FAILED  # it has no index
+    assert verdict.original.outcome is CheckOutcome.FAILED  # it has no index
     assert "good.o: expected an object, found an empty file" in verdict.original.detail
     assert "good.o.thinlto.bc" in verdict.original.detail
 

@@ -17,7 +17,7 @@ from mlgo_gym.evaluation._explain import (
     FEATURES,
     Importance,
     PermutedText,
-    Recorded,
+    Questions,
     decide,
     joined,
     most_asking,
@@ -42,7 +42,7 @@ class Known:
 
     runner: MLModelRunner
     policy: PolicyLike
-    recorded: Recorded
+    recorded: Questions
     packages: dict[str, Corpus]
 
     def importance(self) -> dict[str, Importance]:
@@ -120,7 +120,7 @@ def test_text(small: Corpus) -> None:
 
 
 def test_nothing_is_asked() -> None:
-    empty = Recorded(np.zeros((0, len(FEATURES)), np.int64), np.zeros(0, np.int64), (0,), ())
+    empty = Questions(np.zeros((0, len(FEATURES)), np.int64), np.zeros(0, np.int64), (0,), ())
     with pytest.raises(
         CorpusError, match="corpus: expected modules in which LLVM asks, found none"
     ):

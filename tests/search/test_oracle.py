@@ -19,7 +19,7 @@ from mlgo_gym.records._replay import replay
 from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
-from mlgo_gym.search._oracle import Oracle, small
+from mlgo_gym.search._oracle import Oracle, SearchSetting, small
 from mlgo_gym.stream._events import Observation
 
 PROBLEM = InliningForSize()
@@ -31,6 +31,10 @@ def steps() -> Callable[[], float]:
     return itertools.count().__next__
 
 
+def setting(budget_s: float) -> SearchSetting:
+    return SearchSetting(budget_s, clock=steps())
+
+
 def all_observations(compiler: Compiler, module: Module) -> Iterator[Observation]:
     with compiler.start(module, PROBLEM) as compilation:
         while (observation := compilation.next_observation()) is not None:
@@ -40,7 +44,7 @@ def all_observations(compiler: Compiler, module: Module) -> Iterator[Observation
 
 def test_it_finds_what_replays(compiler: Compiler, sample: Corpus) -> None:
     module = sample["digest.c"]
-    oracle = Oracle(compiler, module, PROBLEM, budget_s=1_000, clock=steps())
+    oracle = Oracle(compiler, module, setting(1_000), PROBLEM)
     found = list(oracle.improvements())
     sizes = [each.size_bytes for each in found]
     assert sizes == sorted(set(sizes), reverse=True)
@@ -58,9 +62,7 @@ def test_it_finds_what_replays(compiler: Compiler, sample: Corpus) -> None:
 def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -> None:
     for name in ("digest.c", "json_write.c"):
         module = sample[name]
-        *_, last = Oracle(
-            compiler, module, PROBLEM, policy=always, budget_s=400, clock=steps()
-        ).improvements()
+        *_, last = Oracle(compiler, module, setting(400), PROBLEM, policy=always).improvements()
         for start in (default, never, small, always):
             result = compiler.compile_module(module, problem=PROBLEM, policy=start)
             assert last.size_bytes <= result.text_size_bytes
@@ -69,9 +71,7 @@ def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -
 def test_groups_are_searched_and_combined(compiler: Compiler, sample: Corpus) -> None:
     """From LLVM's default as it is, without limits, only groups are left to search."""
     module = sample["digest.c"]
-    oracle = Oracle(
-        compiler, module, PROBLEM, start=Choice("default"), budget_s=1_000, clock=steps()
-    )
+    oracle = Oracle(compiler, module, setting(1_000), PROBLEM, start=Choice("default"))
     *_, last = oracle.improvements()
     assert last.choice.flips
     assert last.size_bytes < last.default_size_bytes
@@ -79,7 +79,7 @@ def test_groups_are_searched_and_combined(compiler: Compiler, sample: Corpus) ->
 
 def test_a_module_without_decisions(compiler: Compiler) -> None:
     module = Module.from_ir('target triple = "x86_64-pc-linux-gnu"\n')
-    (found,) = Oracle(compiler, module, PROBLEM, budget_s=10).improvements()
+    (found,) = Oracle(compiler, module, SearchSetting(budget_s=10), PROBLEM).improvements()
     assert (found.size_bytes, found.trace.decisions) == (0, 0)
 
 
@@ -120,27 +120,24 @@ def test_choices_that_are_none(value: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"budget_s": 0}, "budget: expected a number above 0, found 0"),
-        (
-            {"budget_s": 1, "start": Choice("given")},
-            "start: expected one of default, never, small as base, found 'given'",
-        ),
-    ],
-)
-def test_bad_settings(
-    compiler: Compiler, sample: Corpus, settings: dict[str, Any], message: str
-) -> None:
+def test_a_budget_of_nothing() -> None:
     with pytest.raises(OptionsError) as caught:
-        Oracle(compiler, sample["digest.c"], PROBLEM, **settings)
-    assert str(caught.value) == message
+        SearchSetting(budget_s=0)
+    assert str(caught.value) == "budget: expected a number above 0, found 0"
 
 
-def searched(corpus: Corpus, folder: Path, **settings: Any) -> dict[str, ModuleSearch]:
-    settings.setdefault("budget_s", 300)
-    searches = search_corpus(corpus, folder, PROBLEM, clock=steps(), **settings)
+def test_a_start_that_is_not_known(compiler: Compiler, sample: Corpus) -> None:
+    with pytest.raises(OptionsError) as caught:
+        Oracle(compiler, sample["digest.c"], setting(1), PROBLEM, start=Choice("given"))
+    assert str(caught.value) == (
+        "start: expected one of default, never, small as base, found 'given'"
+    )
+
+
+def searched(
+    corpus: Corpus, folder: Path, budget_s: float = 300, **how: Any
+) -> dict[str, ModuleSearch]:
+    searches = search_corpus(corpus, folder, PROBLEM, setting(budget_s), **how)
     return {each.module: each for each in searches}
 
 
@@ -191,6 +188,6 @@ def test_failures_are_reported(small: Corpus, tmp_path: Path) -> None:
 
 
 def test_closing_early_ends_the_workers(small: Corpus, tmp_path: Path) -> None:
-    searches = search_corpus(small, tmp_path, PROBLEM, budget_s=300, clock=steps(), jobs=2)
+    searches = search_corpus(small, tmp_path, PROBLEM, setting(300), jobs=2)
     assert next(searches).error is None
     searches.close()

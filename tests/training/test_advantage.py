@@ -16,7 +16,8 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.training._advantage import Config, train
+from mlgo_gym.training._advantage import train
+from mlgo_gym.training._advantage_config import AdvantageConfig
 from mlgo_gym.training._data import Data, describe
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._fitting import FitConfig
@@ -24,7 +25,7 @@ from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, su
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 
-QUICK = Config(
+QUICK = AdvantageConfig(
     rounds=2,
     batches=1,
     joint_labels=True,
@@ -49,10 +50,10 @@ def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
     found = list(
         label_modules(
             packages,
-            policy=default,
-            policy_name="default",
-            shares={},
-            setting=LabelSetting(batches=2),
+            default,
+            "default",
+            {},
+            LabelSetting(batches=2),
         )
     )
     (failed,) = (each for each in found if each.error)
@@ -84,10 +85,10 @@ def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
         count: next(
             label_modules(
                 packages.only([ModuleKey("twins", "one")]),
-                policy=default,
-                policy_name="default",
-                shares=each,
-                setting=LabelSetting(batches=1),
+                default,
+                "default",
+                each,
+                LabelSetting(batches=1),
             )
         )
         for count, each in ((1, {}), (2, shares))

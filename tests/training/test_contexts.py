@@ -14,7 +14,7 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.training._contexts import Context, Sampler, Workshop
+from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 
 EVICTION = RegallocEviction()
 
@@ -23,7 +23,7 @@ def packages(corpus: Corpus, *names: str) -> Packages:
     return Packages.of({"sample": corpus.only(names)})
 
 
-def joined(modules: Iterable[list[Context]]) -> list[Context]:
+def joined(modules: Iterable[list[TrainingContext]]) -> list[TrainingContext]:
     return [each for contexts in modules for each in contexts]
 
 
@@ -96,9 +96,9 @@ class _Fixed(Corpus):
         return modules[name] if name in modules else super().__getitem__(name)
 
 
-def contexts_of(*rows: tuple[float, float, int]) -> list[Context]:
+def contexts_of(*rows: tuple[float, float, int]) -> list[TrainingContext]:
     return [
-        Context(str(index), Module(str(index), bytes(size)), 1.0, share, potential)
+        TrainingContext(str(index), Module(str(index), bytes(size)), 1.0, share, potential)
         for index, (share, potential, size) in enumerate(rows)
     ]
 

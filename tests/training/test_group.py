@@ -20,7 +20,7 @@ from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._group import Config, Trial, advantages_of, train
+from mlgo_gym.training._group import GroupConfig, Trial, advantages_of, train
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
@@ -33,11 +33,11 @@ Array = np.ndarray[Any, Any]
 EVICTION = RegallocEviction()
 INLINING = InliningForSize()
 
-QUICK = Config(generations=3, contexts=4, tries=3, hidden=(8,), validate_every=3)
+QUICK = GroupConfig(generations=3, contexts=4, tries=3, hidden=(8,), validate_every=3)
 
 
 def trained(
-    folder: Path, config: Config, data: Data, problem: Problem = EVICTION
+    folder: Path, config: GroupConfig, data: Data, problem: Problem = EVICTION
 ) -> tuple[Validation, list[Mapping[str, float]]]:
     scalars: list[Mapping[str, float]] = []
     with TrainingRun(
@@ -48,7 +48,7 @@ def trained(
 
 def test_advantages_in_closed_form() -> None:
     """Against the mean of the others, gains and losses limited, zero in the sum."""
-    config = Config(most_gain=0.2, most_loss=0.5)
+    config = GroupConfig(most_gain=0.2, most_loss=0.5)
     trial = Trial(0.1, (-9.0, 0.1, 9.0), ((), (), ()))
     found = advantages_of(trial, config)
     np.testing.assert_allclose(found, [0.25 + 0.2, 0.15 - 0.0, -0.1 - 0.5])

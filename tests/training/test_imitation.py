@@ -14,11 +14,12 @@ from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.search._corpus_search import search_corpus
+from mlgo_gym.search._oracle import SearchSetting
 from mlgo_gym.training import _clone as clone
 from mlgo_gym.training import _imitate as imitate
 from mlgo_gym.training._data import Data
+from mlgo_gym.training._decisions import Decisions
 from mlgo_gym.training._fitting import FitConfig
-from mlgo_gym.training._imitation import Recorded
 from mlgo_gym.training._run import TrainingRun
 
 FIT = FitConfig(epochs=30, batch_size=64)
@@ -33,7 +34,7 @@ def data(sample: Corpus) -> Data:
 
 
 def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> None:
-    config = clone.Config(hidden=(16,), fit=FIT)
+    config = clone.CloneConfig(hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
         found = clone.train(run, config, data)
     assert found.modules == 2
@@ -41,14 +42,14 @@ def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> N
 
 
 def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) -> None:
-    config = clone.Config(policy="never", hidden=(16,), fit=FIT)
+    config = clone.CloneConfig(policy="never", hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
         found = clone.train(run, config, data)
     assert found.changes["text"] > 0.2
 
 
 def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
-    config = clone.Config(hidden=(16,), fit=FIT)
+    config = clone.CloneConfig(hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", RegallocEviction(), config) as run:
         found = clone.train(run, config, data)
     assert set(found.changes) >= {"score", "score_mean"}
@@ -58,10 +59,11 @@ def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
 @pytest.mark.e2e
 def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: Path) -> None:
     corpus = replace(sample, names=("scene.cpp", "digest.c", "json_write.c"))
-    searches = search_corpus(corpus, tmp_path / "traces", InliningForSize(), budget_s=2)
+    setting = SearchSetting(budget_s=2)
+    searches = search_corpus(corpus, tmp_path / "traces", InliningForSize(), setting)
     with closing(searches):
         assert not [each.error for each in searches if each.error]
-    config = imitate.Config(traces=str(tmp_path / "traces"), hidden=(16,), fit=FIT)
+    config = imitate.ImitateConfig(traces=str(tmp_path / "traces"), hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "imitate", InliningForSize(), config) as run:
         found = imitate.train(run, config, data)
         assert run.model.is_dir()
@@ -80,7 +82,7 @@ def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: P
 
 def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
     for folder in ("", str(tmp_path / "nothing")):
-        config = imitate.Config(traces=folder)
+        config = imitate.ImitateConfig(traces=folder)
         with (
             TrainingRun(
                 tmp_path / f"run{folder == ''}", "imitate", InliningForSize(), config
@@ -96,4 +98,4 @@ def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
 
 def test_no_decisions_is_an_error() -> None:
     with pytest.raises(TrainingError, match="expected recorded decisions, found none"):
-        Recorded.of([])
+        Decisions.of([])

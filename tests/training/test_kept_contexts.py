@@ -14,16 +14,16 @@ from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._kept_contexts import KeptContexts, key_of
 
 KEY = {"llvm_version": "22.1.0"}
 
 
 @pytest.fixture(scope="module")
-def modules(sample: Corpus) -> list[list[Context]]:
+def modules(sample: Corpus) -> list[list[TrainingContext]]:
     """The functions of three modules, of which the second has none, and a whole module."""
-    found: list[list[Context]] = []
+    found: list[list[TrainingContext]] = []
     with Workshop(RegallocEviction(), jobs=1, timeout_s=120) as workshop:
         found += workshop.contexts(Packages.of({"a": sample.only(("bignum.c",))}))
         found.append([])
@@ -36,7 +36,7 @@ def modules(sample: Corpus) -> list[list[Context]]:
 
 
 @pytest.fixture
-def kept(tmp_path: Path, modules: list[list[Context]]) -> Iterator[Path]:
+def kept(tmp_path: Path, modules: list[list[TrainingContext]]) -> Iterator[Path]:
     """A folder with two parts."""
     folder = tmp_path / "contexts"
     files = KeptContexts(folder, KEY)
@@ -51,13 +51,13 @@ def kept(tmp_path: Path, modules: list[list[Context]]) -> Iterator[Path]:
     assert not list(folder.glob(".*"))
 
 
-def test_there_and_back(kept: Path, modules: list[list[Context]]) -> None:
+def test_there_and_back(kept: Path, modules: list[list[TrainingContext]]) -> None:
     files = KeptContexts(kept, KEY)
     assert files.modules == 4
     assert files.contexts == [each for contexts in modules for each in contexts]
 
 
-def test_going_on_behind_the_last_part(kept: Path, modules: list[list[Context]]) -> None:
+def test_going_on_behind_the_last_part(kept: Path, modules: list[list[TrainingContext]]) -> None:
     (kept / "part-00001.parquet").unlink()
     files = KeptContexts(kept, KEY)
     assert (files.contexts, files.modules) == (modules[0], 2)
@@ -68,14 +68,16 @@ def test_going_on_behind_the_last_part(kept: Path, modules: list[list[Context]])
 
 
 @pytest.mark.parametrize("left", [0, 100, -1])
-def test_a_part_that_was_cut_off(kept: Path, modules: list[list[Context]], left: int) -> None:
+def test_a_part_that_was_cut_off(
+    kept: Path, modules: list[list[TrainingContext]], left: int
+) -> None:
     part = kept / "part-00001.parquet"
     part.write_bytes(part.read_bytes()[:left])
     files = KeptContexts(kept, KEY)
     assert (files.contexts, files.modules) == (modules[0], 2)
 
 
-def test_of_something_else(kept: Path, modules: list[list[Context]]) -> None:
+def test_of_something_else(kept: Path, modules: list[list[TrainingContext]]) -> None:
     """The first part is then written again, and the old second does not follow it."""
     files = KeptContexts(kept, {"llvm_version": "23.1.0"})
     assert (files.contexts, files.modules) == ([], 0)
@@ -103,7 +105,7 @@ def test_what_contexts_depend_on(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(
-    kept: Path, modules: list[list[Context]], monkeypatch: pytest.MonkeyPatch
+    kept: Path, modules: list[list[TrainingContext]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = KeptContexts(kept, KEY)
     files.add(modules[0])

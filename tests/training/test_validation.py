@@ -16,7 +16,7 @@ from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.training._compiled import CompiledNetwork
-from mlgo_gym.training._contexts import Context, Workshop
+from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._validation import Validation, validate_functions
@@ -51,7 +51,7 @@ def workshop() -> Iterator[Workshop]:
 
 
 @pytest.fixture(scope="module")
-def contexts(sample: Corpus) -> list[Context]:
+def contexts(sample: Corpus) -> list[TrainingContext]:
     packages = Packages.of({"sample": sample.only(MODULES)})
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:
         return [each for found in workshop.contexts(packages) for each in found]
@@ -70,7 +70,7 @@ def network(eviction: Recorded) -> Iterator[CompiledNetwork]:
 
 def test_functions_by_themselves_give_what_modules_do(
     workshop: Workshop,
-    contexts: list[Context],
+    contexts: list[TrainingContext],
     network: CompiledNetwork,
     compiler: Compiler,
     sample: Corpus,
@@ -94,7 +94,7 @@ def test_functions_by_themselves_give_what_modules_do(
 
 
 def test_a_function_that_fails_is_left_out(
-    workshop: Workshop, contexts: list[Context], network: CompiledNetwork
+    workshop: Workshop, contexts: list[TrainingContext], network: CompiledNetwork
 ) -> None:
     code = contexts[0].code
     assert isinstance(code, OptimizedModule)

@@ -36,7 +36,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.curation._verification import Outcome
+    from mlgo_gym.curation._verification import CheckOutcome
 
     verdicts = _verdicts(options, output)
     bad = [each for each in verdicts if not each.is_good]
@@ -44,10 +44,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
         name: Counter(str(each.checks[name].outcome) for each in verdicts) for name in _CHECKS
     }
     rows: list[Row] = [
-        [title, *(amount(totals[name][outcome]) for outcome in Outcome)]
+        [title, *(amount(totals[name][outcome]) for outcome in CheckOutcome)]
         for name, title in _CHECKS.items()
     ]
-    output.print(Grid(("check", *map(str, Outcome)), rows, folds=True))
+    output.print(Grid(("check", *map(str, CheckOutcome)), rows, folds=True))
     if bad:
         output.print(_failures(bad))
     output.json(
@@ -57,7 +57,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
             "not_honoured": output.warn_of_not_honoured(each.not_honoured for each in verdicts),
         }
     )
-    if options.objects and all(each.original.outcome is Outcome.NO_OBJECT for each in verdicts):
+    if options.objects and all(
+        each.original.outcome is CheckOutcome.NO_OBJECT for each in verdicts
+    ):
         output.error(f"--objects: expected objects of the modules in {options.objects}, found none")
         return 1
     return 1 if bad else 0
@@ -87,13 +89,13 @@ _CHECKS = {
 def _failures(bad: Sequence[Verdict]) -> Table:
     from rich.table import Table
 
-    from mlgo_gym.curation._verification import Outcome
+    from mlgo_gym.curation._verification import CheckOutcome
 
     table = Table("module", "check", "outcome")
     for verdict in bad:
         for name, title in _CHECKS.items():
             check = verdict.checks[name]
-            if check.outcome in {Outcome.FAILED, Outcome.DIFFERS}:
+            if check.outcome in {CheckOutcome.FAILED, CheckOutcome.DIFFERS}:
                 table.add_row(verdict.module, title, str(check).partition("\n")[0])
     return table
 

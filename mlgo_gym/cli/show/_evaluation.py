@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, percent, ratio
 from mlgo_gym.cli.show._page import as_page
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
-from mlgo_gym.evaluation._summary import Change, Scored, Statistic
+from mlgo_gym.evaluation._summary import RelativeChange, Scored, Statistic
 from mlgo_gym.evaluation._timing import TimeChange
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def _headings(statistics: Sequence[Statistic], policies: Sequence[str]) -> Itera
         yield from (f"{before}{policy}" for policy in policies)
 
 
-def _with_interval(found: Change) -> Cell:
+def _with_interval(found: RelativeChange) -> Cell:
     return change(found.value, found.interval)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
-from mlgo_gym.evaluation._summary import Change, Scored, Worse
+from mlgo_gym.evaluation._summary import RelativeChange, Scored, Worse
 from mlgo_gym.evaluation._timing import ModuleTimes, TimeChange
 
 
@@ -65,7 +65,7 @@ def _group(scored: Scored) -> dict[str, Any]:
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: RelativeChange) -> dict[str, Any]:
     return {"change": change.value, "interval": change.interval and list(change.interval)}
 
 

@@ -1,4 +1,4 @@
-"""What ``clone`` and ``imitate`` share: a network that answers as recorded decisions do."""
+"""A network that answers as recorded decisions do: what ``clone`` and ``imitate`` share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class ImitationConfig:
+class FittedConfig:
     """What decides the network.
 
     Attributes:
@@ -39,26 +39,16 @@ class ImitationConfig:
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """Decisions to imitate.
-
-    Attributes:
-        observations: ``[N]`` of `mlgo_gym.problems.observation_dtype`.
-        actions: ``[N]``.
-        weights: ``float64 [N]``, how much each counts.
-    """
+class Decisions:
+    """``[N]`` observations of `mlgo_gym.problems.observation_dtype`, actions, and their weights."""
 
     observations: _Array
     actions: _Array
     weights: _Array
 
     @classmethod
-    def of(cls, episodes: Iterable[Episode]) -> Recorded:
-        """The decisions of episodes; those without a weight count 1.
-
-        Raises:
-            TrainingError: there is no decision.
-        """
+    def of(cls, episodes: Iterable[Episode]) -> Decisions:
+        """The decisions of episodes; those without a weight count 1."""
         parts = list(episodes)
         if not parts:
             raise TrainingError("imitation: expected recorded decisions, found none")
@@ -70,25 +60,18 @@ class Recorded:
         )
 
 
-def imitated(
-    run: TrainingRun, recorded: Recorded, config: ImitationConfig, data: Data
+def fit_decisions(
+    run: TrainingRun, decisions: Decisions, config: FittedConfig, data: Data
 ) -> Validation:
-    """Fit a network to decisions, leave it as the run's model, and validate it.
-
-    Raises:
-        OptionsError: there is no network for this problem, or no decision counts.
-        ModelError: the model cannot be written.
-    """
+    """Fit a network to decisions, leave it as the run's model, and validate it."""
     random = np.random.default_rng(config.seed)
-    order = np.sort(random.permutation(len(recorded.actions))[: config.rows])
-    values = columns(recorded.observations[order], run.problem)
-    features = network_features(run.problem)
-    network = network_for(
-        run.problem, Normalization.fit(values, features), config.hidden, config.seed
-    )
+    order = np.sort(random.permutation(len(decisions.actions))[: config.rows])
+    values = columns(decisions.observations[order], run.problem)
+    normalization = Normalization.fit(values, network_features(run.problem))
+    network = network_for(run.problem, normalization, config.hidden, config.seed)
     run.doing("fitting")
     numbers: dict[str, float] = {}
-    rows = Rows(values, recorded.actions[order], recorded.weights[order])
+    rows = Rows(values, decisions.actions[order], decisions.weights[order])
     for epoch, numbers in enumerate(fit_actions(network, rows, config.fit, config.seed)):
         run.scalars(epoch, {f"fit/{key}": value for key, value in numbers.items()})
         if run.is_over:

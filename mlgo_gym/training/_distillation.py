@@ -1,0 +1,76 @@
+"""From labelled decisions to a network: what the teacher learns of them, it learns to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from mlgo_gym.datasets._episodes import Episode
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.training._advantage_config import AdvantageConfig
+from mlgo_gym.training._fitting import Rows, fit_advantages
+from mlgo_gym.training._networks import InliningNetwork, network_features
+from mlgo_gym.training._normalization import Normalization
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._teacher import Labels, fit_teacher
+
+_FEATURES = network_features(InliningForSize)
+
+
+def labels_of(episodes: Iterable[Episode], linked_weight: float) -> Labels:
+    """What inlining would save, in bytes, of which those of linked text count so much."""
+    known = list(episodes)
+    if not known:
+        raise TrainingError("advantage: expected labelled decisions, found none")
+    observations = np.concatenate([each.observations for each in known])
+    advantages = []
+    for each in known:
+        saved = (1 - linked_weight) * each.label("saved_bytes")
+        saved = saved + linked_weight * each.label("saved_linked_bytes")
+        advantages.append(np.where(each.actions == 0, saved, -saved))
+    packages = np.unique([each.source.package for each in known], return_inverse=True)[1]
+    return Labels(
+        np.stack([observations[name] for name in _FEATURES], axis=-1),
+        np.concatenate(advantages),
+        np.concatenate([each.label("sample_weight") for each in known]),
+        np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
+        np.repeat(packages, [len(each) for each in known]),
+    )
+
+
+def distilled(
+    run: TrainingRun, labels: Labels, config: AdvantageConfig, number: int
+) -> InliningNetwork:
+    """Fit a teacher to labels of `labels_of`, and a new network to the teacher."""
+    run.doing("fitting the teacher")
+    teacher = fit_teacher(labels, config.teacher, config.seed)
+    chosen = _rows(labels, config)
+    features = labels.features[chosen]
+    answers = teacher(features).mean(axis=0) + config.caution * labels.defaults[chosen]
+    answers = np.clip(answers, -config.logit_limit, config.logit_limit)
+    columns = dict(zip(_FEATURES, features.T, strict=True))
+    normalization = Normalization.fit(columns, _FEATURES)
+    network = InliningNetwork(normalization, config.hidden, config.seed, config.band)
+    run.doing("fitting")
+    rows = Rows(columns, answers, np.ones(len(answers)))
+    fitting = fit_advantages(network, rows, config.fit, config.seed)
+    for step, numbers in enumerate(fitting, number * config.fit.epochs):
+        run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
+    return network
+
+
+def _rows(labels: Labels, config: AdvantageConfig) -> np.ndarray[Any, Any]:
+    """Rows inside the band: labelled decisions first, then others at random."""
+    low, high = config.band
+    costs = labels.features[:, _FEATURES.index("cost_estimate")]
+    inside = np.flatnonzero((low <= costs) & (costs < high))
+    if not inside.size:
+        raise TrainingError(
+            f"advantage: expected decisions that cost from {low} to below {high}, found none"
+        )
+    random = np.random.default_rng(config.seed)
+    order = np.argsort(random.random(inside.size) - labels.is_known[inside])
+    return np.sort(inside[order[: config.distillation_rows]])

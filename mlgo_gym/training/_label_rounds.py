@@ -1,0 +1,122 @@
+"""The labels of ``advantage``: gathered round after round, and read with those of other runs.
+
+::
+
+    survey.json     which functions several objects of a package have
+    labels/         a dataset of decisions with labels, policies round-0, round-1, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._episodes import Episode
+from mlgo_gym.datasets._record import header_of
+from mlgo_gym.datasets._writer import DatasetWriter
+from mlgo_gym.errors import TrainingError
+from mlgo_gym.files import write_json
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import Policy
+from mlgo_gym.training._advantage_config import AdvantageConfig
+from mlgo_gym.training._data import Data, successes
+from mlgo_gym.training._labels import LabelSetting, Shares, label_modules, shares_of, survey
+from mlgo_gym.training._run import TrainingRun
+
+_LABELLING: Final = 0.75
+"""The part of a round's time for labels; the rest is for fitting and validating."""
+
+
+class LabelRounds:
+    """Labels modules under one policy after the other, and reads what is known so far."""
+
+    def __init__(
+        self, run: TrainingRun, problem: InliningForSize, config: AdvantageConfig, data: Data
+    ) -> None:
+        self._run = run
+        self._problem = problem
+        self._config = config
+        self._data = data
+        self._folder = run.directory / "labels"
+
+    def shares(self) -> Shares:
+        """What the objects of each package have in common; surveyed once in a run."""
+        path = self._run.directory / "survey.json"
+        if path.exists():
+            return self._run.read_json(path.name)
+        self._run.doing("survey")
+        data = self._data
+        surveyed = survey(data.packages, jobs=data.jobs, timeout_s=data.timeout_s)
+        found = dict(successes(surveyed, data.warn))
+        if not found:
+            raise TrainingError("advantage: expected modules to train on, found none that compiles")
+        shares = shares_of(found)
+        write_json(path, shares)
+        return shares
+
+    def label(self, number: int, policy: Policy, shares: Shares) -> None:
+        """Label modules for a round, until this part of the budget is spent."""
+        name = f"round-{number}"
+        self._run.doing("labels")
+        until_s = self._ends_s(number)
+        labelled = 0
+        header = header_of(self._problem)
+        with DatasetWriter(self._folder, header, max_part_age_s=60.0) as writer, policy:
+            there = {(key.package, key.module) for key in writer.keys if key.policy == name}
+            left = self._data.packages.only(key for key in self._order(number) if key not in there)
+            setting = self._setting(number)
+            with closing(label_modules(left, policy, name, shares, setting)) as found:
+                for done in found:
+                    if done.error:
+                        self._data.warn(str(done.error))
+                    else:
+                        source, episode = done.value
+                        writer.add(source, [episode] if episode else [])
+                        labelled += _known(episode)
+                        self._run.scalars(len(writer.keys), {f"labels/{name}": float(labelled)})
+                    if until_s is not None and self._run.spent_s >= until_s:
+                        break
+
+    def episodes(self) -> Iterator[Episode]:
+        """This run's labels, and those of other runs that may be learned from."""
+        own = [self._folder] if self._folder.exists() else []
+        for folder in (*own, *map(Path, self._config.labels)):
+            for episode in Dataset.open(folder, problem=self._problem).episodes():
+                key = ModuleKey(episode.source.package, episode.source.module)
+                if key not in self._data.validation:
+                    yield episode
+
+    def _setting(self, number: int) -> LabelSetting:
+        config, data = self._config, self._data
+        seed = config.seed + number
+        return LabelSetting(
+            self._problem, config.batches, data.jobs, data.timeout_s, seed, config.joint_labels
+        )
+
+    def _ends_s(self, number: int) -> float | None:
+        if self._run.budget_s is None:
+            return None
+        left_s = max(0.0, self._run.budget_s - self._run.spent_s)
+        return self._run.spent_s + _LABELLING * left_s / (self._config.rounds - number)
+
+    def _order(self, number: int) -> list[ModuleKey]:
+        """All modules: the packages take turns, each with its modules in a random order.
+
+        A round's time is seldom enough for all, and packages differ more than their modules do.
+        """
+        random = np.random.default_rng([self._config.seed, number])
+        turns = []
+        for keys in self._data.packages.by_package.values():
+            order = random.permutation(len(keys))
+            turns += [(turn, random.random(), keys[index]) for turn, index in enumerate(order)]
+        return [key for _, _, key in sorted(turns)]
+
+
+def _known(episode: Episode | None) -> int:
+    return int(np.isfinite(episode.label("saved_bytes")).sum()) if episode else 0
