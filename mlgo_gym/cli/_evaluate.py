@@ -43,8 +43,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _evaluation as shown
     from mlgo_gym.cli.show._evaluation_record import as_record, time_record
-    from mlgo_gym.evaluation._evaluate import Setting
-    from mlgo_gym.evaluation._front import evaluate
+    from mlgo_gym.evaluation._evaluate import Setting, evaluate
     from mlgo_gym.evaluation._timing import ModuleTimes, measure_times, time_changes
 
     if not options.model and not options.policy:

@@ -23,7 +23,6 @@ class ModuleFacts:
     """What is in a module.
 
     Attributes:
-        name: the module's name.
         sha256: the hash of its bitcode, in hexadecimal digits.
         bodies: its function definitions.
         profile: the profile that its bitcode carries.
@@ -48,12 +47,7 @@ class ModuleFacts:
 
 
 def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
-    """Ask LLVM what is in a module.
-
-    Raises:
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
-    """
+    """Ask LLVM what is in a module."""
     answer: dict[str, Any]
     answer, _ = compiler.inquire(module, DescribeRequest(module.is_text))
     return ModuleFacts(

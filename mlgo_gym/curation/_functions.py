@@ -35,14 +35,7 @@ _DIGEST_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class FunctionModule:
-    """A module that defines one function.
-
-    Attributes:
-        function: the function's name, as the linker sees it.
-        instructions: how many instructions it has, after optimisation.
-        bitcode: the module.
-        command: the clang ``-cc1`` command line that turns it into code.
-    """
+    """A module that defines one function, named as the linker sees it, with its command line."""
 
     function: str
     instructions: int
@@ -52,13 +45,7 @@ class FunctionModule:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSplit:
-    """What was written.
-
-    Attributes:
-        modules: the names of the new modules, in order.
-        instructions: how many instructions their functions have.
-        failures: why modules of the corpus were left out, by name.
-    """
+    """What was written: the new modules, their instructions, and why others were left out."""
 
     modules: tuple[str, ...]
     instructions: int
@@ -72,17 +59,9 @@ def split_module(
     *,
     minimum_instructions: int = 0,
 ) -> tuple[FunctionModule, ...]:
-    """Optimise a module and make one of each of its functions.
+    """Optimise a module and make one of each of its functions that is not too small.
 
-    Args:
-        compiler: what optimises.
-        module: the whole module.
-        options: how it is optimised; ``None`` takes the module's command line.
-        minimum_instructions: functions with fewer are left out.
-
-    Raises:
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
+    How it is optimised is the module's command line's where no options are given.
     """
     chosen = options or options_of(module)
     request = SplitRequest(module.is_text, chosen.target(), minimum_instructions)
@@ -101,23 +80,14 @@ def split_functions(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     progress: Callable[[], None] = lambda: None,
 ) -> FunctionSplit:
-    """Write a corpus with one module for each function of a corpus.
+    """Write a corpus with one module for each function of a corpus; it appears whole or not at all.
 
-    A module that LLVM refuses is left out and reported.
-
-    Args:
-        corpus: the modules.
-        output: where the new corpus goes; it appears whole or not at all.
-        opt_level: clang's level to optimise at; ``None`` takes each module's own.
-        minimum_instructions: functions with fewer are left out.
-        jobs: how many modules are optimised at once.
-        timeout_s: how long LLVM may take for a module, in seconds.
-        progress: called when a module is done.
+    A module that LLVM refuses is left out and reported; functions with fewer instructions are left
+    out, too. ``progress`` is called when a module is done.
 
     Raises:
         OutputError: something else than a corpus is at ``output``.
         CorpusError: no function is left.
-        OptionsError: there is no such level, or ``jobs`` is not above 0.
     """
     CompileOptions(opt_level)
 

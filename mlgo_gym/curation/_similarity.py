@@ -28,13 +28,9 @@ _K = TypeVar("_K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, order=True)
 class NearDuplicate:
-    """Two modules that share much of their code.
+    """Two modules, in the order of their names, that share much of their code.
 
-    Attributes:
-        first: the name of one, which is not after that of the other.
-        second: the name of the other.
-        similarity: the share, from 0 to 1, of the smaller one's own instructions whose bodies
-            both have.
+    The similarity is the share of the smaller one's own instructions whose bodies both have.
     """
 
     first: str
@@ -45,16 +41,10 @@ class NearDuplicate:
 def near_duplicates(
     modules: Mapping[str, ModuleFacts], units: Mapping[str, str], threshold: float
 ) -> list[NearDuplicate]:
-    """The pairs of modules that share at least this much, by name.
+    """The pairs of modules that share at least this much, by name and in order.
 
-    Args:
-        modules: what is compared, by name.
-        units: for each module's name, what it belongs to; pairs within a unit are left out.
-        threshold: the least similarity, above 0.
-
-    Returns:
-        The pairs in order. Of several modules with the same bodies only the first is compared
-        with others, and each of the rest with the first.
+    Pairs within a unit, which each module belongs to one of, are left out. Of several modules with
+    the same bodies only the first is compared with others, and each of the rest with the first.
     """
     own = {name: _own_bodies(module) for name, module in sorted(modules.items())}
     originals, copies = _copies(own)
@@ -74,10 +64,7 @@ def near_duplicates(
 def overlap(train: Iterable[ModuleFacts], test: Iterable[ModuleFacts], *, only_own: bool) -> float:
     """The share of the instructions of ``test`` whose bodies occur in ``train``, from 0 to 1.
 
-    Args:
-        train: the modules of one side.
-        test: the modules of the other.
-        only_own: bodies that come with headers do not count.
+    Bodies that come with headers do not count, or do.
     """
     seen = {body.fingerprint for module in train for body in module.bodies}
     total = repeated = 0

@@ -1,17 +1,28 @@
 """Splitting corpora into one to train on and one to test on, which share no module's code.
 
 Units, packages or modules, that hold near-duplicates of each other are kept together; the sets
-that result are dealt out in an order that depends on the seed and their names alone.
+that result are dealt out in an order that depends on the seed and their names alone. Each side is
+written whole or not at all::
+
+    OUTPUT/train   OUTPUT/test      corpora in mlgo-utils' layout, with corpus_info.json
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
 
+from corpus_tools.errors import OutputError
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
+from corpus_tools.staging import INFO_NAME, check_output, staged_folder
+from mlgo_gym.corpus._packages import SPLITS
 from mlgo_gym.corpus._sources import JoinedCorpora
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.curation._similarity import Groups, NearDuplicate, near_duplicates, overlap
@@ -19,17 +30,12 @@ from mlgo_gym.curation._split_options import SplitOptions
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 
+_SUFFIXES: Final = (".bc", ".cmd", ".thinlto.bc")
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Units that stay on one side.
-
-    Attributes:
-        units: their names, in order.
-        modules: the names of their modules, in order.
-        bitcode_bytes: the size of their bitcode.
-        recorded_sides: the sides that they are recorded for.
-    """
+    """Units that stay on one side, and the sides that they are recorded for."""
 
     units: tuple[str, ...]
     modules: tuple[str, ...]
@@ -83,19 +89,7 @@ def split_corpora(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     progress: Callable[[], None] = lambda: None,
 ) -> Split:
-    """Decide which module goes to which side. A module that LLVM cannot read is left out.
-
-    Args:
-        corpora: the modules.
-        options: how they are split.
-        jobs: how many modules are read at once.
-        timeout_s: how long LLVM may take for a module, in seconds.
-        progress: called when a module has been read.
-
-    Raises:
-        CorpusError: a side would be empty.
-        OptionsError: ``jobs`` is not above 0.
-    """
+    """Decide which module goes to which side. A module that LLVM cannot read is left out."""
     facts: dict[str, ModuleFacts] = {}
     failures: dict[str, str] = {}
     with closing(describe_modules(corpora.packages, jobs=jobs, timeout_s=timeout_s)) as found:
@@ -200,3 +194,69 @@ def _check_sides(
                 f"corpora: expected modules for both sides, found none for {name!r}: the "
                 "recipes keep all for the other; recorded sides can be ignored"
             )
+
+
+def check_split_output(output: Path, inputs: Sequence[Path]) -> None:
+    """See that a split may be written to a folder: apart from the inputs, and no corpus or file."""
+    target = output.resolve()
+    for each in inputs:
+        source = each.resolve()
+        if target.is_relative_to(source) or source.is_relative_to(target):
+            raise OutputError(output, f"expected a folder apart from the inputs, found {each}")
+    if output.exists() and not output.is_dir():
+        raise OutputError(output, "expected a folder or nothing, found a file")
+    if (output / MANIFEST_NAME).exists():
+        raise OutputError(output, "expected a folder for two corpora, found a corpus")
+    for side in SPLITS:
+        check_output(output / side)
+
+
+def write_split(
+    corpora: JoinedCorpora, split: Split, options: SplitOptions, output: Path
+) -> dict[str, Path]:
+    """Write both sides; files are hard links where the file system allows, otherwise copies."""
+    folders = {side: output / side for side in SPLITS}
+    with ExitStack() as stack:
+        for side, folder in folders.items():
+            staged = stack.enter_context(staged_folder(folder))
+            _write_side(corpora, split, options, side, staged)
+    return folders
+
+
+def _write_side(
+    corpora: JoinedCorpora, split: Split, options: SplitOptions, side: str, folder: Path
+) -> None:
+    names = split.modules(side)
+    for name in names:
+        key = corpora.keys[name]
+        for suffix in _SUFFIXES:
+            source = corpora.packages.corpora[key].folder / f"{key.name}{suffix}"
+            if source.is_file():
+                _link(source, folder / f"{name}{suffix}")
+    Manifest(names, corpora.has_thinlto, corpora.global_command).write(folder)
+    write_json(folder / INFO_NAME, _info(corpora, split, options, side))
+
+
+def _info(corpora: JoinedCorpora, split: Split, options: SplitOptions, side: str) -> dict[str, Any]:
+    return {
+        "split": side,
+        "split_options": asdict(options),
+        "sources": {
+            name: {
+                "corpus": corpora.packages.corpora[key].folder.resolve().name,
+                "module": key.name,
+                "package": key.package,
+                "sha256": split.hashes[name],
+            }
+            for name in split.modules(side)
+            for key in (corpora.keys[name],)
+        },
+    }
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source.resolve(), target)
+    except OSError:  # another file system, or one without hard links
+        shutil.copyfile(source, target)

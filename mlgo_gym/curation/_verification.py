@@ -40,12 +40,7 @@ class CheckOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check of a module.
-
-    Attributes:
-        outcome: what it came to.
-        detail: the first difference, or the reason; empty where nothing is to be said.
-    """
+    """One check of a module: the detail is the first difference, or the reason."""
 
     outcome: CheckOutcome
     detail: str = ""
@@ -56,10 +51,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One module of a corpus.
+    """One module of a corpus, of several packages ``PACKAGE/NAME``.
 
     Attributes:
-        module: its name, of several packages ``PACKAGE/NAME``.
         embedded: whether LLVM reads and verifies it and the embedded LLVM compiles it.
         original: clang's code against the original object's.
         clang: the embedded LLVM's code against clang's.
@@ -121,36 +115,34 @@ def verify_corpus(
             yield done.value
 
 
+@dataclass(frozen=True, slots=True)
 class _Task:
     """What is done with a module."""
 
-    def __init__(
-        self, packages: Packages, clang: Clang | None, objects: Path | None, timeout_s: float
-    ) -> None:
-        self._packages = packages
-        self._clang = clang
-        self._objects = objects
-        self._timeout_s = timeout_s
+    packages: Packages
+    clang: Clang | None
+    objects: Path | None
+    timeout_s: float
 
     def run(self, compiler: Compiler, key: ModuleKey) -> Verdict:
-        label = self._packages.label(key)
+        label = self.packages.label(key)
         embedded, ours, lacking = self._by_llvm(compiler, key)
         none = Check(CheckOutcome.NOT_DONE)
-        if self._clang is None:
+        if self.clang is None:
             return Verdict(label, embedded, none, none, lacking)
         try:
-            clangs = self._by_clang(self._clang, key)
+            clangs = self._by_clang(self.clang, key)
         except (CorpusToolsError, InputError) as error:
             return Verdict(label, embedded, Check(CheckOutcome.FAILED, str(error)), none, lacking)
         against = _compared(clangs, ours, label) if ours else none
         return Verdict(label, embedded, self._against_original(label, clangs), against, lacking)
 
     def _by_llvm(self, compiler: Compiler, key: ModuleKey) -> tuple[Check, bytes, tuple[str, ...]]:
-        if self._packages.corpora[key].has_thinlto:
+        if self.packages.corpora[key].has_thinlto:
             return Check(CheckOutcome.NOT_DONE, "ThinLTO's imports are not done here"), b"", ()
         lacking: tuple[str, ...] = ()
         try:
-            module = self._packages[key]
+            module = self.packages[key]
             options = options_of(module)
             lacking = options.not_honoured
             result = compiler.compile_module(module, options, keep_object=True)
@@ -159,7 +151,7 @@ class _Task:
         return Check(CheckOutcome.COMPILED), result.object_bytes or b"", lacking
 
     def _by_clang(self, clang: Clang, key: ModuleKey) -> bytes:
-        corpus, name = self._packages.corpora[key], key.name
+        corpus, name = self.packages.corpora[key], key.name
         command = corpus[name].command
         if command is None:
             raise ModuleError(name, "expected a command line for clang, found none")
@@ -169,11 +161,11 @@ class _Task:
             corpus.folder / f"{name}.bc",
             command,
             index=corpus.folder / f"{name}.thinlto.bc" if corpus.has_thinlto else None,
-            deadline_s=self._timeout_s,
+            deadline_s=self.timeout_s,
         )
 
     def _against_original(self, name: str, clangs: bytes) -> Check:
-        path = self._objects / name if self._objects else None
+        path = self.objects / name if self.objects else None
         if path is None or not path.is_file():
             return Check(CheckOutcome.NO_OBJECT)
         try:

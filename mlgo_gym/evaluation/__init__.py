@@ -1,7 +1,7 @@
 """Evaluation: how much better or worse than LLVM's own heuristic policies are, and how sure it is.
 
-`evaluation._evaluate` compiles packages of modules under policies, `linked_text` counts
-what a linker would keep, `summary` adds up with bootstrap intervals.
+Packages of modules are compiled under policies, and what came out is added up (`Scored`), with
+bootstrap intervals.
 """
 
 import lazy_loader

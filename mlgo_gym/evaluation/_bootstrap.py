@@ -8,7 +8,7 @@ Methods and their Application", 1997, section 3.8). With one package, only modul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -18,15 +18,13 @@ RESAMPLES: Final = 2000
 _LEVEL: Final = (2.5, 97.5)
 
 
-def draw(packages: Sequence[int], seed: int, resamples: int = RESAMPLES) -> NDArray[Any]:
+def draw(packages: Sequence[Hashable], seed: int, resamples: int = RESAMPLES) -> NDArray[Any]:
     """How often each module is drawn: int64 ``[resamples, modules]``.
 
-    Args:
-        packages: of each module, the number of its package.
-        seed: the same gives the same draws.
-        resamples: how many samples are drawn.
+    ``packages`` has each module's package; the same seed gives the same draws.
     """
-    numbers = np.asarray(packages)
+    order = {name: number for number, name in enumerate(dict.fromkeys(packages))}
+    numbers = np.array([order[name] for name in packages], np.int64)
     random = np.random.default_rng(seed)
     known, sizes = np.unique(numbers, return_counts=True)
     weights = np.zeros((resamples, len(numbers)), np.int64)
@@ -42,15 +40,12 @@ def draw(packages: Sequence[int], seed: int, resamples: int = RESAMPLES) -> NDAr
 def interval(
     weights: NDArray[Any], numerators: NDArray[Any], denominators: NDArray[Any]
 ) -> tuple[float, float] | None:
-    """The middle 95 % of a ratio of sums over the samples.
+    """The middle 95 % of a ratio of sums over the samples, ``None`` where no sample has a ratio.
 
     Args:
         weights: from `draw`, ``[resamples, modules]``.
         numerators: float ``[modules]``.
         denominators: float ``[modules]``.
-
-    Returns:
-        The 2.5th and the 97.5th percentile; ``None`` where no sample has a ratio.
     """
     above, below = weights @ numerators, weights @ denominators
     ratios = above[below != 0] / below[below != 0]

@@ -1,22 +1,26 @@
-"""Policies over packages: every module is compiled plainly and under each policy."""
+"""What models and policies are worth: every module is compiled plainly and under each."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypedDict, Unpack
 
 from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, language_of
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import InputError, OptionsError
-from mlgo_gym.evaluation._oracle import with_oracle
+from mlgo_gym.errors import InputError, OptionsError, TraceError
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
+from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.model._shipped import find_model
+from mlgo_gym.policies._models import model_policies, problem_of_models
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import ModuleReport, rollout
+from mlgo_gym.records._trace import Trace, trace_path
+from mlgo_gym.rollout._rollout import Comparison, ModuleReport, rollout
 from mlgo_gym.scoring._measures import TextSize, measure_of
 
 
@@ -52,25 +56,90 @@ class Setting:
         if self.traces and not measure_of(self.problem).makes_objects:
             raise OptionsError(f"traces: expected InliningForSize, found {self.problem.name}")
 
+    def rollout(
+        self,
+        corpora: PackagesLike,
+        policies: Mapping[str, PolicyLike],
+        *,
+        in_order: bool = True,
+        **how: Unpack[Comparison],
+    ) -> Generator[ModuleReport]:
+        """`mlgo_gym.rollout.rollout` with this setting."""
+        return rollout(
+            corpora,
+            policies,
+            self.problem,
+            jobs=self.jobs,
+            timeout_s=self.timeout_s,
+            in_order=in_order,
+            **({"opt_level": self.opt_level} | how),
+        )
+
+
+Track = Callable[[Iterable[ModuleScores], int], Iterable[ModuleScores]]
+"""Passes scores through, of which there will be so many, and shows that they come."""
+
+
+class EvaluationSettings(TypedDict, total=False):
+    """How an evaluation compiles, as `Setting` has it; what is left out is as by default."""
+
+    problem: Problem
+    opt_level: str | None
+    jobs: int
+    timeout_s: float
+    with_text: bool
+    traces: Path | None
+
+
+def evaluate(
+    models: Path | str | Sequence[Path | str],
+    corpora: PackagesLike,
+    *,
+    policies: Mapping[str, PolicyLike] = MappingProxyType({}),
+    mode: str = "release",
+    seed: int = 0,
+    track: Track = lambda scores, _: scores,
+    **how: Unpack[EvaluationSettings],
+) -> Scored:
+    """Compile packages plainly and under each model and policy, and add up.
+
+    Args:
+        models: model directories, frozen models or names of models that ship; there may be none.
+        corpora: folders of corpora, packages, corpora by the names of theirs, or one corpus.
+        policies: more policies, by name.
+        mode: how models run (`mlgo_gym.runners.runner_factory`).
+        seed: of the bootstrap.
+        track: shows how far it is.
+        how: the problem, which is the first model's by default, and how modules are compiled.
+
+    Raises:
+        ModelError: a model cannot be used, or was made for another problem.
+        OptionsError: a setting has a value that it cannot have.
+        CorpusError: a folder is no corpus.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> few = Corpus.load(SAMPLE_CORPUS).only(["digest.c", "scene.cpp"])
+    >>> print(evaluate("inlining-for-size", {"sample": few}))
+    inlining-for-size: linked text -5.25 %, 2 modules, 0 worse
+    """
+    given = [models] if isinstance(models, Path | str) else list(models)
+    paths = [find_model(str(each)) for each in given]
+    packages = Packages.of(corpora)
+    setting = Setting(**({"problem": problem_of_models(paths)()} | how))
+    with model_policies(paths, mode, setting.problem, policies) as found:
+        answering = {**found, **policies}
+        with closing(module_scores(packages, answering, setting)) as scores:
+            known = list(track(scores, len(packages)))
+    return Scored(in_order(known, packages), tuple(answering), seed)
+
 
 def module_scores(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[ModuleScores]:
     """Compile every module of every package plainly and under each policy.
 
-    A module that LLVM refuses, or crashes or hangs on, has errors; the others go on.
-
-    Args:
-        corpora: the modules, of packages or of a corpus.
-        policies: by name; each is made anew for each module.
-        setting: how it is compiled.
-
-    Yields:
-        The scores of each module, as they are finished.
-
-    Raises:
-        OptionsError: a policy is called `BASELINE`, there is no such level, or ``jobs`` is not
-            above 0.
+    A module that LLVM refuses, or crashes or hangs on, has errors; the others go on. Modules come
+    as they are finished.
     """
     if BASELINE in policies:
         raise OptionsError(f"policy: expected a name other than {BASELINE!r}, found it")
@@ -81,7 +150,7 @@ def module_scores(
             scores, *more = (scores_of(each, language) for each in parts)
             for other in more:
                 scores = scores.with_code(other)
-            yield with_oracle(scores, setting.traces)
+            yield _with_oracle(scores, setting.traces)
 
 
 def in_order(scores: Iterable[ModuleScores], corpora: PackagesLike) -> list[ModuleScores]:
@@ -101,20 +170,48 @@ def _compiled(
     packages: Packages, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[tuple[ModuleReport, ...]]:
     """The reports of each module: of what it is scored by and, if asked for, of its code."""
-    run = partial(
-        rollout,
-        packages,
-        policies,
-        setting.problem,
-        opt_level=setting.opt_level,
-        jobs=setting.jobs,
-        timeout_s=setting.timeout_s,
-    )
-    with closing(run(in_order=False)) as reports:
+    with closing(setting.rollout(packages, policies, in_order=False)) as reports:
         if not setting.with_text or measure_of(setting.problem).makes_objects:
             yield from ((report,) for report in reports)
             return
         first = {report.key: report for report in reports}
-    with closing(run(in_order=False, measure=TextSize)) as objects:
+    objects = setting.rollout(packages, policies, in_order=False, measure=TextSize)
+    with closing(objects):
         for report in objects:
             yield first[report.key], report
+
+
+def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:
+    """The scores with the size of the module's trace, where a folder has one.
+
+    It is looked for as ``NAME.trace`` and, where several packages share a folder, as
+    ``PACKAGE/NAME.trace``. The size of a trace of another module, LLVM or level says nothing
+    here: the scores then say what is wrong with it.
+    """
+    if folder is None or not scores.is_complete:
+        return scores
+    paths = [trace_path(each, scores.module) for each in (folder / scores.package, folder)]
+    path = next((each for each in paths if each.is_file()), None)
+    if path is None:
+        return scores
+    try:
+        trace = Trace.load(path)
+        _check(trace, scores, path)
+    except InputError as error:
+        return replace(scores, trace_error=str(error))
+    return replace(scores, oracle_text_bytes=trace.text_size_bytes)
+
+
+def _check(trace: Trace, scores: ModuleScores, path: Path) -> None:
+    expected, found = (
+        {"module_sha256": each.module_sha256, "llvm_version": each.llvm_version, **each.settings}
+        for each in (scores, trace)
+    )
+    for name, value in expected.items():
+        if _plain(found.get(name)) != _plain(value):
+            raise TraceError(str(path), f"{name}: expected {value}, found {found.get(name)}")
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON gives it back."""
+    return list(value) if isinstance(value, tuple) else value

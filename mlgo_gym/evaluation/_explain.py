@@ -24,7 +24,7 @@ from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import errors_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
-from mlgo_gym.rollout._rollout import ModuleReport, rollout
+from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.stream._events import Observation
 
@@ -34,7 +34,7 @@ FEATURES: Final = tuple(spec.name for spec in InliningForSize.sent())
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Observations that a model was asked on its own way through modules.
+    """What a model was asked on its own way through modules.
 
     Attributes:
         values: int64 ``[observations, len(FEATURES)]``.
@@ -62,7 +62,6 @@ class Importance:
     """What the decisions are when one feature is permuted.
 
     Attributes:
-        feature: its name.
         changed: the share of decisions that change, the mean of the repeats.
         deviation: the standard deviation of the repeats.
         to_inline: the part of `changed` that is now to inline.
@@ -79,32 +78,13 @@ class Importance:
 def record_observations(
     corpora: PackagesLike, policy: PolicyLike, setting: Setting
 ) -> Generator[Questions]:
-    """What LLVM asks a model, one module after the other; modules that fail have no observations.
-
-    Args:
-        corpora: the modules, of packages or of a corpus.
-        policy: the model.
-        setting: how it is compiled.
-    """
-    reports = rollout(
-        corpora,
-        {"model": policy},
-        setting.problem,
-        opt_level=setting.opt_level,
-        jobs=setting.jobs,
-        timeout_s=setting.timeout_s,
-        keep_decisions=True,
-    )
-    with closing(reports):
+    """What LLVM asks a model, one module after the other; modules that fail have none."""
+    with closing(setting.rollout(corpora, {"model": policy}, keep_decisions=True)) as reports:
         yield from (_recorded(report) for report in reports)
 
 
 def joined(parts: Sequence[Questions]) -> Questions:
-    """The observations of several modules.
-
-    Raises:
-        CorpusError: there are none.
-    """
+    """The observations of several modules, of which there must be some."""
     values = [part.values for part in parts if len(part.values)]
     if not values:
         raise CorpusError("corpus: expected modules in which LLVM asks, found none")
@@ -129,17 +109,7 @@ def decide(runner: MLModelRunner, values: NDArray[Any]) -> NDArray[Any]:
 def permutation_importance(
     runner: MLModelRunner, recorded: Questions, *, seed: int, repeats: int
 ) -> Generator[Importance]:
-    """Permute one feature after the other.
-
-    Args:
-        runner: the model.
-        recorded: observations, and what the model answered.
-        seed: the same gives the same permutations.
-        repeats: how many permutations there are of each feature.
-
-    Yields:
-        One for each of `FEATURES`, in their order.
-    """
+    """Permute one feature after the other, in their order."""
     for column, feature in enumerate(FEATURES):
         original = recorded.values[:, column]
         values = len(np.unique(original))
@@ -161,13 +131,7 @@ def permutation_importance(
 
 
 def most_asking(recorded: Questions, corpora: PackagesLike, count: int) -> Packages:
-    """The modules that asked most, in that order.
-
-    Args:
-        recorded: what was asked in the modules, in their order.
-        corpora: the same as for `record_observations`.
-        count: how many modules.
-    """
+    """The modules that asked most, in that order, of those that were recorded."""
     packages = Packages.of(corpora)
     asked = sorted(zip(recorded.asked, packages, strict=True), key=lambda pair: -pair[0])
     return packages.only(key for decisions, key in asked[:count] if decisions)
@@ -182,32 +146,17 @@ def text_when_permuted(
     *,
     seed: int,
 ) -> Generator[ModuleReport]:
-    """Compile modules under a model that gets one feature's values from other decisions.
-
-    Args:
-        corpora: the modules, of packages or of a corpus.
-        features: which features.
-        policy: the model.
-        recorded: where the values are drawn from.
-        setting: how it is compiled.
-        seed: the same, module and feature give the same draws.
+    """Compile modules under a model that gets one feature's values from other, recorded decisions.
 
     Yields:
         A report for each module, with an attempt called ``""`` of the model as it is, and one for
-        each feature under its name.
+        each feature under its name. The same seed, module and feature give the same draws.
     """
     policies = {"": policy} | {
         feature: _Permuted(policy, FEATURES.index(feature), recorded.values, seed)
         for feature in features
     }
-    return rollout(
-        corpora,
-        policies,
-        setting.problem,
-        opt_level=setting.opt_level,
-        jobs=setting.jobs,
-        timeout_s=setting.timeout_s,
-    )
+    return setting.rollout(corpora, policies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +164,6 @@ class PermutedText:
     """What modules weigh when a model gets one feature from other decisions.
 
     Attributes:
-        modules: which.
         text_bytes: their code, by the feature; under ``""`` with the model as it is.
         errors: why modules are left out.
     """
@@ -245,13 +193,7 @@ class PermutedText:
 def share_inlined(
     runner: MLModelRunner, values: NDArray[Any], settings: Mapping[str, int]
 ) -> float:
-    """The share of observations that a model inlines when features have other values.
-
-    Args:
-        runner: the model.
-        values: the observations, int64 ``[observations, len(FEATURES)]``.
-        settings: the values of some features.
-    """
+    """The share of observations that a model inlines when these features have other values."""
     changed = values.copy()
     for feature, value in settings.items():
         changed[:, FEATURES.index(feature)] = value
@@ -289,10 +231,7 @@ class _Permuted(Policy):
                 payload = bytearray(observation.payload)
                 value = self._drawn[random.integers(len(self._drawn))]
                 payload[start : start + self._drawn.itemsize] = value.tobytes()
-                return answer(
-                    Observation(
-                        observation.header, observation.context, observation.index, bytes(payload)
-                    )
-                )
+                asked = observation.header, observation.context, observation.index, bytes(payload)
+                return answer(Observation(*asked))
 
             yield permuted

@@ -57,12 +57,6 @@ def boundary_plot(runner: MLModelRunner, recorded: Questions, other: str, seed: 
     On the left, the share of recorded calls that are inlined, by the model and by LLVM's default,
     and what the model would inline if all calls had this cost and were otherwise as they are. On
     the right the latter again, with one more feature varied.
-
-    Args:
-        runner: the model.
-        recorded: observations, and what the model answered.
-        other: the feature that is varied besides.
-        seed: of the samples.
     """
     figure = new_figure(13, 5)
     left, right = figure.subplots(1, 2)

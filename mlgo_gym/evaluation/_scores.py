@@ -19,12 +19,7 @@ BASELINE: Final = "LLVM"
 
 @dataclass(frozen=True, slots=True)
 class FunctionRatios:
-    """The ratios of a module's functions: ``log(score / baseline)`` of those that ask.
-
-    Attributes:
-        log_sum: their sum.
-        count: how many there are; a score of 0, or a baseline of 0, has none.
-    """
+    """Sum and number of ``log(score / baseline)`` of the functions that ask; zeros have none."""
 
     log_sum: float
     count: int
@@ -35,9 +30,6 @@ class ModuleScores:
     """One module under LLVM's own heuristic, which is called `BASELINE`, and under each policy.
 
     Attributes:
-        package: the package's name.
-        module: the module's name.
-        language: as `mlgo_gym.corpus.language_of` has it.
         decisions: how often each policy was asked.
         costs: LLVM's score of register allocation, where that is the problem.
         functions: of each policy, for the geometric mean over functions.
@@ -45,8 +37,6 @@ class ModuleScores:
         oracle_text_bytes: the size of the code that a search has found.
         trace_error: why what a search has found cannot be compared.
         settings: what decided the code, under the first policy.
-        llvm_version: the LLVM that compiled.
-        module_sha256: the hash of the module's bytes.
         errors: what failed; then it is left out of all sums.
         not_honoured: what the embedded compiler leaves out of the module's command line.
     """

@@ -29,9 +29,7 @@ WORSE_BYTES: Final = 64
 class RelativeChange:
     """How a policy changes a statistic, as a share of LLVM's: -0.01 is 1 % less.
 
-    Attributes:
-        value: the change.
-        interval: its 95 % bootstrap interval; ``None`` where one module or none is all there is.
+    The interval is of 95 %, by bootstrap; ``None`` where one module or none is all there is.
     """
 
     value: float
@@ -40,13 +38,7 @@ class RelativeChange:
 
 @dataclass(frozen=True, slots=True)
 class Worse:
-    """A module that a policy made worse.
-
-    Attributes:
-        scores: the module.
-        baseline: under LLVM's own heuristic.
-        value: under the policy.
-    """
+    """A module that a policy made worse than LLVM's own heuristic makes it."""
 
     scores: ModuleScores
     baseline: float
@@ -55,11 +47,9 @@ class Worse:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """Something that policies are compared by.
+    """Something that policies are compared by: its name in records, and in tables.
 
     Attributes:
-        key: its name in records.
-        title: its name in tables.
         is_mean: the geometric mean of ratios, otherwise the ratio of totals.
         is_minor: left out where there is little room.
     """
@@ -229,9 +219,7 @@ class Scored:
 
     @cached_property
     def _weights(self) -> NDArray[Any]:
-        order = {name: number for number, name in enumerate(self.packages)}
-        numbers = [order[each.package] for each in self.modules]
-        return draw(numbers, self._seed, self._resamples)
+        return draw([each.package for each in self.modules], self._seed, self._resamples)
 
     def _shares(self, name: str) -> NDArray[Any]:
         shares = [

@@ -36,11 +36,7 @@ REPEATS: Final = 5
 class ModuleTimes:
     """How long a module takes, in seconds: the median of some compilations.
 
-    Attributes:
-        package: the package's name.
-        module: the module's name.
-        seconds: under LLVM's own heuristic (`BASELINE`) and under each policy.
-        error: why it could not be timed.
+    Under LLVM's own heuristic (`BASELINE`) and under each policy, or why it could not be timed.
     """
 
     package: str
@@ -51,12 +47,11 @@ class ModuleTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """How a policy changes the time, as shares of LLVM's: 0.1 is 10 % more.
+    """How a policy changes the time, as shares of LLVM's (0.1 is 10 % more), and the sum under it.
 
     Attributes:
         total: of the sum over all modules, with its bootstrap interval.
         median: of the modules' changes.
-        seconds: the sum under the policy.
     """
 
     total: RelativeChange
@@ -70,17 +65,7 @@ def measure_times(
     setting: Setting,
     repeats: int = REPEATS,
 ) -> Generator[ModuleTimes]:
-    """Compile every module several times, with one worker, whatever the setting's ``jobs``.
-
-    Args:
-        corpora: the modules, of packages or of a corpus.
-        policies: by name.
-        setting: how it is compiled.
-        repeats: how often each module is compiled under each policy.
-
-    Yields:
-        The times of each module, in order.
-    """
+    """Compile every module several times, with one worker, whatever the setting's ``jobs``."""
     packages = Packages.of(corpora)
 
     def timed(compiler: Compiler, key: ModuleKey) -> dict[str, float]:
@@ -95,17 +80,10 @@ def measure_times(
 
 
 def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeChange:
-    """How a policy changes the time of those modules that could be timed.
-
-    Args:
-        times: of modules, package by package.
-        policy: its name.
-        seed: of the bootstrap.
-    """
+    """How a policy changes the time of those modules that could be timed, package by package."""
     known = [each for each in times if not each.error]
     values, baselines = (_column(known, name) for name in (policy, BASELINE))
-    order = list(dict.fromkeys(each.package for each in known))
-    weights = draw([order.index(each.package) for each in known], seed)
+    weights = draw([each.package for each in known], seed)
     ends = interval(weights, values, baselines)
     total = values.sum() / baselines.sum() - 1 if known else 0.0
     return TimeChange(

@@ -36,7 +36,6 @@ class Flip:
     Attributes:
         decisions: positions among the decisions of the compilation that they are flips of.
         functions: what they may change.
-        is_group: all calls of one callee get the same answer.
     """
 
     decisions: tuple[int, ...]
@@ -46,12 +45,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class FlipEffect:
-    """What a flip changed.
-
-    Attributes:
-        flip: the other answers.
-        saved_bytes: of each function that has another size, by how much it is smaller.
-    """
+    """What a flip changed: of each function that has another size, by how much it is smaller."""
 
     flip: Flip
     saved_bytes: Mapping[str, int] = field(repr=False)
@@ -77,16 +71,13 @@ def disjoint_flips(
             considered, and what is wanted more comes first.
         by_callee: a flip is all calls of one callee; otherwise it is one decision.
 
+    >>> import numpy as np
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
-    >>> import numpy as np
-    >>> default = lambda observation: int(observation["inlining_default"][0])
     >>> with Compiler() as compiler:
-    ...     naming = NamingCompiler(compiler, module, default)
-    ...     base = naming.compile()
-    ...     random = np.random.default_rng(0)
-    ...     flips = disjoint_flips(base, random, lambda decision: 1.0, by_callee=False)
-    >>> len(flips) > 1
+    ...     base = NamingCompiler(compiler, module, InliningForSize.policy()).compile()
+    >>> random = np.random.default_rng(0)
+    >>> len(disjoint_flips(base, random, lambda decision: 1.0, by_callee=False)) > 1
     True
     """
     influence = _Influence(base.decisions)
@@ -124,12 +115,11 @@ def effects_of(
         ModuleError: LLVM refused the module.
         CompilationError: LLVM crashed or outran its deadline.
 
+    >>> import numpy as np
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
-    >>> import numpy as np
-    >>> default = lambda observation: int(observation["inlining_default"][0])
     >>> with Compiler() as compiler:
-    ...     naming = NamingCompiler(compiler, module, default)
+    ...     naming = NamingCompiler(compiler, module, InliningForSize.policy())
     ...     base = naming.compile()
     ...     random = np.random.default_rng(0)
     ...     flips = disjoint_flips(base, random, lambda decision: 1.0, by_callee=False)
@@ -161,28 +151,18 @@ def joint_effects(
     """What many flips did together that do get in each other's way.
 
     Flips that are good one by one need not be good together. Those that may change a function in
-    common, directly or through others between them, become one flip.
-
-    Args:
-        base: a compilation.
-        other: the module compiled with other answers, whatever followed from them.
-        flipped: positions among the decisions of ``base`` that were answered otherwise.
+    common, directly or through others between them, become one flip. They are positions among the
+    decisions of ``base`` that were answered otherwise in ``other``, whatever followed from that.
     """
     influences = (_Influence(base.decisions), _Influence(other.decisions))
     parts: list[tuple[set[str], list[int]]] = []
     for index in flipped:
-        functions: set[str] = set()
-        for influence in influences:
-            functions |= influence.of([base.decisions[index]])
-        decisions = [index]
-        apart = []
-        for part in parts:
-            if part[0].isdisjoint(functions):
-                apart.append(part)
-            else:
-                functions |= part[0]
-                decisions += part[1]
-        parts = [*apart, (functions, decisions)]
+        asked = [base.decisions[index]]
+        functions = set[str]().union(*(each.of(asked) for each in influences))
+        met = [part for part in parts if not part[0].isdisjoint(functions)]
+        apart = [part for part in parts if part[0].isdisjoint(functions)]
+        decisions = [index, *(each for part in met for each in part[1])]
+        parts = [*apart, (functions.union(*(part[0] for part in met)), decisions)]
     return [
         FlipEffect(
             Flip(tuple(sorted(decisions)), frozenset(functions), is_group=True),

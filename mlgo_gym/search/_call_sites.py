@@ -10,6 +10,7 @@ compilation takes about twice as long meanwhile.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -37,20 +38,13 @@ _WITH_NAMES: Final = replace(
         "-pass-remarks-missed=inline-ml",
     ),
 )
-_LOOKS_AT: Final = " InlinerPass on ("
-_REMARK: Final = "remark: "
+_LOOKS_AT: Final = re.compile(r" InlinerPass on \((.*)\)$", re.MULTILINE)
+_REMARK: Final = re.compile("remark: .*")
 
 
 @dataclass(frozen=True, slots=True)
 class NamedDecision:
-    """One decision.
-
-    Attributes:
-        site: where it was asked.
-        callee: the function that is called.
-        payload: the observation's raw tensors.
-        action: the answer.
-    """
+    """One decision: where it was asked, who is called, what LLVM sent, and the answer."""
 
     site: CallSite
     callee: str
@@ -65,14 +59,7 @@ class NamedDecision:
 
 @dataclass(frozen=True, slots=True)
 class NamedCompilation:
-    """A compilation whose decisions have names.
-
-    Attributes:
-        decisions: all of them, in order.
-        functions: the functions of the object, by name.
-        text_size_bytes: the size of the object's text.
-        opt_level: the level that it was compiled at.
-    """
+    """A compilation whose decisions have names, with the functions of its object."""
 
     decisions: tuple[NamedDecision, ...] = field(repr=False)
     functions: Mapping[str, FunctionSize] = field(repr=False)
@@ -98,9 +85,8 @@ class NamingCompiler:
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
-    >>> default = lambda observation: int(observation["inlining_default"][0])
     >>> with Compiler() as compiler:
-    ...     named = NamingCompiler(compiler, module, default).compile()
+    ...     named = NamingCompiler(compiler, module, InliningForSize.policy()).compile()
     >>> named.decisions[0].callee in named.functions or named.decisions[0].callee != ""
     True
     """
@@ -120,9 +106,6 @@ class NamingCompiler:
 
     def compile(self, flips: Mapping[CallSite, int] | None = None) -> NamedCompilation:
         """Compile, with other answers at some call sites.
-
-        Args:
-            flips: the other answers.
 
         Raises:
             ModuleError: LLVM refused the module, or what it prints names other decisions than
@@ -182,15 +165,9 @@ class _Reader:
         return self._callers, count
 
     def take(self, printed: str) -> None:
-        start = printed.rfind(_LOOKS_AT)
-        if start >= 0:
-            end = printed.find(")\n", start)
-            self._callers = printed[start + len(_LOOKS_AT) : end]
-        position = printed.find(_REMARK)
-        while position >= 0:
-            end = printed.find("\n", position)
-            self._remarks.append(printed[position:end])
-            position = printed.find(_REMARK, end)
+        for callers in _LOOKS_AT.findall(printed):
+            self._callers = callers
+        self._remarks += _REMARK.findall(printed)
 
     def callees(self, payloads: list[bytes]) -> list[str]:
         """The callee of each decision, from the remark that repeats its features.

@@ -76,9 +76,6 @@ class Choice:
         limits: for each class of ``callee_users``, the inline cost below which a call is inlined;
             ``None`` leaves it to the base.
         flips: groups of calls and their answer.
-
-    Raises:
-        OptionsError: there is not one limit for each class, or a flip's level is unknown.
     """
 
     base: str
@@ -128,11 +125,7 @@ class Choice:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Choice:
-        """The choice that `to_json` gave.
-
-        Raises:
-            OptionsError: it is none.
-        """
+        """The choice that `to_json` gave."""
         try:
             flips = {
                 (str(level), bytes.fromhex(key)): int(action)

@@ -40,12 +40,9 @@ _NUMBERS: Final = ("default_size_bytes", "size_bytes", "compilations", "spent_s"
 
 @dataclass(frozen=True, slots=True)
 class ModuleSearch:
-    """What is known about one module.
+    """What is known about one module, of several packages ``PACKAGE/NAME``; see `Found`.
 
     Attributes:
-        module: its name, of several packages ``PACKAGE/NAME``.
-        default_size_bytes: the text under LLVM's default answers.
-        size_bytes: the smallest text that was found.
         compilations: how many compilations and branches the last run took.
         spent_s: how long all runs have searched, in seconds.
         error: why there is nothing; then the numbers are 0.
@@ -170,11 +167,7 @@ class _Record:
         self._same = {"module_sha256": sha256, "settings": as_json}
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
-        """What an earlier search of the same left; where there is none, an error says so.
-
-        Raises:
-            OptionsError: there is a file, and it is not one of a search.
-        """
+        """What an earlier search of the same left; where there is none, an error says so."""
         nothing = ModuleSearch(self._module, error="not searched yet")
         if not self._path.exists():
             return nothing, None
@@ -190,11 +183,7 @@ class _Record:
             ) from error
 
     def write(self, search: ModuleSearch, choice: Choice | None) -> None:
-        """Replace the file.
-
-        Raises:
-            OptionsError: it cannot be written.
-        """
+        """Replace the file."""
         value = {name: getattr(search, name) for name in _NUMBERS} | self._same
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -56,12 +56,10 @@ def small(observation: Observation) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best compilation that was found.
+    """The best compilation that was found: the policy that made it, and what the measure says.
 
     Attributes:
-        choice: the policy that made it.
         trace: its trace, with observations, for imitation.
-        size_bytes: what the problem's measure says of it, which is the size of the text for ours.
         default_size_bytes: the same under LLVM's default answers.
         compilations: how many compilations and branches it took to get here.
     """

@@ -38,12 +38,7 @@ class CloneConfig(FittedConfig):
 
 
 def train(run: TrainingRun, config: CloneConfig, data: Data) -> Validation:
-    """Record the policy's decisions on the training packages, and fit a network to them.
-
-    Raises:
-        OptionsError: the problem has no such policy, or no network.
-        TrainingError: there is nothing to train on.
-    """
+    """Record the policy's decisions on the training packages, and fit a network to them."""
     problem, name = run.problem, config.policy or run.problem.rule
     policy = problem.policy(name, config.seed)
     folder = run.directory / "decisions"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Self
 
@@ -23,22 +22,8 @@ from mlgo_gym.training._networks import PolicyNetwork
 _Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What one thread asks with: where an observation goes, what evaluates it, and the logits."""
-
-    slots: tuple[tuple[memoryview, slice], ...]
-    evaluate: Callable[[], int]
-    logits: _Array
-
-
 class CompiledNetwork:
-    """A network's logits for one observation at a time, in any number of threads.
-
-    Args:
-        network: what is compiled, with its weights.
-        problem: what it answers.
-    """
+    """A network's logits for one observation at a time, in any number of threads."""
 
     def __init__(self, network: PolicyNetwork, problem: Problem) -> None:
         self._model: Final = compile_model(logits_graph(network, problem), trusted=True)
@@ -61,18 +46,9 @@ class CompiledNetwork:
             mine[...] = theirs.numpy()
 
     def logits(self, payload: bytes) -> _Array:
-        """The logits, ``float32 [actions]``; those of `networks.FORBIDDEN` may not be chosen.
-
-        Args:
-            payload: the raw tensors, as in `mlgo_gym.stream.Observation`.
-        """
-        asked: _Asked = getattr(self._own, "asked", None) or self._bind()
-        for buffer, place in asked.slots:
-            buffer[:] = payload[place]
-        if status := asked.evaluate():
-            raise self._model.failure(status)
-        logits: _Array = asked.logits[0].copy()
-        return logits
+        """The logits of a payload, ``float32 [actions]``; `FORBIDDEN` is that of no choice."""
+        asked: Callable[[bytes], _Array] = getattr(self._own, "asked", None) or self._bind()
+        return asked(payload)
 
     def answer(self, observation: Observation) -> int:
         """The likeliest action."""
@@ -90,8 +66,8 @@ class CompiledNetwork:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _bind(self) -> _Asked:
-        """Buffers of this thread's own, but for the weights."""
+    def _bind(self) -> Callable[[bytes], _Array]:
+        """What this thread asks with: buffers of its own, but for the weights."""
         inputs = {
             port.spec.name: np.zeros(port.spec.shape, port.spec.dtype)
             for port in self._model.inputs
@@ -106,5 +82,14 @@ class CompiledNetwork:
             (array.reshape(-1).view(np.uint8).data, self._places[name])
             for name, array in inputs.items()
         )
-        asked = self._own.asked = _Asked(slots, bound.call, logits)
+
+        def asked(payload: bytes) -> _Array:
+            for buffer, place in slots:
+                buffer[:] = payload[place]
+            if status := bound.call():
+                raise self._model.failure(status)
+            found: _Array = logits[0].copy()
+            return found
+
+        self._own.asked = asked
         return asked

@@ -88,14 +88,7 @@ class TrainingContext:
 
 
 class Workshop:
-    """Compilers that stay, and what they make of contexts; a context manager.
-
-    Args:
-        problem: what LLVM asks about.
-        jobs: how many compilers work at once, each in a thread of its own.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        warn: called with what failed.
-    """
+    """Compilers that stay, each in a thread of its own, and what they make of contexts."""
 
     def __init__(
         self,
@@ -110,14 +103,10 @@ class Workshop:
         self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
     def contexts(self, packages: Packages, skip: int = 0) -> Iterator[list[TrainingContext]]:
-        """The contexts of each module of packages, in their order.
+        """The contexts of each module of packages, in their order, but for the first few.
 
         What fails, and what never asks, has none. A module is compiled a few times for them;
         this takes as long as some rollouts.
-
-        Args:
-            packages: the modules.
-            skip: how many modules are passed over.
         """
 
         def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
@@ -132,12 +121,7 @@ class Workshop:
                 yield [] if done.error else done.value
 
     def score(self, compiler: Compiler, context: TrainingContext, policy: PolicyLike) -> float:
-        """What comes out under a policy: bytes, or LLVM's score.
-
-        Raises:
-            CompilationError: LLVM crashed or outran its deadline.
-            ModuleError: LLVM refused the module.
-        """
+        """What comes out under a policy: bytes, or LLVM's score."""
         code = context.code
         if isinstance(code, OptimizedModule):
             return Allocator(compiler, self.problem).allocate(code, policy).score
@@ -194,9 +178,6 @@ class Sampler:
     """Draws contexts, more often those where more can be saved and that are quick to compile.
 
     The largest fiftieth is never drawn: it would take most of the time.
-
-    Args:
-        contexts: those to draw from; there is at least one.
 
     Attributes:
         weights: of each context, what its cost counts where it is drawn, so that what is drawn

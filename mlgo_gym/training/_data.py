@@ -19,15 +19,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Data:
-    """What is trained and chosen on.
-
-    Attributes:
-        packages: what is trained on.
-        validation: what is chosen on.
-        jobs: how many modules are compiled at once.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        warn: called with what failed; the other modules go on.
-    """
+    """What is trained and chosen on; `warn` is told what failed, and the other modules go on."""
 
     packages: Packages
     validation: Packages
@@ -49,11 +41,7 @@ def successes(
 
 
 def describe(packages: Packages) -> dict[str, Any]:
-    """For a card: how many modules of each package, and the hash of them all.
-
-    The hash is SHA-256 over the modules' own, in their order; modules that cannot be read
-    have none.
-    """
+    """For a card: how many modules of each package, and a hash of those that can be read."""
     digest = hashlib.sha256()
     for key in packages:
         try:

@@ -46,14 +46,7 @@ def save_model(
 ) -> None:
     """Write a model directory; one that is there is replaced at once, or left as it was.
 
-    Args:
-        network: what answers.
-        problem: what it answers.
-        directory: where.
-        card: more for the card: corpora and their hashes, seed, command, results.
-
-    Raises:
-        ModelError: the folder cannot be written.
+    The card says more where it is given: corpora and their hashes, seed, command, results.
     """
     try:
         with staged_folder(directory) as staged:
@@ -65,8 +58,7 @@ def save_model(
 def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, Any]:
     """A TensorFlow module with the network's decision function, and the function at LLVM's shapes.
 
-    The function takes the network's features by name, each as LLVM sends it, and returns the
-    decision under the advice's name: ``int64 [1]``.
+    It takes the network's features by name and returns the decision under the advice's.
     """
     module = tf.Module()
     # Variables of TensorFlow's own: its TFLite converter does not freeze those of Keras 3.
@@ -81,10 +73,7 @@ def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, A
 
 
 def logits_graph(network: PolicyNetwork, problem: Problem) -> bytes:
-    """A network as a TFLite graph, for any weights: they are inputs, `weight_name` by number.
-
-    Its only output are the logits, ``float32 [1, actions]``.
-    """
+    """A TFLite graph of the logits, ``float32 [1, actions]``, whose weights are inputs."""
     variables = network.trainable_variables
     weights = {
         weight_name(number): tf.TensorSpec(each.shape, tf.float32, name=weight_name(number))

@@ -27,8 +27,7 @@ class FitConfig:
     Attributes:
         epochs: how often all rows are gone through.
         batch_size: rows a step.
-        learning_rate: of Adam at the start; it falls to 0 along a cosine.
-        weight_decay: of AdamW.
+        learning_rate: of AdamW at the start; it falls to 0 along a cosine.
     """
 
     epochs: int = 20
@@ -59,9 +58,6 @@ def fit_actions(
 
     Yields:
         After each epoch: the mean loss and the weighted share of rows that agree.
-
-    Raises:
-        OptionsError: there is no row that counts.
     """
 
     def loss(logits: Any, targets: Any) -> Any:
@@ -81,9 +77,6 @@ def fit_advantages(
 
     Yields:
         After each epoch: the mean loss and the weighted share of rows where the signs agree.
-
-    Raises:
-        OptionsError: there is no row that counts.
     """
 
     def loss(logits: Any, targets: Any) -> Any:

@@ -83,18 +83,7 @@ class VectorNormalization:
 
 
 class TorchPolicy(keras.Model):  # type: ignore[misc, unused-ignore]
-    """A PyTorch policy's weights in a network that `training._export` can save.
-
-    Args:
-        layers: the PyTorch module: a ``torch.nn.Sequential``, possibly of others.
-        problem: what it answers.
-        normalization: what the training environment did to the vector of features.
-
-    Raises:
-        OptionsError: the module has other layers, or takes or gives other numbers than the problem
-            has.
-        EnvironmentSetupError: PyTorch is not installed.
-    """
+    """A PyTorch policy's weights in a network that `training._export` can save."""
 
     def __init__(self, layers: Any, problem: Problem, normalization: VectorNormalization) -> None:
         super().__init__()
@@ -128,11 +117,7 @@ class TorchPolicy(keras.Model):  # type: ignore[misc, unused-ignore]
         }
 
     def call(self, observations: Mapping[str, Any]) -> Any:
-        """The logits: ``float32 [batch, actions]``; what may not be chosen has -1e9.
-
-        Args:
-            observations: for each feature ``[batch]`` or ``[batch, 33]``, as LLVM sends it.
-        """
+        """The logits, ``float32 [batch, actions]``, of features as LLVM sends them."""
         parts = []
         for feature in self.problem.features:
             part = tf.cast(observations[feature.spec.name], tf.float32)

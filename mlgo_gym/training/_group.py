@@ -25,6 +25,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._compiled import CompiledNetwork
+from mlgo_gym.training._contexts import Sampler, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
@@ -35,18 +36,10 @@ from mlgo_gym.training._networks import (
     network_from_config,
 )
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
+from mlgo_gym.training._start import HeldOut, load_start, prepared, statistics
 from mlgo_gym.training._validation import Validation, validate, validate_functions
 
 _Array = np.ndarray[Any, Any]
-
-_LEAST = (
-    ("generations", 1),
-    ("contexts", 1),
-    ("tries", 2),
-    ("most_modules", 1),
-    ("validate_every", 1),
-)
 
 
 @dataclass(frozen=True)
@@ -91,7 +84,8 @@ class GroupConfig:
     start: str = ""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST:
+        for name in ("generations", "contexts", "tries", "most_modules", "validate_every"):
+            least = 2 if name == "tries" else 1
             if getattr(self, name) < least:
                 raise OptionsError(
                     f"{name}: expected a number of at least {least}, found {getattr(self, name)!r}"
@@ -105,13 +99,7 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A context compiled several times.
-
-    Attributes:
-        cost: with the likeliest actions, as `TrainingContext.cost` has it.
-        costs: of the tries.
-        tried: the decisions that each of them drew.
-    """
+    """A context's `cost` with the likeliest actions, and of tries, with what these drew."""
 
     cost: float
     costs: tuple[float, ...]
@@ -122,15 +110,9 @@ def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
     """Train until the generations or the run's budget are over; goes on where the run was.
 
     What is learned depends on the configuration and the corpora, not on the number of workers.
-    Returns what the best model is worth on the validation packages.
-
-    Raises:
-        TrainingError: no module compiles and asks for a decision.
-        OptionsError: there is no network for the problem.
-        ModelError: there is no model to start from.
     """
-    with prepared(run, data, config.most_modules, config.seed) as found:
-        trainer = _Trainer(run, config, data, found)
+    with prepared(run, data, config.most_modules, config.seed) as (workshop, sampler, held_out):
+        trainer = _Trainer(run, config, data, workshop=workshop, sampler=sampler, held_out=held_out)
         with trainer.compiled:
             return trainer.train()
 
@@ -148,9 +130,17 @@ class _Trainer:
     """Compile, compare, learn; validate now and then, and export what is best so far."""
 
     def __init__(
-        self, run: TrainingRun, config: GroupConfig, data: Data, prepared: Prepared
+        self,
+        run: TrainingRun,
+        config: GroupConfig,
+        data: Data,
+        *,
+        workshop: Workshop,
+        sampler: Sampler,
+        held_out: HeldOut,
     ) -> None:
-        self._run, self._config, self._data, self._prepared = run, config, data, prepared
+        self._run, self._config, self._data = run, config, data
+        self._workshop, self._sampler, self._held_out = workshop, sampler, held_out
         self._best: Validation | None = None
         checkpoint = run.restore()
         if checkpoint is None:
@@ -186,7 +176,7 @@ class _Trainer:
         config, problem = self._config, self._run.problem
         if config.start:
             return load_start(config.start, problem)
-        found = statistics(self._prepared.workshop, self._prepared.sampler, config.seed)
+        found = statistics(self._workshop, self._sampler, config.seed)
         return network_for(problem, found, config.hidden, config.seed)
 
     def _validate(self) -> None:
@@ -200,17 +190,17 @@ class _Trainer:
         loss = found.loss()
         if progress.best is None or loss < progress.best:
             progress.best = loss
-            self._best = found if self._prepared.held_out is None else None
+            self._best = found if self._held_out is None else None
             results = {"generation": progress.generation, "validation": found.to_json()}
             run.export(network, results)
         progress.validated = progress.generation
         self._save()
 
     def _validation(self, network: PolicyNetwork) -> Validation:
-        run, held_out = self._run, self._prepared.held_out
-        if held_out is not None:
+        run = self._run
+        if self._held_out is not None:
             self.compiled.take_weights(network)
-            return validate_functions(self._prepared.workshop, held_out, self.compiled)
+            return validate_functions(self._workshop, self._held_out, self.compiled)
         candidate = run.directory / "candidate"
         save_model(network, run.problem, candidate, {"trainer": run.trainer})
         return validate(candidate, self._data, run.problem)
@@ -221,23 +211,23 @@ class _Trainer:
 
     def _generation(self, number: int) -> dict[str, float]:
         generator = np.random.default_rng([self._config.seed, number])
-        drawn = self._prepared.sampler.draw(self._config.contexts, generator)
+        drawn = self._sampler.draw(self._config.contexts, generator)
         started = monotonic()
         self.compiled.take_weights(self._update.network)
 
         def tried(compiler: Compiler, index: int) -> Trial:
             return self._trial(compiler, index, number)
 
-        trials = list(self._prepared.workshop.successes(drawn, tried))
+        trials = list(self._workshop.successes(drawn, tried))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 
     def _trial(self, compiler: Compiler, index: int, generation: int) -> Trial:
         """Compile a context with the likeliest actions and, if there is a choice, with others."""
-        config, context = self._config, self._prepared.sampler.contexts[index]
+        config, context = self._config, self._sampler.contexts[index]
 
         def cost(answers: _Answers) -> float:
-            score = self._prepared.workshop.score(compiler, context, answers)
+            score = self._workshop.score(compiler, context, answers)
             return context.cost(score, config.tolerated)
 
         likeliest = _Answers(self.compiled)
@@ -257,7 +247,7 @@ class _Trainer:
         tried: list[Tried] = []
         advantages: list[_Array] = []
         for index, trial in trials:
-            weight = self._prepared.sampler.weights[index]
+            weight = self._sampler.weights[index]
             worth = advantages_of(trial, self._config)
             for decisions, advantage in zip(trial.tried, worth, strict=True):
                 tried += decisions
@@ -272,45 +262,33 @@ class _Trainer:
         return metrics
 
 
+@dataclass(slots=True)
 class _Answers:
-    """Answers with the likeliest action, or sometimes with one that is drawn.
-
-    Args:
-        network: gives the logits.
-        share: of the decisions with a choice, how many are drawn.
-        temperature: logits are divided by it before.
-        generator: draws.
+    """Answers with the likeliest action, or, of a share of the decisions, with one that is drawn.
 
     Attributes:
         open: how many decisions had a choice.
         tried: those that were drawn.
     """
 
-    def __init__(
-        self,
-        network: CompiledNetwork,
-        share: float = 0.0,
-        temperature: float = 1.0,
-        generator: np.random.Generator | None = None,
-    ) -> None:
-        self._network = network
-        self._share = share
-        self._temperature = temperature
-        self._generator = generator
-        self.open = 0
-        self.tried: list[Tried] = []
+    network: CompiledNetwork
+    share: float = 0.0
+    temperature: float = 1.0
+    generator: np.random.Generator | None = None
+    open: int = 0
+    tried: list[Tried] = field(default_factory=list)
 
     def __call__(self, observation: Observation) -> Action:
-        logits = self._network.logits(observation.payload)
+        logits = self.network.logits(observation.payload)
         best = int(logits.argmax())
         if np.count_nonzero(logits > FORBIDDEN) < 2:
             return best
         self.open += 1
-        if self._generator is None or self._generator.random() >= self._share:
+        if self.generator is None or self.generator.random() >= self.share:
             return best
-        powers = np.exp((logits.astype(np.float64) - logits[best]) / self._temperature)
+        powers = np.exp((logits.astype(np.float64) - logits[best]) / self.temperature)
         ends = np.cumsum(powers)
-        action = int(np.searchsorted(ends, self._generator.random() * ends[-1], side="right"))
+        action = int(np.searchsorted(ends, self.generator.random() * ends[-1], side="right"))
         logarithm = float(np.log(powers[action] / ends[-1]))
         self.tried.append(Tried(observation.payload, action, logarithm))
         return action

@@ -48,13 +48,7 @@ class UpdateConfig:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A decision that was drawn.
-
-    Attributes:
-        payload: the observation's raw tensors.
-        action: what was drawn.
-        log_probability: of the action, as it was drawn.
-    """
+    """A decision that was drawn, and the logarithm of its probability then."""
 
     payload: bytes
     action: int
@@ -62,14 +56,7 @@ class Tried:
 
 
 class Update:
-    """A network, its optimiser, and the average of its weights.
-
-    Args:
-        network: what learns, in place.
-        problem: what it answers.
-        temperature: logits were divided by it when actions were drawn.
-        config: how it learns.
-    """
+    """A network that learns in place, its optimiser, and the average of its weights."""
 
     def __init__(
         self, network: PolicyNetwork, problem: Problem, temperature: float, config: UpdateConfig
@@ -89,10 +76,7 @@ class Update:
     ) -> dict[str, float]:
         """Take a generation's gradient steps; returns the means of what they measured.
 
-        Args:
-            tried: the decisions; there is at least one.
-            advantages: ``float [N]``: how much better each one's run was, in any unit.
-            generator: of the minibatches.
+        The advantages, ``float [N]``, say how much better each decision's run was, in any unit.
         """
         rows = observation_array([each.payload for each in tried], self._problem)
         features = columns(rows, self._problem)

@@ -42,10 +42,6 @@ def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:
 
     Traces of the validation packages' modules are left out, and so are those of another LLVM or of
     other settings, which are reported.
-
-    Raises:
-        OptionsError: no traces are named, or there is none in the folder.
-        TrainingError: the problem is another one, or no trace can be used.
     """
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"imitate: expected InliningForSize, found {run.problem.name}")

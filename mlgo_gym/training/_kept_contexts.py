@@ -36,32 +36,6 @@ METADATA_KEY: Final = b"mlgo_gym.contexts"
 
 _SAVE_EVERY_S: Final = 60.0
 
-_MODULE: Final = pa.struct(
-    [
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-        pa.field("command", pa.list_(pa.string())),
-        pa.field("is_text", pa.bool_(), nullable=False),
-    ]
-)
-_FUNCTION: Final = pa.struct(
-    [
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("options", pa.string(), nullable=False),
-        pa.field("frequencies", pa.map_(pa.int32(), pa.float64()), nullable=False),
-    ]
-)
-_SCHEMA: Final = pa.schema(
-    [
-        pa.field("name", pa.string(), nullable=False),
-        pa.field("module", _MODULE, nullable=False),
-        pa.field("function", _FUNCTION),
-        pa.field("baseline", pa.float64(), nullable=False),
-        pa.field("share", pa.float64(), nullable=False),
-        pa.field("potential", pa.float64(), nullable=False),
-    ]
-)
-
 
 def kept_contexts(
     run: TrainingRun, workshop: Workshop, name: str, packages: Packages
@@ -97,13 +71,8 @@ def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
 class KeptContexts:
     """The contexts that a folder holds, and those that are added to it.
 
-    Args:
-        folder: where the parts are; made when there is something to keep.
-        key: of `key_of`.
-
     Attributes:
-        contexts: what was read and added.
-        modules: how many modules that stands for.
+        modules: for how many modules `contexts` stands.
     """
 
     def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
@@ -122,29 +91,21 @@ class KeptContexts:
         self._last = monotonic()
 
     def add(self, contexts: Sequence[TrainingContext]) -> None:
-        """Add the contexts of the next module, and write a part now and then.
-
-        Raises:
-            TrainingError: a part cannot be written.
-        """
+        """Add the contexts of the next module, and write a part now and then."""
         self.contexts += contexts
         self.modules += 1
         if monotonic() - self._last > _SAVE_EVERY_S:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is not yet in the folder.
-
-        Raises:
-            TrainingError: it cannot be written.
-        """
+        """Write what is not yet in the folder."""
         if self.modules == self._saved_modules:
             return
         about = json.dumps({**self._key, "modules": self.modules}).encode()
-        schema = _SCHEMA.with_metadata({METADATA_KEY: about})
-        rows = [_row(each) for each in self.contexts[self._kept :]]
+        table = pa.Table.from_pylist([_row(each) for each in self.contexts[self._kept :]])
         buffer = io.BytesIO()
-        pq.write_table(pa.Table.from_pylist(rows, schema), buffer, compression="zstd")
+        named = table.replace_schema_metadata({METADATA_KEY: about})
+        pq.write_table(named, buffer, compression="zstd")
         path = self._path()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -175,43 +136,29 @@ class KeptContexts:
 
 
 def _row(context: TrainingContext) -> dict[str, Any]:
-    code = context.code
+    code, function = context.code, None
     module = code.module if isinstance(code, OptimizedModule) else code
-    function = None
     if isinstance(code, OptimizedModule):
         ((name, frequencies),) = code.frequencies.items()
-        function = {
-            "name": name,
-            "options": json.dumps(code.options.settings()),
-            "frequencies": list(frequencies.items()),
-        }
+        function = [name, code.options.settings(), list(frequencies.items())]
     return {
         "name": context.name,
-        "module": {
-            "name": module.name,
-            "data": module.data,
-            "command": module.command,
-            "is_text": module.is_text,
-        },
-        "function": function,
-        "baseline": context.baseline,
-        "share": context.share,
-        "potential": context.potential,
+        "bitcode": module.data,
+        "about": json.dumps([module.name, module.command, module.is_text, function]),
+        "numbers": [context.baseline, context.share, context.potential],
     }
 
 
 def _context(row: Mapping[str, Any]) -> TrainingContext:
-    parts = row["module"]
-    command = parts["command"]
-    module = Module(
-        parts["name"], parts["data"], None if command is None else tuple(command), parts["is_text"]
-    )
+    name, command, is_text, function = json.loads(row["about"])
+    module = Module(name, row["bitcode"], None if command is None else tuple(command), is_text)
     code: Module | OptimizedModule = module
-    if (function := row["function"]) is not None:
+    if function is not None:
+        name, settings, frequencies = function
         options: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in json.loads(function["options"]).items()
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in settings.items()
         }
-        frequencies = MappingProxyType({function["name"]: dict(function["frequencies"])})
-        code = OptimizedModule(module, CompileOptions(**options), (function["name"],), frequencies)
-    return TrainingContext(row["name"], code, row["baseline"], row["share"], row["potential"])
+        known = MappingProxyType({name: dict(frequencies)})
+        code = OptimizedModule(module, CompileOptions(**options), (name,), known)
+    return TrainingContext(row["name"], code, *row["numbers"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,25 +34,22 @@ _LABELLING: Final = 0.75
 """The part of a round's time for labels; the rest is for fitting and validating."""
 
 
+@dataclass(frozen=True, slots=True)
 class LabelRounds:
     """Labels modules under one policy after the other, and reads what is known so far."""
 
-    def __init__(
-        self, run: TrainingRun, problem: InliningForSize, config: AdvantageConfig, data: Data
-    ) -> None:
-        self._run = run
-        self._problem = problem
-        self._config = config
-        self._data = data
-        self._folder = run.directory / "labels"
+    run: TrainingRun
+    problem: InliningForSize
+    config: AdvantageConfig
+    data: Data
 
     def shares(self) -> Shares:
         """What the objects of each package have in common; surveyed once in a run."""
-        path = self._run.directory / "survey.json"
+        path = self.run.directory / "survey.json"
         if path.exists():
-            return self._run.read_json(path.name)
-        self._run.doing("survey")
-        data = self._data
+            return self.run.read_json(path.name)
+        self.run.doing("survey")
+        data = self.data
         surveyed = survey(data.packages, jobs=data.jobs, timeout_s=data.timeout_s)
         found = dict(successes(surveyed, data.warn))
         if not found:
@@ -63,56 +61,57 @@ class LabelRounds:
     def label(self, number: int, policy: Policy, shares: Shares) -> None:
         """Label modules for a round, until this part of the budget is spent."""
         name = f"round-{number}"
-        self._run.doing("labels")
+        self.run.doing("labels")
         until_s = self._ends_s(number)
         labelled = 0
-        header = header_of(self._problem)
+        header = header_of(self.problem)
         with DatasetWriter(self._folder, header, max_part_age_s=60.0) as writer, policy:
             there = {(key.package, key.module) for key in writer.keys if key.policy == name}
-            left = self._data.packages.only(key for key in self._order(number) if key not in there)
+            left = self.data.packages.only(key for key in self._order(number) if key not in there)
             setting = self._setting(number)
             with closing(label_modules(left, policy, name, shares, setting)) as found:
                 for done in found:
                     if done.error:
-                        self._data.warn(str(done.error))
+                        self.data.warn(str(done.error))
                     else:
                         source, episode = done.value
                         writer.add(source, [episode] if episode else [])
                         labelled += _known(episode)
-                        self._run.scalars(len(writer.keys), {f"labels/{name}": float(labelled)})
-                    if until_s is not None and self._run.spent_s >= until_s:
+                        self.run.scalars(len(writer.keys), {f"labels/{name}": float(labelled)})
+                    if until_s is not None and self.run.spent_s >= until_s:
                         break
 
     def episodes(self) -> Iterator[Episode]:
         """This run's labels, and those of other runs that may be learned from."""
         own = [self._folder] if self._folder.exists() else []
-        for folder in (*own, *map(Path, self._config.labels)):
-            for episode in Dataset.open(folder, problem=self._problem).episodes():
+        for folder in (*own, *map(Path, self.config.labels)):
+            for episode in Dataset.open(folder, problem=self.problem).episodes():
                 key = ModuleKey(episode.source.package, episode.source.module)
-                if key not in self._data.validation:
+                if key not in self.data.validation:
                     yield episode
 
+    @property
+    def _folder(self) -> Path:
+        return self.run.directory / "labels"
+
     def _setting(self, number: int) -> LabelSetting:
-        config, data = self._config, self._data
+        config, data = self.config, self.data
         seed = config.seed + number
         return LabelSetting(
-            self._problem, config.batches, data.jobs, data.timeout_s, seed, config.joint_labels
+            self.problem, config.batches, data.jobs, data.timeout_s, seed, config.joint_labels
         )
 
     def _ends_s(self, number: int) -> float | None:
-        if self._run.budget_s is None:
+        if self.run.budget_s is None:
             return None
-        left_s = max(0.0, self._run.budget_s - self._run.spent_s)
-        return self._run.spent_s + _LABELLING * left_s / (self._config.rounds - number)
+        left_s = max(0.0, self.run.budget_s - self.run.spent_s)
+        return self.run.spent_s + _LABELLING * left_s / (self.config.rounds - number)
 
     def _order(self, number: int) -> list[ModuleKey]:
-        """All modules: the packages take turns, each with its modules in a random order.
-
-        A round's time is seldom enough for all, and packages differ more than their modules do.
-        """
-        random = np.random.default_rng([self._config.seed, number])
+        """All modules, at random, the packages in turns: they differ more than their modules do."""
+        random = np.random.default_rng([self.config.seed, number])
         turns = []
-        for keys in self._data.packages.by_package.values():
+        for keys in self.data.packages.by_package.values():
             order = random.permutation(len(keys))
             turns += [(turn, random.random(), keys[index]) for turn, index in enumerate(order)]
         return [key for _, _, key in sorted(turns)]

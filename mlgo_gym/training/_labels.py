@@ -48,11 +48,7 @@ class LabelSetting:
     """How modules are labelled.
 
     Attributes:
-        problem: what LLVM asks for.
         batches: how many compilations flip single decisions, and how many all calls of callees.
-        jobs: how many modules are compiled at once.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        seed: decides what is flipped.
         joint: whether what all departures from LLVM's default did together is shared out, too.
     """
 

@@ -39,13 +39,7 @@ _STAGES: Final = 7
 
 
 class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
-    """What every network has: its configuration, and a head that starts at zero.
-
-    Args:
-        normalization: the statistics of the features.
-        hidden: the widths of the hidden layers.
-        seed: of the initial weights.
-    """
+    """What every network has: its configuration, and a head that starts at zero."""
 
     problem: ClassVar[type[Problem]]
 
@@ -87,14 +81,8 @@ class InliningNetwork(PolicyNetwork):
     """The inliner's policy: a small dense network, added to LLVM's own rule.
 
     The rule is that of -Oz: inline what costs less than 5 (``cost_estimate``). Its logit goes from
-    4 to -4 as the cost goes from 75 below the threshold to 85 above.
-
-    Args:
-        normalization: the statistics of the features.
-        hidden: the widths of the hidden layers.
-        seed: of the initial weights.
-        band: the costs, from the first to below the second, between which the network may answer
-            otherwise than the rule; ``None`` is all.
+    4 to -4 as the cost goes from 75 below the threshold to 85 above. Outside of the band, from the
+    first cost to below the second, the network has no say.
     """
 
     problem = InliningForSize
@@ -120,14 +108,7 @@ class InliningNetwork(PolicyNetwork):
         self.built = True
 
     def call(self, observations: Mapping[str, Any]) -> Any:
-        """The logits.
-
-        Args:
-            observations: for each feature ``int64 [batch]``.
-
-        Returns:
-            ``float32 [batch, 2]``: not to inline, and to inline.
-        """
+        """The logits, ``float32 [batch, 2]``: not to inline, and to inline."""
         values = tf.stack(
             [tf.cast(observations[name], tf.float32) for name in self.features()], axis=-1
         )
@@ -181,14 +162,7 @@ class EvictionNetwork(PolicyNetwork):
         return tuple(dict.fromkeys(needed))
 
     def call(self, observations: Mapping[str, Any]) -> Any:
-        """The logits.
-
-        Args:
-            observations: for each feature ``[batch, 33]``; ``progress`` is ``[batch]``.
-
-        Returns:
-            ``float32 [batch, 33]``; what is not chosen in any case has -1e9.
-        """
+        """The logits, ``float32 [batch, 33]``; what is not chosen in any case has -1e9."""
         columns = []
         for name in self.features():
             values = tf.cast(observations[name], tf.float32)
@@ -229,11 +203,7 @@ def networked_problems() -> str:
 def network_for(
     problem: Problem, normalization: Normalization, hidden: Sequence[int], seed: int = 0
 ) -> PolicyNetwork:
-    """A new network for a problem.
-
-    Raises:
-        OptionsError: there is no network for this problem.
-    """
+    """A new network for a problem."""
     if not problem.network:
         raise OptionsError(
             f"network: expected one of {networked_problems()}, found {problem.name!r}"
@@ -249,11 +219,7 @@ def _made(kind: type[Problem], *parts: Any, **more: Any) -> PolicyNetwork:
 
 
 def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
-    """The network that `PolicyNetwork.config` describes, with initial weights.
-
-    Raises:
-        OptionsError: it describes none.
-    """
+    """The network that `PolicyNetwork.config` describes, with initial weights."""
     try:
         kind = problem_named(config["problem"])
         hidden, seed = tuple(map(int, config["hidden"])), int(config["seed"])

@@ -16,9 +16,6 @@ import numpy as np
 
 from mlgo_gym.errors import OptionsError
 
-CHANNELS = 2
-"""How many numbers each feature becomes."""
-
 _LOWEST_SCALE: Final = 1e-3
 _LARGEST: Final = 1e9
 _DEVIATIONS: Final = 5.0
@@ -36,9 +33,6 @@ class Normalization:
         scale: its standard deviation.
         low: the 0.5th percentile of the value.
         high: the 99.5th.
-
-    Raises:
-        OptionsError: the lists have different lengths.
     """
 
     names: tuple[str, ...]
@@ -57,16 +51,7 @@ class Normalization:
 
     @classmethod
     def fit(cls, columns: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]) -> Self:
-        """The statistics of what was observed.
-
-        Args:
-            columns: the values of each feature, in any shape; those that are not finite are left
-                out.
-            names: which features, in the network's order.
-
-        Raises:
-            OptionsError: there is nothing to fit.
-        """
+        """The statistics of what was observed, in any shape, as far as it is finite."""
         rows = [_statistics(name, np.asarray(columns[name], np.float64)) for name in names]
         mean, scale, low, high = zip(*rows, strict=True)
         return cls(tuple(names), mean, scale, low, high)
@@ -77,11 +62,7 @@ class Normalization:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The normalisation that `to_json` gave.
-
-        Raises:
-            OptionsError: it is none.
-        """
+        """The normalisation that `to_json` gave."""
         try:
             numbers = (tuple(map(float, value[key])) for key in ("mean", "scale", "low", "high"))
             return cls(tuple(map(str, value["names"])), *numbers)
@@ -89,14 +70,7 @@ class Normalization:
             raise OptionsError(f"normalisation: expected its statistics: {error!r}") from error
 
     def __call__(self, values: Any) -> Any:
-        """Normalise inside a TensorFlow graph.
-
-        Args:
-            values: ``float32 [..., features]``.
-
-        Returns:
-            ``float32 [..., 2 * features]``.
-        """
+        """Normalise inside a graph: ``float32 [..., features]`` to ``[..., 2 * features]``."""
         import tensorflow as tf  # noqa: PLC0415 (the extra 'train')
 
         low, high, mean, scale = (

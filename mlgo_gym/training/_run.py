@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Any, Final, Self
 from zipfile import BadZipFile
 
@@ -36,7 +36,7 @@ from mlgo_gym.files import (
     write_json,
 )
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.training._export import load_network, save_model
+from mlgo_gym.training._export import save_model
 from mlgo_gym.training._networks import PolicyNetwork
 
 _DATA: Final = ("trained_on", "validated_on")
@@ -54,13 +54,7 @@ _SHOWN: Final = 40
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run is.
-
-    Attributes:
-        step: how many steps it has taken.
-        arrays: what the trainer keeps, by name.
-        state: the rest of it, as JSON values.
-    """
+    """How many steps a run has taken, what the trainer keeps, and the rest as JSON values."""
 
     step: int
     arrays: Mapping[str, np.ndarray[Any, Any]]
@@ -68,22 +62,17 @@ class Checkpoint:
 
 
 class TrainingRun:
-    """The folder of one training run; a context manager.
+    """The folder of one training run, which is made or gone on with; a context manager.
 
     Args:
-        directory: the folder; it is made, or gone on with.
+        directory: the folder.
         trainer: the trainer's name.
         problem: what is trained.
         config: the trainer's configuration, a dataclass of JSON values.
-        budget_s: how long all runs in this folder may take together, in seconds; ``None`` is no
-            limit.
+        budget_s: how long all runs in this folder may take together; ``None`` is no limit.
         report: called with the step and its scalars, for people to see.
         doing: called with what the run does next, such as ``fitting``, for people to see.
         provenance: more for the card of the model: corpora, their hashes, the command.
-
-    Raises:
-        TrainingError: the folder belongs to another configuration or to other corpora, is damaged
-            or cannot be written.
     """
 
     def __init__(
@@ -109,15 +98,16 @@ class TrainingRun:
         self._start = monotonic()
         self._earlier_s = 0.0
         self._writer: Any = None
-        self._described = _described(trainer, problem, config) | {
-            "data": {name: self._provenance[name] for name in _DATA if name in self._provenance}
+        self._described: dict[str, Any] = {
+            "trainer": trainer,
+            "problem": problem.settings(),
+            "config": asdict(config),
+            "data": {name: self._provenance[name] for name in _DATA if name in self._provenance},
         }
-        try:
+        with self._named("cannot be written"):
             directory.mkdir(parents=True, exist_ok=True)
             self._check_config()
             self._earlier_s = self._spent_before_s()
-        except OSError as error:
-            raise self._error(f"cannot be written: {error.strerror}") from error
 
     @property
     def spent_s(self) -> float:
@@ -135,38 +125,27 @@ class TrainingRun:
         return self.directory / "model"
 
     def read_json(self, name: str) -> dict[str, Any]:
-        """What a JSON file in the folder holds, an object.
-
-        Raises:
-            TrainingError: it cannot be read, or holds something else.
-        """
-        try:
+        """The object that a JSON file in the folder holds."""
+        with self._named(f"{name} cannot be read"):
             value = read_json(self.directory / name, _MAX_JSON_BYTES)
-        except OSError as error:
-            raise self._error(f"{name} cannot be read: {error.strerror}") from error
         if not isinstance(value, dict):
             raise self._error(f"{name}: expected a JSON object, found {str(value)[:_SHOWN]}")
         return value
 
     def restore(self) -> Checkpoint | None:
-        """Where an earlier run in this folder stopped.
-
-        Raises:
-            TrainingError: the checkpoint is damaged.
-        """
+        """Where an earlier run in this folder stopped."""
         path = self.directory / _CHECKPOINT_FILE
         if not path.exists():
             return None
-        try:
+        with self._named(f"{_CHECKPOINT_FILE} cannot be read"):
             data = read_bounded(path, _MAX_BYTES)
+        try:
             with np.load(io.BytesIO(data), allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             state = parse_json(arrays.pop(_STATE).tobytes())
             self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
             return Checkpoint(int(state["step"]), arrays, state["state"])
-        except OSError as error:
-            raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
             raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error}") from error
 
     def save(
@@ -175,75 +154,43 @@ class TrainingRun:
         arrays: Mapping[str, np.ndarray[Any, Any]],
         state: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a checkpoint; the one before is kept until this one is on the disk.
-
-        Args:
-            step: how many steps the run has taken.
-            arrays: what the trainer keeps, by name; not ``state``.
-            state: the rest of it, as JSON values.
-
-        Raises:
-            TrainingError: it cannot be written; the one before is still there.
-        """
+        """Write a checkpoint; the one before is kept until this one is on the disk."""
         record = {"step": step, "spent_s": self.spent_s, "state": dict(state or {})}
         buffer = io.BytesIO()
         encoded = np.frombuffer(json.dumps(record).encode(), np.uint8)
         named: dict[str, Any] = {**arrays, _STATE: encoded}
         np.savez(buffer, **named)
-        try:
+        with self._named(f"{_CHECKPOINT_FILE} cannot be written"):
             write_atomically(self.directory / _CHECKPOINT_FILE, buffer.getvalue())
-        except OSError as error:
-            raise self._error(f"{_CHECKPOINT_FILE} cannot be written: {error.strerror}") from error
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Record numbers of a step: for TensorBoard, in a file, and to whoever watches."""
         line = {"step": step, "spent_s": round(self.spent_s, 1)}
         line |= {name: float(value) for name, value in values.items()}
-        try:
-            with (self.directory / _PROGRESS_FILE).open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        except OSError as error:
-            raise self._error(f"{_PROGRESS_FILE} cannot be written: {error.strerror}") from error
+        with (
+            self._named(f"{_PROGRESS_FILE} cannot be written"),
+            (self.directory / _PROGRESS_FILE).open("a", encoding="utf-8") as file,
+        ):
+            file.write(json.dumps(line) + "\n")
         self._to_tensorboard(step, values)
         if self._report is not None:
             self._report(step, values)
 
-    def export(self, network: PolicyNetwork, results: Mapping[str, Any] | None = None) -> Path:
-        """Write the model directory; from then on it is the run's model.
-
-        Args:
-            network: what answers.
-            results: what it is worth, for the card.
-
-        Returns:
-            The folder.
-
-        Raises:
-            ModelError: it cannot be written; the one before is still there.
-        """
+    def export(self, network: PolicyNetwork, results: Mapping[str, Any]) -> None:
+        """Write the model directory; from then on it is the run's model."""
         card = {
             "trainer": self.trainer,
             "config": self._described["config"],
             "seed": self._described["config"].get("seed"),
             **self._provenance,
-            "results": dict(results or {}),
+            "results": dict(results),
         }
         save_model(network, self.problem, self.model, card)
-        return self.model
-
-    def best_network(self) -> PolicyNetwork | None:
-        """The network of the best model so far, if there is one."""
-        return load_network(self.model) if self.model.exists() else None
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._writer is not None:
             self._writer.close()
 
@@ -277,12 +224,9 @@ class TrainingRun:
         path = self.directory / _PROGRESS_FILE
         if not path.exists():
             return 0.0
-        try:
-            with open_regular(path) as file:
-                file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-                lines = file.read(_TAIL_BYTES).splitlines()
-        except OSError as error:
-            raise self._error(f"{_PROGRESS_FILE} cannot be read: {error.strerror}") from error
+        with self._named(f"{_PROGRESS_FILE} cannot be read"), open_regular(path) as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            lines = file.read(_TAIL_BYTES).splitlines()
         for line in reversed(lines):
             try:
                 return float(parse_json(line)["spent_s"])
@@ -290,13 +234,16 @@ class TrainingRun:
                 continue
         return 0.0
 
+    @contextmanager
+    def _named(self, what: str) -> Iterator[None]:
+        """Errors of files under the run's name."""
+        try:
+            yield
+        except OSError as error:
+            raise self._error(f"{what}: {error.strerror}") from error
+
     def _error(self, message: str) -> TrainingError:
         return TrainingError(f"run {str(self.directory)!r}: {message}")
-
-
-def _described(trainer: str, problem: Problem, config: Any) -> dict[str, Any]:
-    values = asdict(config) if is_dataclass(config) and not isinstance(config, type) else config
-    return {"trainer": trainer, "problem": problem.settings(), "config": dict(values)}
 
 
 def _difference(expected: Any, found: Any, name: str = "") -> tuple[str, Any, Any] | None:

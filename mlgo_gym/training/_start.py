@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -29,24 +28,14 @@ _MOST_DECISIONS: Final = 300
 """Of one context, so that the largest do not decide alone."""
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """What training on contexts needs.
-
-    Attributes:
-        workshop: compilers.
-        sampler: draws contexts to train on.
-        held_out: the functions that are chosen on; ``None`` for the inliner, of which whole
-            packages are compiled.
-    """
-
-    workshop: Workshop
-    sampler: Sampler
-    held_out: list[TrainingContext] | None
+HeldOut = list[TrainingContext] | None
+"""The functions that are chosen on; none for the inliner, of which whole packages are compiled."""
 
 
 @contextmanager
-def prepared(run: TrainingRun, data: Data, most_modules: int, seed: int) -> Iterator[Prepared]:
+def prepared(
+    run: TrainingRun, data: Data, most_modules: int, seed: int
+) -> Iterator[tuple[Workshop, Sampler, HeldOut]]:
     """Yield compilers, and contexts of at most so many modules of each package.
 
     Contexts are kept in the run's folder as they are found, and read there when it goes on.
@@ -58,19 +47,14 @@ def prepared(run: TrainingRun, data: Data, most_modules: int, seed: int) -> Iter
         contexts = kept_contexts(run, workshop, "trained-on", packages)
         if not contexts:
             raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
-        by_function = measure_of(run.problem).by_function
-        held_out = (
-            kept_contexts(run, workshop, "held-out", data.validation) if by_function else None
-        )
-        yield Prepared(workshop, Sampler(contexts), held_out)
+        held_out = None
+        if measure_of(run.problem).by_function:
+            held_out = kept_contexts(run, workshop, "held-out", data.validation)
+        yield workshop, Sampler(contexts), held_out
 
 
 def load_start(folder: str, problem: Problem) -> PolicyNetwork:
-    """The network of a model directory.
-
-    Raises:
-        ModelError: the folder holds no network for this problem.
-    """
+    """The network of a model directory, which must be one for this problem."""
     network = load_network(Path(folder))
     if network.problem.name != problem.name:
         raise ModelError(
@@ -98,8 +82,7 @@ def statistics(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization
         return [each.payload for each in decisions[:_MOST_DECISIONS]]
 
     drawn = sampler.draw(_CONTEXTS, np.random.default_rng([seed, 0]))
-    with closing(workshop.each(drawn, seen)) as found:
-        payloads = [payload for done in found if not done.error for payload in done.value]
+    payloads = [each for _, found in workshop.successes(drawn, seen) for each in found]
     if not payloads:
         raise TrainingError("training: expected contexts that ask for decisions, found none")
     values = columns(observation_array(payloads, problem), problem)

@@ -45,14 +45,14 @@ class TeacherConfig:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of decisions.
+    """What is known of decisions, ``[N]`` each.
 
     Attributes:
         features: ``[N, features]``.
-        advantages: ``[N]``: bytes that inlining saves; rows with NaN are left out.
-        weights: ``[N]``: how much each row counts besides.
-        defaults: ``[N]``: 1 where LLVM's default inlines, otherwise -1.
-        packages: ``[N]``: the number of the package that each row is from.
+        advantages: bytes that inlining saves; NaN where that is not known.
+        weights: how much each row counts besides.
+        defaults: 1 where LLVM's default inlines, otherwise -1.
+        packages: the number of the package that each row is from.
     """
 
     features: _Array

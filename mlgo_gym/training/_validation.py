@@ -35,8 +35,7 @@ class Validation:
         changes: by the statistic's key: ``text`` and ``linked_text``, or ``score_module_mean``,
             the geometric mean over modules of register allocation's score, and others.
         worse: how many modules are worse by more than 1 % (and 64 bytes).
-        modules: how many modules were compiled.
-        failed: how many were not, or how many functions where these were compiled by themselves.
+        failed: how many modules were not compiled, or functions where these are compiled alone.
     """
 
     changes: Mapping[str, float]
@@ -45,11 +44,10 @@ class Validation:
     failed: int
 
     def loss(self, worse_weight: float = WORSE_WEIGHT) -> float:
-        """What models are chosen by, the lower the better.
+        """What models are chosen by, the lower the better; infinite where no module was compiled.
 
-        The change of linked text, or the geometric mean of register allocation's score, and
-        ``worse_weight`` times the share of the modules that are worse. Infinite where no module
-        was compiled.
+        The change of linked text, or of register allocation's score in the mean, and
+        ``worse_weight`` times the share of the modules that are worse.
         """
         found = (self.changes[key] for key in _CHOSEN_BY if key in self.changes)
         change = min(found, default=math.inf)
@@ -64,21 +62,14 @@ class Validation:
             "failed_modules": self.failed,
         }
 
-    def scalars(self, prefix: str = "validation/") -> dict[str, float]:
+    def scalars(self) -> dict[str, float]:
         """The numbers under names for curves."""
         numbers = {**self.changes, "worse_modules": self.worse}
-        return {f"{prefix}{key}": float(value) for key, value in numbers.items()}
+        return {f"validation/{key}": float(value) for key, value in numbers.items()}
 
 
 def validate(model: Path, data: Data, problem: Problem) -> Validation:
-    """Compile what is held out with a model, in release mode, beside LLVM's own heuristic.
-
-    Args:
-        model: a model directory.
-        data: what is chosen on, and how it is compiled. What fails is warned of; the other modules
-            go on.
-        problem: what the model answers.
-    """
+    """Compile what is held out with a model, in release mode, beside LLVM's own heuristic."""
     policy = RunnerPolicy(partial(ReleaseModeModelRunner, model))
     packages = data.validation
     setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
@@ -101,12 +92,8 @@ def validate_functions(
     """Allocate functions that were held out, each by itself, with a network.
 
     Far quicker than `validate`, for nothing is optimised again and LLVM's own scores are known. Its
-    means are over the modules and functions that ask; a function that fails counts as unchanged.
-
-    Args:
-        workshop: compiles.
-        contexts: functions, all of each module that ask.
-        network: what answers.
+    means are over the modules and functions that ask, which are all given; a function that fails
+    counts as unchanged.
     """
     largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
 

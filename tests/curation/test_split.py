@@ -15,9 +15,8 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._sources import join_corpora
 from mlgo_gym.curation._facts import ModuleFacts
 from mlgo_gym.curation._similarity import Groups, near_duplicates
-from mlgo_gym.curation._split import Split, split_corpora
+from mlgo_gym.curation._split import Split, check_split_output, split_corpora, write_split
 from mlgo_gym.curation._split_options import SplitOptions
-from mlgo_gym.curation._split_writer import check_split_output, write_split
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.llvm.text._fingerprint import Body
 from mlgo_gym.llvm.text._profile import Profile

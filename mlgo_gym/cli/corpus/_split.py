@@ -38,8 +38,7 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.corpus._sources import join_corpora
-    from mlgo_gym.curation._split import split_corpora
-    from mlgo_gym.curation._split_writer import check_split_output, write_split
+    from mlgo_gym.curation._split import check_split_output, split_corpora, write_split
 
     chosen = SplitOptions(
         options.test_fraction,
