@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from corpus_tools.manifest import Manifest, encode_command, write_json
 from corpus_tools.staging import INFO_NAME, staged_folder
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import Done, each
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._request import SplitRequest
 
@@ -91,7 +91,7 @@ def split_functions(
     """
     CompileOptions(opt_level)
 
-    def split(compiler: Compiler, name: str) -> _Functions:
+    def split(compiler: Compiler, name: str) -> tuple[str, tuple[FunctionModule, ...]]:
         module = corpus[name]
         options = options_of(module, opt_level)
         least = minimum_instructions
@@ -99,54 +99,48 @@ def split_functions(
 
     compiler = partial(Compiler, timeout_s=timeout_s)
     found = each(corpus.names, split, compiler, jobs=jobs, in_order=True)
+    functions: dict[str, str] = {}
+    hashes: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    instructions = 0
     with staged_folder(output) as staged, closing(found):
-        writer = _Writer(staged)
         for done in found:
-            writer.write(done)
+            if done.error:
+                failures[done.item] = str(done.error)
+            else:
+                hashes[done.item], parts = done.value
+                functions |= _written(staged, done.item, parts)
+                instructions += sum(part.instructions for part in parts)
             progress()
-        origin = {"source": corpus.folder.resolve().name, "opt_level": opt_level}
-        return writer.finish(origin | {"minimum_instructions": minimum_instructions})
-
-
-_Functions = tuple[str, tuple[FunctionModule, ...]]
-"""What became of a module: the hash of its bitcode, and its functions."""
-
-
-class _Writer:
-    """Writes functions into a folder as they come, and the manifest at the end."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._functions: dict[str, str] = {}
-        self._hashes: dict[str, str] = {}
-        self._failures: dict[str, str] = {}
-        self._instructions = 0
-
-    def write(self, done: Done[str, _Functions]) -> None:
-        if done.error:
-            self._failures[done.item] = str(done.error)
-            return
-        self._hashes[done.item], functions = done.value
-        for function in functions:
-            name = f"{done.item}/{file_name(function.function)}"
-            path = self._folder / f"{name}.bc"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(function.bitcode)
-            path.with_name(f"{path.stem}.cmd").write_bytes(encode_command(function.command))
-            self._functions[name] = function.function
-            self._instructions += function.instructions
-
-    def finish(self, info: dict[str, Any]) -> FunctionSplit:
-        if not self._functions:
-            reasons = "; ".join(self._failures.values())
+        if not functions:
+            reasons = ": " + "; ".join(failures.values()) if failures else ""
             raise CorpusError(
-                "corpus: expected a function that is long enough, found none"
-                + (f": {reasons}" if reasons else "")
+                f"corpus: expected a function that is long enough, found none{reasons}"
             )
-        Manifest(tuple(self._functions)).write(self._folder)
-        hashes = {"sha256": self._hashes, "functions": self._functions}
-        write_json(self._folder / INFO_NAME, {"optimized": True} | info | hashes)
-        return FunctionSplit(tuple(self._functions), self._instructions, self._failures)
+        Manifest(tuple(functions)).write(staged)
+        info = {
+            "optimized": True,
+            "source": corpus.folder.resolve().name,
+            "opt_level": opt_level,
+            "minimum_instructions": minimum_instructions,
+            "sha256": hashes,
+            "functions": functions,
+        }
+        write_json(staged / INFO_NAME, info)
+    return FunctionSplit(tuple(functions), instructions, failures)
+
+
+def _written(folder: Path, module: str, parts: Iterable[FunctionModule]) -> dict[str, str]:
+    """Write modules of one function each; their functions by the modules' names."""
+    written = {}
+    for part in parts:
+        name = f"{module}/{file_name(part.function)}"
+        path = folder / f"{name}.bc"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(part.bitcode)
+        path.with_name(f"{path.stem}.cmd").write_bytes(encode_command(part.command))
+        written[name] = part.function
+    return written
 
 
 def _command(module: Module, opt_level: str) -> tuple[str, ...]:

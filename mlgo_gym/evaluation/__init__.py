@@ -1,7 +1,6 @@
 """Evaluation: how much better or worse than LLVM's own heuristic policies are, and how sure it is.
 
-Packages of modules are compiled under policies, and what came out is added up (`Scored`), with
-bootstrap intervals.
+What modules come to under policies is added up by `Scored`, with bootstrap intervals.
 """
 
 import lazy_loader

@@ -15,7 +15,7 @@ from mlgo_gym.errors import InputError, OptionsError, TraceError
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.model._shipped import find_model
+from mlgo_gym.model._card import find_model
 from mlgo_gym.policies._models import model_policies, problem_of_models
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem

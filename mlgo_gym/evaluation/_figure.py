@@ -20,21 +20,13 @@ def can_plot() -> bool:
 
 
 def check_can_plot() -> None:
-    """Raise unless matplotlib is installed.
-
-    Raises:
-        EnvironmentSetupError: it is not.
-    """
+    """Raise unless matplotlib is installed."""
     if not can_plot():
         raise EnvironmentSetupError(NO_PLOTS)
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches.
-
-    Raises:
-        EnvironmentSetupError: matplotlib is missing.
-    """
+    """An empty figure of so many inches."""
     check_can_plot()
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
 

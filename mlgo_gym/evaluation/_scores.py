@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.rollout._rollout import ModuleReport
-from mlgo_gym.scoring._allocation import geometric_mean_ratio
+from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.scoring._linked_text import Code
 from mlgo_gym.scoring._measures import Result, TextSize
 
 BASELINE: Final = "LLVM"
 """What LLVM's own heuristic is called among the policies."""
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionRatios:
-    """Sum and number of ``log(score / baseline)`` of the functions that ask; zeros have none."""
-
-    log_sum: float
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +23,7 @@ class ModuleScores:
     Attributes:
         decisions: how often each policy was asked.
         costs: LLVM's score of register allocation, where that is the problem.
-        functions: of each policy, for the geometric mean over functions.
+        functions: of each policy, over the module's functions that ask.
         code: the code that came out, where objects were made.
         oracle_text_bytes: the size of the code that a search has found.
         trace_error: why what a search has found cannot be compared.
@@ -46,7 +37,7 @@ class ModuleScores:
     language: str
     decisions: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, float] = field(default_factory=dict)
-    functions: Mapping[str, FunctionRatios] = field(default_factory=dict)
+    functions: Mapping[str, GeometricMean] = field(default_factory=dict)
     code: Mapping[str, Code] = field(default_factory=dict, repr=False)
     oracle_text_bytes: int | None = None
     trace_error: str | None = None
@@ -82,7 +73,7 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
         costs={}
         if measure is TextSize
         else {name: measure.score(each) for name, each in results.items()},
-        functions={} if measure is TextSize else _function_ratios(report, policies),
+        functions={} if measure is TextSize else _function_means(report, policies),
         code={
             name: Code.of(result)
             for name, result in results.items()
@@ -102,17 +93,13 @@ def errors_of(report: ModuleReport) -> tuple[str, ...]:
     return (report.error,) if report.error else tuple(attempts)
 
 
-def _function_ratios(
+def _function_means(
     report: ModuleReport, policies: Mapping[str, Result]
-) -> dict[str, FunctionRatios]:
+) -> dict[str, GeometricMean]:
     if report.baseline is None:
         return {}
-    baselines = report.measure.parts(report.baseline)
-    means = {
-        name: geometric_mean_ratio(report.measure.parts(result), baselines)
-        for name, result in policies.items()
-    }
+    parts = report.measure.parts
+    baselines = parts(report.baseline)
     return {
-        name: FunctionRatios(math.log(mean.ratio) * mean.count, mean.count)
-        for name, mean in means.items()
+        name: geometric_mean_ratio(parts(result), baselines) for name, result in policies.items()
     }

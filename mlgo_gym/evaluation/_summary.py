@@ -3,12 +3,17 @@
 Every statistic is a ratio of two sums over modules, less 1, or the exponential of one, less 1; a
 negative change is an improvement. All sums are over the modules that LLVM compiled under every
 policy.
+
+The intervals say what a policy does to other programs of this kind. Modules of one package resemble
+each other, so packages are drawn first, with replacement, and then for each of them as many of its
+modules as it has, with replacement (the two-stage bootstrap of Davison and Hinkley, "Bootstrap
+Methods and their Application", 1997, section 3.8). With one package, only modules are drawn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -17,10 +22,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.evaluation._bootstrap import RESAMPLES, draw, interval
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
 from mlgo_gym.scoring._linked_text import linked_text_shares
 
+RESAMPLES: Final = 2000
+_LEVEL: Final = (2.5, 97.5)
 WORSE_RATIO: Final = 1.01
 WORSE_BYTES: Final = 64
 
@@ -185,7 +191,7 @@ class Scored:
     def change(self, statistic: Statistic, policy: str) -> RelativeChange:
         """How a policy changes a statistic."""
         above, below = self._sums(statistic, policy)
-        to_change = _from_mean if statistic.is_mean else _from_ratio
+        to_change = math.expm1 if statistic.is_mean else _from_ratio
         total = below.sum()
         value = to_change(float(above.sum() / total)) if total else 0.0
         ends = interval(self._weights, above, below) if len(self.modules) > 1 else None
@@ -231,11 +237,9 @@ class Scored:
     def _sums(self, statistic: Statistic, policy: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """What is summed up above and below the line, each ``[modules]``."""
         if statistic.key == "score_mean":
-            ratios = [each.functions[policy] for each in self.modules]
-            return (
-                np.array([each.log_sum for each in ratios], float),
-                np.array([each.count for each in ratios], float),
-            )
+            means = [each.functions[policy] for each in self.modules]
+            counts = np.array([each.count for each in means], float)
+            return np.array([math.log(each.ratio) for each in means]) * counts, counts
         key = {"text_mean": "text", "score_module_mean": "score"}.get(statistic.key, statistic.key)
         values, baselines = self.values(key, policy), self.values(key, BASELINE)
         if not statistic.is_mean:
@@ -249,5 +253,35 @@ def _from_ratio(ratio: float) -> float:
     return ratio - 1
 
 
-def _from_mean(log_ratio: float) -> float:
-    return math.expm1(log_ratio)
+def draw(packages: Sequence[Hashable], seed: int, resamples: int = RESAMPLES) -> NDArray[Any]:
+    """How often each module is drawn: int64 ``[resamples, modules]``.
+
+    ``packages`` has each module's package; the same seed gives the same draws.
+    """
+    order = {name: number for number, name in enumerate(dict.fromkeys(packages))}
+    numbers = np.array([order[name] for name in packages], np.int64)
+    random = np.random.default_rng(seed)
+    known, sizes = np.unique(numbers, return_counts=True)
+    weights = np.zeros((resamples, len(numbers)), np.int64)
+    if len(known):
+        times = random.multinomial(len(known), np.full(len(known), 1 / len(known)), resamples)
+        for package, size, drawn in zip(known, sizes, times.T, strict=True):
+            weights[:, numbers == package] = random.multinomial(
+                drawn * size, np.full(size, 1 / size)
+            )
+    return weights
+
+
+def interval(
+    weights: NDArray[Any], numerators: NDArray[Any], denominators: NDArray[Any]
+) -> tuple[float, float] | None:
+    """The middle 95 % of a ratio of sums over the samples, ``None`` where no sample has a ratio.
+
+    The weights are `draw`'s; what is above and below the line is float ``[modules]``.
+    """
+    above, below = weights @ numerators, weights @ denominators
+    ratios = above[below != 0] / below[below != 0]
+    if not len(ratios):
+        return None
+    low, high = np.percentile(ratios, _LEVEL)
+    return float(low), float(high)

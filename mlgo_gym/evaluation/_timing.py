@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.evaluation._bootstrap import draw, interval
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE
-from mlgo_gym.evaluation._summary import RelativeChange
+from mlgo_gym.evaluation._summary import RelativeChange, draw, interval
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._policy import PolicyLike

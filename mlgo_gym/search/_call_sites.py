@@ -32,11 +32,7 @@ had before: what comes before a decision does not change with other functions' d
 
 _WITH_NAMES: Final = replace(
     COMPILE,
-    printing=(
-        "-print-pass-numbers",
-        "-pass-remarks=inline-ml",
-        "-pass-remarks-missed=inline-ml",
-    ),
+    printing=("-print-pass-numbers", "-pass-remarks=inline-ml", "-pass-remarks-missed=inline-ml"),
 )
 _LOOKS_AT: Final = re.compile(r" InlinerPass on \((.*)\)$", re.MULTILINE)
 _REMARK: Final = re.compile("remark: .*")

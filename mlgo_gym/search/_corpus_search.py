@@ -14,7 +14,7 @@ has changed, or other settings, start anew.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -120,7 +120,9 @@ class _Task:
         module = self.packages[key]
         options = options_of(module, self.opt_level)
         settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
-        record = _Record(self.output, self.packages.label(key), module.sha256, settings)
+        label = self.packages.label(key)
+        same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
+        record = _Record(self.output / f"{label}.search.json", label, same)
         known, choice = record.read()
         left_s = self.setting.budget_s - known.spent_s
         if left_s <= 0:
@@ -138,55 +140,51 @@ class _Task:
         """Search, and keep the best; ``known`` is what an earlier search left."""
         start = self.setting.clock()
         best = known
+
+        def kept(search: ModuleSearch) -> ModuleSearch:
+            spent_s = known.spent_s + self.setting.clock() - start
+            so_far = replace(search, spent_s=spent_s, compilations=oracle.compilations)
+            record.write(so_far, choice)
+            return so_far
+
         for found in oracle.improvements():
             if best.error is None and found.size_bytes >= best.size_bytes:
                 continue  # on the way to where an earlier search has been
             choice = found.choice
             found.trace.save(trace_path(self.output, known.module))
-            best = ModuleSearch(
-                known.module,
-                found.default_size_bytes,
-                found.size_bytes,
-                oracle.compilations,
-                known.spent_s + self.setting.clock() - start,
-            )
-            record.write(best, choice)
-        spent_s = known.spent_s + self.setting.clock() - start
-        best = replace(best, spent_s=spent_s, compilations=oracle.compilations)
-        record.write(best, choice)
-        return best
+            best = kept(ModuleSearch(known.module, found.default_size_bytes, found.size_bytes))
+        return kept(best)
 
 
+@dataclass(frozen=True, slots=True)
 class _Record:
-    """The JSON file of one module's search."""
+    """The JSON file of one module's search, which says what must be the same to go on."""
 
-    def __init__(self, output: Path, module: str, sha256: str, settings: Mapping[str, Any]) -> None:
-        self._path = output / f"{module}.search.json"
-        self._module = module
-        as_json = json.loads(json.dumps(dict(settings)))
-        self._same = {"module_sha256": sha256, "settings": as_json}
+    path: Path
+    module: str
+    same: dict[str, Any]
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
         """What an earlier search of the same left; where there is none, an error says so."""
-        nothing = ModuleSearch(self._module, error="not searched yet")
-        if not self._path.exists():
+        nothing = ModuleSearch(self.module, error="not searched yet")
+        if not self.path.exists():
             return nothing, None
         try:
-            value = read_json(self._path, _MAX_RECORD_BYTES)
-            if any(value[name] != same for name, same in self._same.items()):
+            value = read_json(self.path, _MAX_RECORD_BYTES)
+            if any(value[name] != same for name, same in self.same.items()):
                 return nothing, None
             fields = {name: value[name] for name in _NUMBERS}
-            return ModuleSearch(self._module, **fields), Choice.from_json(value["choice"])
+            return ModuleSearch(self.module, **fields), Choice.from_json(value["choice"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionsError(
-                f"{str(self._path)!r}: expected a search's record: {error!r}"
+                f"{str(self.path)!r}: expected a search's record: {error!r}"
             ) from error
 
     def write(self, search: ModuleSearch, choice: Choice | None) -> None:
         """Replace the file."""
-        value = {name: getattr(search, name) for name in _NUMBERS} | self._same
+        value = {name: getattr(search, name) for name in _NUMBERS} | self.same
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self._path, value | {"choice": choice and choice.to_json()})
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self.path, value | {"choice": choice and choice.to_json()})
         except OSError as error:
-            raise OptionsError(f"cannot write {str(self._path)!r}: {error.strerror}") from error
+            raise OptionsError(f"cannot write {str(self.path)!r}: {error.strerror}") from error

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
@@ -96,14 +96,6 @@ class SearchSetting:
             raise OptionsError(f"budget: expected a number above 0, found {self.budget_s!r}")
 
 
-@dataclass(slots=True)
-class _State:
-    best: Found | None = None
-    observations: list[Observation] = field(default_factory=list)
-    tried: set[tuple[CallGroup, int]] = field(default_factory=set)
-    compilations: int = 0
-
-
 class Oracle:
     """Searches one module; it may be used once.
 
@@ -115,6 +107,9 @@ class Oracle:
         options: as in `Compiler.start`.
         policy: one more policy to start from; the other starts are always tried.
         start: a choice to go on from, as an earlier search found it.
+
+    Attributes:
+        compilations: how many compilations and branches there have been.
 
     Raises:
         OptionsError: the start needs a policy that is not given.
@@ -153,7 +148,10 @@ class Oracle:
         self._clock = setting.clock
         self._deadline = setting.clock() + setting.budget_s
         self._random = np.random.default_rng(setting.seed)
-        self._state = _State()
+        self._found: Found | None = None
+        self._observations: list[Observation] = []
+        self._tried: set[tuple[CallGroup, int]] = set()
+        self.compilations = 0
         self._root: Compilation | None = None
 
     def improvements(self) -> Iterator[Found]:
@@ -185,20 +183,15 @@ class Oracle:
         else:
             yield from self._search_limits()
         while not self._is_over():
-            tried = len(self._state.tried)
+            tried = len(self._tried)
             for level in _ORDER:
                 yield from self._search_groups(level)
-            if len(self._state.tried) == tried:  # all has been tried: again, around the best
-                self._state.tried.clear()
-
-    @property
-    def compilations(self) -> int:
-        """How many compilations and branches there have been."""
-        return self._state.compilations
+            if len(self._tried) == tried:  # all has been tried: again, around the best
+                self._tried.clear()
 
     def _best(self) -> Found:
         """The best so far, LLVM's default to begin with, which must compile."""
-        best = self._state.best or self._compiled(Choice("default"))
+        best = self._found or self._compiled(Choice("default"))
         if best is None:
             raise InternalError("oracle: nothing came of LLVM's default answers")
         return best
@@ -247,7 +240,7 @@ class Oracle:
         """A few groups and the answers to try for each: at random, large groups rather."""
         policy = self._best().choice.policy(self._bases)
         taken: dict[CallGroup, list[int]] = {}
-        for observation in self._state.observations:
+        for observation in self._observations:
             taken.setdefault(group_of(level, observation), []).append(int(policy(observation)))
         untried = {
             group: answers
@@ -264,7 +257,7 @@ class Oracle:
 
     def _untried(self, group: CallGroup, actions: set[int]) -> set[int]:
         others = {0, 1} if len(actions) == 2 else {1 - action for action in actions}
-        return {action for action in others if (group, action) not in self._state.tried}
+        return {action for action in others if (group, action) not in self._tried}
 
     def _group_savings(
         self, best: Found, candidates: Mapping[CallGroup, set[int]]
@@ -279,7 +272,7 @@ class Oracle:
                 for action in waiting.pop(group, ()):
                     if self._is_over():
                         return savings
-                    self._state.tried.add((group, action))
+                    self._tried.add((group, action))
                     choice = best.choice.with_flips({group: action})
                     size_bytes = self._branched(trunk, choice)
                     if size_bytes is not None:
@@ -289,7 +282,7 @@ class Oracle:
 
     def _branched(self, trunk: Compilation, choice: Choice) -> int | None:
         """The text if another choice goes on from here; ``None`` if it fails or time is up."""
-        self._state.compilations += 1
+        self.compilations += 1
         policy = choice.policy(self._bases)
         with trunk.fork() as branch, contextlib.suppress(CompilationError):
             while (observation := branch.next_observation()) is not None:
@@ -311,8 +304,8 @@ class Oracle:
 
     def _compiled(self, choice: Choice) -> Found | None:
         """Compile under a choice; keep it if it is smaller than the best."""
-        self._state.compilations += 1
-        policy, best = choice.policy(self._bases), self._state.best
+        self.compilations += 1
+        policy, best = choice.policy(self._bases), self._found
         observations: list[Observation] = []
         with self._forked() as compilation:
             while (observation := compilation.next_observation()) is not None:
@@ -325,8 +318,8 @@ class Oracle:
                 return None
             trace = trace_of(compilation, observations)
         base_size_bytes = size_bytes if best is None else best.default_size_bytes
-        found = Found(choice, trace, size_bytes, base_size_bytes, self._state.compilations)
-        self._state.best, self._state.observations = found, observations
+        found = Found(choice, trace, size_bytes, base_size_bytes, self.compilations)
+        self._found, self._observations = found, observations
         return found
 
     def _forked(self) -> Compilation:

@@ -28,18 +28,12 @@ from mlgo_gym.training._data import Data
 from mlgo_gym.training._distillation import distilled, labels_of
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._label_rounds import LabelRounds
-from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._run import Checkpoint, TrainingRun
 from mlgo_gym.training._validation import Validation, validate
 
 
 def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
-    """Train for as long as the run's budget lasts, or until all rounds are done.
-
-    Returns what the best model is worth on the validation packages.
-
-    Raises:
-        TrainingError: there is nothing to train on, or the folder cannot be used.
-    """
+    """Train for as long as the run's budget lasts, or until all rounds are done."""
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"advantage: expected InliningForSize, found {run.problem.name}")
     return _Trainer(run, run.problem, config, data).train()
@@ -54,11 +48,9 @@ class _Trainer:
         self._data = data
         self._problem = problem
         self._labels = LabelRounds(run, problem, config, data)
-        checkpoint = run.restore()
-        self._round = checkpoint.step if checkpoint else 0
-        self._validations: list[dict[str, Any]] = (
-            list(checkpoint.state["validations"]) if checkpoint else []
-        )
+        checkpoint = run.restore() or Checkpoint(0, {}, {"validations": []})
+        self._round = checkpoint.step
+        self._validations: list[dict[str, Any]] = list(checkpoint.state["validations"])
         self._best: Validation | None = None
 
     def train(self) -> Validation:

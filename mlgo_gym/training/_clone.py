@@ -17,7 +17,7 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._decisions import Decisions, FittedConfig, fit_decisions
+from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
@@ -56,5 +56,4 @@ def train(run: TrainingRun, config: CloneConfig, data: Data) -> Validation:
                 if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
                     break
     run.save(1, {})
-    decisions = Decisions.of(Dataset.open(folder, problem=problem).episodes())
-    return fit_decisions(run, decisions, config, data)
+    return fit_decisions(run, Dataset.open(folder, problem=problem).episodes(), config, data)

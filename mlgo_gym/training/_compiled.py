@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, Final, Self
 
 import numpy as np
@@ -32,10 +32,10 @@ class CompiledNetwork:
             for number, each in enumerate(network.trainable_variables)
         }
         self.take_weights(network)
-        specs = problem.sent()
-        ends = list(accumulate((spec.size_bytes for spec in specs), initial=0))
+        ends = accumulate((spec.size_bytes for spec in problem.sent()), initial=0)
         self._places: Final = {
-            spec.name: slice(*ends[number : number + 2]) for number, spec in enumerate(specs)
+            spec.name: slice(*place)
+            for spec, place in zip(problem.sent(), pairwise(ends), strict=True)
         }
         self._own = threading.local()
         self._bound: list[BoundModel] = []

@@ -110,9 +110,11 @@ class Workshop:
         """
 
         def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
-            if not measure_of(self.problem).by_function:
-                return _module_context(compiler, str(key), packages[key])
-            return _functions(Allocator(compiler, self.problem), str(key), packages[key])
+            module = packages[key]
+            if measure_of(self.problem).by_function:
+                return _functions(Allocator(compiler, self.problem), str(key), module)
+            size = compiler.compile_module(module).text_size_bytes
+            return [TrainingContext(str(key), module, float(size))] if size else []
 
         with closing(self.each(tuple(packages)[skip:], prepared)) as found:
             for done in found:
@@ -149,11 +151,6 @@ class Workshop:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _module_context(compiler: Compiler, name: str, module: Module) -> list[TrainingContext]:
-    size = compiler.compile_module(module).text_size_bytes
-    return [TrainingContext(name, module, float(size))] if size else []
 
 
 def _functions(allocator: Allocator, name: str, module: Module) -> list[TrainingContext]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,9 +44,7 @@ def describe(packages: Packages) -> dict[str, Any]:
     """For a card: how many modules of each package, and a hash of those that can be read."""
     digest = hashlib.sha256()
     for key in packages:
-        try:
+        with suppress(MlgoGymError):
             digest.update(bytes.fromhex(packages[key].sha256))
-        except MlgoGymError:
-            continue
     counts = {package: len(keys) for package, keys in packages.by_package.items()}
     return {"modules": counts, "sha256": digest.hexdigest()}

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._observations import columns
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
 from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation, validate
-
-_Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -38,40 +36,29 @@ class FittedConfig:
     fit: FitConfig = field(default_factory=FitConfig)
 
 
-@dataclass(frozen=True)
-class Decisions:
-    """``[N]`` observations of `mlgo_gym.problems.observation_dtype`, actions, and their weights."""
-
-    observations: _Array
-    actions: _Array
-    weights: _Array
-
-    @classmethod
-    def of(cls, episodes: Iterable[Episode]) -> Decisions:
-        """The decisions of episodes; those without a weight count 1."""
-        parts = list(episodes)
-        if not parts:
-            raise TrainingError("imitation: expected recorded decisions, found none")
-        weights = np.concatenate([each.label("sample_weight") for each in parts])
-        return cls(
-            np.concatenate([each.observations for each in parts]),
-            np.concatenate([each.actions for each in parts]),
-            np.where(np.isfinite(weights), weights, 1.0),
-        )
+def rows_of(episodes: Iterable[Episode], problem: Problem, config: FittedConfig) -> Rows:
+    """Decisions of episodes, drawn at random; those without a weight count 1."""
+    parts = list(episodes)
+    if not parts:
+        raise TrainingError("imitation: expected recorded decisions, found none")
+    observations = np.concatenate([each.observations for each in parts])
+    actions = np.concatenate([each.actions for each in parts])
+    weights = np.concatenate([each.label("sample_weight") for each in parts])
+    weights = np.where(np.isfinite(weights), weights, 1.0)
+    random = np.random.default_rng(config.seed)
+    order = np.sort(random.permutation(len(actions))[: config.rows])
+    return Rows(columns(observations[order], problem), actions[order], weights[order])
 
 
 def fit_decisions(
-    run: TrainingRun, decisions: Decisions, config: FittedConfig, data: Data
+    run: TrainingRun, episodes: Iterable[Episode], config: FittedConfig, data: Data
 ) -> Validation:
     """Fit a network to decisions, leave it as the run's model, and validate it."""
-    random = np.random.default_rng(config.seed)
-    order = np.sort(random.permutation(len(decisions.actions))[: config.rows])
-    values = columns(decisions.observations[order], run.problem)
-    normalization = Normalization.fit(values, network_features(run.problem))
+    rows = rows_of(episodes, run.problem, config)
+    normalization = Normalization.fit(rows.columns, network_features(run.problem))
     network = network_for(run.problem, normalization, config.hidden, config.seed)
     run.doing("fitting")
     numbers: dict[str, float] = {}
-    rows = Rows(values, decisions.actions[order], decisions.weights[order])
     for epoch, numbers in enumerate(fit_actions(network, rows, config.fit, config.seed)):
         run.scalars(epoch, {f"fit/{key}": value for key, value in numbers.items()})
         if run.is_over:

@@ -17,6 +17,9 @@ _Array = np.ndarray[Any, Any]
 _OfRows = Callable[[Any, Any], Any]
 """From logits ``[N, actions]`` and targets ``[N]`` to a number for each row."""
 
+_Goal = tuple[_OfRows, _OfRows]
+"""The loss of each row, and whether it agrees with its target."""
+
 _HUBER: Final = 1.0
 
 
@@ -67,7 +70,7 @@ def fit_actions(
         return tf.equal(tf.argmax(logits, -1), targets)
 
     fitted = replace(rows, targets=rows.targets.astype(np.int64))
-    return _epochs(network, fitted, config, seed, loss=loss, agrees=agrees)
+    return _epochs(network, fitted, config, seed, (loss, agrees))
 
 
 def fit_advantages(
@@ -88,17 +91,11 @@ def fit_advantages(
         return tf.equal(logits[:, 1] > logits[:, 0], targets > 0)
 
     fitted = replace(rows, targets=rows.targets.astype(np.float32))
-    return _epochs(network, fitted, config, seed, loss=loss, agrees=agrees)
+    return _epochs(network, fitted, config, seed, (loss, agrees))
 
 
 def _epochs(
-    network: PolicyNetwork,
-    rows: Rows,
-    config: FitConfig,
-    seed: int,
-    *,
-    loss: _OfRows,
-    agrees: _OfRows,
+    network: PolicyNetwork, rows: Rows, config: FitConfig, seed: int, goal: _Goal
 ) -> Iterator[dict[str, float]]:
     """Gradient steps over rows in a random order."""
     count = len(rows.targets)
@@ -107,7 +104,7 @@ def _epochs(
     weights = (rows.weights / rows.weights.mean()).astype(np.float32)
     names = {*network.features(), *({"mask"} & rows.columns.keys())}
     size = config.batch_size
-    step = _step(network, config, config.epochs * -(-count // size), loss, agrees)
+    step = _step(network, config, config.epochs * -(-count // size), goal)
     random = np.random.default_rng(seed)
     for _ in range(config.epochs):
         order = random.permutation(count)
@@ -120,10 +117,9 @@ def _epochs(
         yield {"loss": sums[0] / count, "agreement": sums[1] / float(weights.sum())}
 
 
-def _step(
-    network: PolicyNetwork, config: FitConfig, steps: int, loss: _OfRows, agrees: _OfRows
-) -> Any:
+def _step(network: PolicyNetwork, config: FitConfig, steps: int, goal: _Goal) -> Any:
     """One gradient step; it returns the batch's loss and its weighted agreement."""
+    loss, agrees = goal
     variables = network.trainable_variables
     rate = keras.optimizers.schedules.CosineDecay(config.learning_rate, steps)
     optimizer = keras.optimizers.AdamW(rate, weight_decay=config.weight_decay)

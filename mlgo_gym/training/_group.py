@@ -25,7 +25,6 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._compiled import CompiledNetwork
-from mlgo_gym.training._contexts import Sampler, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
@@ -36,7 +35,7 @@ from mlgo_gym.training._networks import (
     network_from_config,
 )
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._start import HeldOut, load_start, prepared, statistics
+from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
 from mlgo_gym.training._validation import Validation, validate, validate_functions
 
 _Array = np.ndarray[Any, Any]
@@ -111,8 +110,8 @@ def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
 
     What is learned depends on the configuration and the corpora, not on the number of workers.
     """
-    with prepared(run, data, config.most_modules, config.seed) as (workshop, sampler, held_out):
-        trainer = _Trainer(run, config, data, workshop=workshop, sampler=sampler, held_out=held_out)
+    with prepared(run, data, config.most_modules, config.seed) as found:
+        trainer = _Trainer(run, config, data, found)
         with trainer.compiled:
             return trainer.train()
 
@@ -130,17 +129,10 @@ class _Trainer:
     """Compile, compare, learn; validate now and then, and export what is best so far."""
 
     def __init__(
-        self,
-        run: TrainingRun,
-        config: GroupConfig,
-        data: Data,
-        *,
-        workshop: Workshop,
-        sampler: Sampler,
-        held_out: HeldOut,
+        self, run: TrainingRun, config: GroupConfig, data: Data, prepared: Prepared
     ) -> None:
         self._run, self._config, self._data = run, config, data
-        self._workshop, self._sampler, self._held_out = workshop, sampler, held_out
+        self._workshop, self._sampler, self._held_out = prepared
         self._best: Validation | None = None
         checkpoint = run.restore()
         if checkpoint is None:

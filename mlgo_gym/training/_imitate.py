@@ -19,7 +19,7 @@ from mlgo_gym.errors import OptionsError, TraceError, TrainingError
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._decisions import Decisions, FittedConfig, fit_decisions
+from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
 
@@ -51,7 +51,7 @@ def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:
             f"traces: expected a folder with traces, found {config.traces!r}; "
             "--set traces=DIR names what 'search --output DIR' has left"
         )
-    return fit_decisions(run, Decisions.of(_episodes(run, config, data, paths)), config, data)
+    return fit_decisions(run, _episodes(run, config, data, paths), config, data)
 
 
 def _episodes(

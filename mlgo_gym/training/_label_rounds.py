@@ -64,11 +64,17 @@ class LabelRounds:
         self.run.doing("labels")
         until_s = self._ends_s(number)
         labelled = 0
-        header = header_of(self.problem)
-        with DatasetWriter(self._folder, header, max_part_age_s=60.0) as writer, policy:
+        config, data = self.config, self.data
+        seed = config.seed + number
+        setting = LabelSetting(
+            self.problem, config.batches, data.jobs, data.timeout_s, seed, config.joint_labels
+        )
+        with (
+            DatasetWriter(self._folder, header_of(self.problem), max_part_age_s=60.0) as writer,
+            policy,
+        ):
             there = {(key.package, key.module) for key in writer.keys if key.policy == name}
             left = self.data.packages.only(key for key in self._order(number) if key not in there)
-            setting = self._setting(number)
             with closing(label_modules(left, policy, name, shares, setting)) as found:
                 for done in found:
                     if done.error:
@@ -76,7 +82,8 @@ class LabelRounds:
                     else:
                         source, episode = done.value
                         writer.add(source, [episode] if episode else [])
-                        labelled += _known(episode)
+                        if episode:
+                            labelled += int(np.isfinite(episode.label("saved_bytes")).sum())
                         self.run.scalars(len(writer.keys), {f"labels/{name}": float(labelled)})
                     if until_s is not None and self.run.spent_s >= until_s:
                         break
@@ -94,13 +101,6 @@ class LabelRounds:
     def _folder(self) -> Path:
         return self.run.directory / "labels"
 
-    def _setting(self, number: int) -> LabelSetting:
-        config, data = self.config, self.data
-        seed = config.seed + number
-        return LabelSetting(
-            self.problem, config.batches, data.jobs, data.timeout_s, seed, config.joint_labels
-        )
-
     def _ends_s(self, number: int) -> float | None:
         if self.run.budget_s is None:
             return None
@@ -115,7 +115,3 @@ class LabelRounds:
             order = random.permutation(len(keys))
             turns += [(turn, random.random(), keys[index]) for turn, index in enumerate(order)]
         return [key for _, _, key in sorted(turns)]
-
-
-def _known(episode: Episode | None) -> int:
-    return int(np.isfinite(episode.label("saved_bytes")).sum()) if episode else 0

@@ -48,12 +48,9 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
         self.normalization = normalization
         self.hidden = tuple(hidden)
         self.seed = seed
+        he = keras.initializers.HeNormal
         self._hidden_layers = [
-            keras.layers.Dense(
-                width,
-                activation="relu",
-                kernel_initializer=keras.initializers.HeNormal(seed=seed * 100 + index),
-            )
+            keras.layers.Dense(width, "relu", kernel_initializer=he(seed=seed * 100 + index))
             for index, width in enumerate(hidden)
         ]
         self._head = keras.layers.Dense(1, kernel_initializer="zeros")
@@ -153,13 +150,8 @@ class EvictionNetwork(PolicyNetwork):
 
     def build(self, _: Any) -> None:
         """Make the weights."""
-        specs = {spec.name: spec for spec in RegallocEviction.sent()}
-        self.call({name: tf.zeros(specs[name].shape, specs[name].dtype) for name in self._inputs()})
+        self.call({s.name: tf.zeros(s.shape, s.dtype) for s in RegallocEviction.sent()})
         self.built = True
-
-    def _inputs(self) -> tuple[str, ...]:
-        needed = ("mask", "use_def_density", "nr_broken_hints", *self.features())
-        return tuple(dict.fromkeys(needed))
 
     def call(self, observations: Mapping[str, Any]) -> Any:
         """The logits, ``float32 [batch, 33]``; what is not chosen in any case has -1e9."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import numpy as np
+import tensorflow as tf
 
 from mlgo_gym.errors import OptionsError
 
@@ -71,8 +72,6 @@ class Normalization:
 
     def __call__(self, values: Any) -> Any:
         """Normalise inside a graph: ``float32 [..., features]`` to ``[..., 2 * features]``."""
-        import tensorflow as tf  # noqa: PLC0415 (the extra 'train')
-
         low, high, mean, scale = (
             tf.constant(each, tf.float32) for each in (self.low, self.high, self.mean, self.scale)
         )

@@ -25,6 +25,7 @@ from typing import Any, Final, Self
 from zipfile import BadZipFile
 
 import numpy as np
+import tensorflow as tf
 
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.files import (
@@ -83,7 +84,7 @@ class TrainingRun:
         config: Any,
         *,
         budget_s: float | None = None,
-        report: Callable[[int, Mapping[str, float]], None] | None = None,
+        report: Callable[[int, Mapping[str, float]], None] = lambda _step, _values: None,
         doing: Callable[[str], None] = lambda _: None,
         provenance: Mapping[str, Any] | None = None,
     ) -> None:
@@ -172,9 +173,13 @@ class TrainingRun:
             (self.directory / _PROGRESS_FILE).open("a", encoding="utf-8") as file,
         ):
             file.write(json.dumps(line) + "\n")
-        self._to_tensorboard(step, values)
-        if self._report is not None:
-            self._report(step, values)
+        if self._writer is None:
+            self._writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
+        with self._writer.as_default(step):
+            for name, value in values.items():
+                tf.summary.scalar(name, float(value))
+        self._writer.flush()
+        self._report(step, values)
 
     def export(self, network: PolicyNetwork, results: Mapping[str, Any]) -> None:
         """Write the model directory; from then on it is the run's model."""
@@ -193,16 +198,6 @@ class TrainingRun:
     def __exit__(self, *_: object) -> None:
         if self._writer is not None:
             self._writer.close()
-
-    def _to_tensorboard(self, step: int, values: Mapping[str, float]) -> None:
-        import tensorflow as tf  # noqa: PLC0415 (slow to import)
-
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
-        with self._writer.as_default(step):
-            for name, value in values.items():
-                tf.summary.scalar(name, float(value))
-        self._writer.flush()
 
     def _check_config(self) -> None:
         path = self.directory / _CONFIG_FILE

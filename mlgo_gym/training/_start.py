@@ -28,14 +28,13 @@ _MOST_DECISIONS: Final = 300
 """Of one context, so that the largest do not decide alone."""
 
 
-HeldOut = list[TrainingContext] | None
-"""The functions that are chosen on; none for the inliner, of which whole packages are compiled."""
+Prepared = tuple[Workshop, Sampler, list[TrainingContext] | None]
+"""Compilers, what draws contexts to train on, and the functions that are chosen on: none for the
+inliner, of which whole packages are compiled."""
 
 
 @contextmanager
-def prepared(
-    run: TrainingRun, data: Data, most_modules: int, seed: int
-) -> Iterator[tuple[Workshop, Sampler, HeldOut]]:
+def prepared(run: TrainingRun, data: Data, most_modules: int, seed: int) -> Iterator[Prepared]:
     """Yield compilers, and contexts of at most so many modules of each package.
 
     Contexts are kept in the run's folder as they are found, and read there when it goes on.

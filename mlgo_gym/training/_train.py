@@ -20,7 +20,6 @@ from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
-from mlgo_gym.training._data import Data, describe
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -34,8 +33,6 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
 
 _TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets nobody, and its sums do not depend on the machine's load."""
-
-_MINUTE_S: Final = 60.0
 
 
 class Watcher:
@@ -145,29 +142,28 @@ def train(
             failures[message] = None
             watcher.warn(f"{message}; left out")
 
-    from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S  # noqa: PLC0415 (slow to import)
-
-    timeout_s = how.get("timeout_s", DEFAULT_TIMEOUT_S)
-    data = Data(kept, held_out, how.get("jobs", 1), timeout_s, warn)
+    compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
+    data = imported("data").Data(kept, held_out, warn=warn, **compiling)
     with run.TrainingRun(
         Path(output),
         trainer,
         problem_named(problem)() if isinstance(problem, str) else problem,
         config,
-        budget_s=None if budget_minutes is None else budget_minutes * _MINUTE_S,
+        budget_s=None if budget_minutes is None else 60 * budget_minutes,
         report=watcher.report,
         doing=watcher.doing,
-        provenance=_provenance(data),
+        provenance=_provenance(kept, held_out),
     ) as going:
         found = module.train(going, config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
 
 
-def _provenance(data: Data) -> dict[str, Any]:
+def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
+    describe = imported("data").describe
     return {
         "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
-        "trained_on": describe(data.packages),
-        "validated_on": describe(data.validation),
+        "trained_on": describe(kept),
+        "validated_on": describe(held_out),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlgo_gym.evaluation._bootstrap import draw, interval
+from mlgo_gym.evaluation._summary import draw, interval
 
 
 def test_every_sample_has_as_many_modules_as_its_packages() -> None:

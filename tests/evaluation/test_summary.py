@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from mlgo_gym.evaluation._scores import BASELINE, FunctionRatios, ModuleScores
+from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
 from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
+from mlgo_gym.scoring._allocation import GeometricMean
 from mlgo_gym.scoring._linked_text import Code
 
 BY_KEY = {each.key: each for each in STATISTICS}
@@ -102,12 +103,12 @@ def test_scores_of_allocation() -> None:
             "C",
             decisions={"mine": 1},
             costs={BASELINE: before, "mine": after},
-            functions={"mine": FunctionRatios(log_sum, count)},
+            functions={"mine": GeometricMean(ratio, count, left_out=0)},
         )
-        for name, before, after, log_sum, count in (
-            ("a", 100.0, 50.0, 4 * math.log(0.5), 4),
-            ("b", 900.0, 1800.0, math.log(2), 1),
-            ("empty", 0.0, 0.0, 0.0, 0),
+        for name, before, after, ratio, count in (
+            ("a", 100.0, 50.0, 0.5, 4),
+            ("b", 900.0, 1800.0, 2.0, 1),
+            ("empty", 0.0, 0.0, 1.0, 0),
         )
     ]
     scored = Scored(scores, ["mine"])

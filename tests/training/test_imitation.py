@@ -18,7 +18,7 @@ from mlgo_gym.search._oracle import SearchSetting
 from mlgo_gym.training import _clone as clone
 from mlgo_gym.training import _imitate as imitate
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._decisions import Decisions
+from mlgo_gym.training._decisions import FittedConfig, rows_of
 from mlgo_gym.training._fitting import FitConfig
 from mlgo_gym.training._run import TrainingRun
 
@@ -98,4 +98,4 @@ def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
 
 def test_no_decisions_is_an_error() -> None:
     with pytest.raises(TrainingError, match="expected recorded decisions, found none"):
-        Decisions.of([])
+        rows_of([], InliningForSize(), FittedConfig())
