@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypedDict, Unpack
@@ -136,12 +137,7 @@ def train(
     config = configured(make_config(seed=how.get("seed", 0)), settings)
     watcher = how.get("watcher") or Watcher()
     failures: dict[str, None] = {}
-
-    def warn(message: str) -> None:
-        if message not in failures:
-            failures[message] = None
-            watcher.warn(f"{message}; left out")
-
+    warn = partial(_left_out, watcher, failures)
     compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
     data = imported("data").Data(kept, held_out, warn=warn, **compiling)
     with run.TrainingRun(
@@ -156,6 +152,12 @@ def train(
     ) as going:
         found = module.train(going, config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
+
+
+def _left_out(watcher: Watcher, failures: dict[str, None], message: str) -> None:
+    if message not in failures:
+        failures[message] = None
+        watcher.warn(f"{message}; left out")
 
 
 def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
