@@ -22,6 +22,10 @@ settings.register_profile("mlgo-gym", deadline=None)
 settings.load_profile("mlgo-gym")
 
 
+_LASTING = (sys.prefix, "/dev/shm/pym-")
+"""What libraries open once and keep: their own files (fonts), and the heap of multiprocessing."""
+
+
 @pytest.fixture(autouse=True)
 def own_temporary_folder(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
@@ -48,14 +52,14 @@ def _without_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 
 def _descriptors() -> set[tuple[str, str]]:
-    """This process's descriptors and what they are of, but for a library's own files (fonts)."""
+    """This process's descriptors and what they are of."""
     found = set()
     for link in Path("/proc/self/fd").iterdir():
         try:
             target = str(link.readlink())
         except FileNotFoundError:  # that of the listing itself
             continue
-        if not target.startswith(sys.prefix):
+        if not target.startswith(_LASTING):
             found.add((link.name, target))
     return found
 

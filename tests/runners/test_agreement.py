@@ -33,7 +33,7 @@ def test_decisions_and_logits(compiler: Compiler, sample: Corpus) -> None:
     payloads = recorded(compiler, sample)
     assert len(payloads) > 10_000
     inputs, advice = InliningForSize.sent(), InliningForSize.advice
-    decisions = set()
+    decisions, ours, theirs = set(), [], []
     with (
         ReleaseModeModelRunner(MODEL, inputs, advice) as native,
         ModelUnderTrainingRunner(MODEL, inputs, advice) as tflite,
@@ -43,7 +43,8 @@ def test_decisions_and_logits(compiler: Compiler, sample: Corpus) -> None:
             tflite.fill(payload)
             decision = int(native.evaluate()[0])
             assert decision == int(tflite.evaluate()[0])
-            ours, theirs = (each.extra_outputs()["logits"] for each in (native, tflite))
-            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
             decisions.add(decision)
+            ours.append(native.extra_outputs()["logits"])
+            theirs.append(tflite.extra_outputs()["logits"])
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
     assert decisions == {0, 1}
