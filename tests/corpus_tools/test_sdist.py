@@ -50,6 +50,7 @@ def _index(pages: dict[str, tuple[int, bytes]]) -> Iterator[str]:
 _LINK = b'<a href="/files/tiny-1.0.tar.gz">tiny-1.0.tar.gz</a>'
 
 
+@pytest.mark.network
 def test_pypi_has_the_sdist_of_a_recipe(tmp_path: Path) -> None:
     recipe = load_recipe("lz4")
     fetched = fetch_sdist(recipe, tmp_path / "new" / "cache")
