@@ -15,7 +15,7 @@ from mlgo_gym.cli._writing import make_folder, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.runners._load import MODES
+from mlgo_gym.runners._load import IN_PROCESS
 
 if TYPE_CHECKING:
     from mlgo_gym.rollout._deployment import Form
@@ -37,7 +37,7 @@ def add_options(add: shared.Options) -> None:
     add("input", "IN", "IN.bc or IN.ll", nargs="?")
     add.corpus()
     add("-o --output", "OUT", "a file; of corpora a folder", required=True)
-    add.model("what answers LLVM", modes=MODES[:2])
+    add.model("what answers LLVM", modes=IN_PROCESS)
     add.problem()
     what = "what comes out (default: by the ending of OUT; of corpora, objects)"
     add("--emit", tuple(_SUFFIXES), what)

@@ -9,7 +9,7 @@ import threading
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.runners._load import MODES, runner_factory
+from mlgo_gym.runners._load import IN_PROCESS, runner_factory
 
 DESCRIPTION = (
     "Serve a model on this machine, for 'rollout --mode interactive' and other clients of "
@@ -20,7 +20,7 @@ EXAMPLE = "mlgo-gym serve --model inlining-for-size --address localhost:5001"
 
 
 def add_options(add: shared.Options) -> None:
-    add.model("what answers", modes=MODES[:-1], required=True)
+    add.model("what answers", modes=IN_PROCESS, required=True)
     what = "localhost:PORT or unix:PATH (default: localhost and a free port)"
     add("--address", "ADDRESS", what)
 

@@ -35,6 +35,8 @@ from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_mod
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._header import c_header
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
@@ -43,12 +45,9 @@ _FOLDERS: Final = ("bin", "clang", "policies")
 _TIMEOUT_S: Final = 120.0
 _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
 _PROBLEMS: Final = MappingProxyType(
-    {
-        "inlining": ("InliningForSize", "inlining_decision"),
-        "regalloc": ("RegallocEviction", "index_to_evict"),
-    }
+    {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
 )
-"""The problem's name in model cards and the name of its advice, by the name that users say."""
+"""What the driver in C knows how to ask, by the name that users say."""
 
 _GLUE: Final = """\
 #include "{native.name}.h"
@@ -141,10 +140,10 @@ def _may_pass(cause: BaseException | None) -> bool:
 def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
     """The compiled model and the number of the output that is its decision."""
     source = str(model)
-    card_name, advice = _PROBLEMS[problem]
+    kind = _PROBLEMS[problem]
     card = read_card(model)
-    if card is not None and card.problem != card_name:
-        raise ModelError(source, f"expected a model for {card_name}, found one for {card.problem}")
+    if card is not None and card.problem != kind.name:
+        raise ModelError(source, f"expected a model for {kind.name}, found one for {card.problem}")
     graph, beside = model_files(model)
     if not graph.exists() and find_description(model):
         native, value = load_frozen(model)
@@ -153,7 +152,7 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
         native = compile_model(graph, name="frozen", cpu=cpu)
         value = read_model_json(beside, source) if beside.exists() else None
     specs = None if value is None else parse_output_spec(value, source)
-    return native, find_outputs(specs, native.outputs, advice, source)[0][1]
+    return native, find_outputs(specs, native.outputs, kind.advice.name, source)[0][1]
 
 
 def _compile(compiler: str, arguments: list[str], target: Path) -> None:

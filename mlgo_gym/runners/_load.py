@@ -19,6 +19,9 @@ _CLASSES: Final = {
 }
 """Where the class of each mode stands; each needs packages of its own, and is loaded when used."""
 
+IN_PROCESS: Final = ("release", "under-training")
+"""The modes that run a model's files in this process, without a host."""
+
 MODES: Final = tuple(_CLASSES)
 """``release`` compiles a model directory, or loads a frozen model; ``under-training`` runs a model
 directory in TFLite; ``interactive`` asks a gRPC host."""
