@@ -23,8 +23,13 @@ def program(*tags: str, shared: int = 0, header: int = 0) -> bytes:
     ]
     functions += [_function(f"shared_{n}", "internal", f"shared{n}") for n in range(shared)]
     functions += [_function(f"header_{n}", "linkonce_odr", f"header{n}") for n in range(header)]
+    return assembled("\n".join(functions))
+
+
+def assembled(text: str) -> bytes:
+    """The bitcode of a module's text."""
     binding.Session()
-    with binding.parse("\n".join(functions).encode(), is_text=True, verify=True) as module:
+    with binding.parse(text.encode(), is_text=True, verify=True) as module:
         return binding.to_bitcode(module)
 
 
