@@ -126,6 +126,25 @@ def test_scores_of_allocation() -> None:
     assert [each.scores.module for each in scored.worse("mine")] == ["b"]
 
 
+def test_modules_without_code_before_have_no_ratio() -> None:
+    """Of what was nothing before, there is a total; a mean leaves it out, and what became nothing."""
+    scored = Scored(
+        [
+            module("p", "new", Code(0, {}), Code(65, {})),
+            module("p", "gone", Code(100, {}), Code(0, {})),
+            module("p", "half", Code(1000, {}), Code(500, {})),
+        ],
+        ["mine"],
+    )
+    assert scored.baseline(BY_KEY["text_mean"]) == 1
+    assert math.isclose(change(scored, "text_mean"), -0.5)
+    assert math.isclose(change(scored, "text"), 565 / 1100 - 1)
+    nothing = Scored([module("p", "new", Code(0, {}), Code(65, {}))] * 2, ["mine"])
+    for key in ("text", "text_mean", "linked_text"):
+        found = nothing.change(BY_KEY[key], "mine")
+        assert (found.value, found.interval) == (0, None)
+
+
 @pytest.mark.parametrize("statistic", STATISTICS, ids=lambda each: each.key)
 def test_nothing_at_all(statistic: Statistic) -> None:
     scored = Scored([], ["mine"])
