@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_no_choice_that_the_mask_rules_out(driver: Driver, tmp_path: Path, model
 def test_a_model_of_the_same_size_in_the_same_files(
     driver: Driver, work: Path, tmp_path: Path
 ) -> None:
-    """Device, inode and size are as they were; the time stamp is another."""
+    """Device, inode and size are as they were; the time is another by a nanosecond, or a second."""
     model = tmp_path / "model"
     model.mkdir()
     sizes = {
@@ -85,18 +86,21 @@ def test_a_model_of_the_same_size_in_the_same_files(
         for each in (MODELS / "never").iterdir()
     }
     objects, facts = [], []
-    for name in ("default", "never"):
+    start_ns = 10**18
+    for name, later_ns in (("default", 0), ("never", 1), ("default", 1 + 10**9)):
         for file, size in sizes.items():
             padding = b"\0" if file == "model.tflite" else b" "
             (model / file).write_bytes((MODELS / name / file).read_bytes().ljust(size, padding))
+            os.utime(model / file, ns=(0, start_ns + later_ns))
+        os.utime(model, ns=(0, start_ns))
         abouts = [each.stat() for each in sorted(model.iterdir())]
         facts.append([(each.st_dev, each.st_ino, each.st_size) for each in abouts])
         settings = AS_DEFAULT | {"MLGO_INLINING_MODEL": str(model)}
         done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
         assert (done.returncode, done.stderr) == (0, b"")
         objects.append((work / "f.o").read_bytes())
-    assert facts[0] == facts[1]
-    assert objects[0] != objects[1]
+    assert facts[0] == facts[1] == facts[2]
+    assert objects[0] == objects[2] != objects[1]
 
 
 def test_an_answer_that_nobody_took_is_not_the_next_job_s(driver: Driver, work: Path) -> None:

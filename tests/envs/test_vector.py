@@ -228,6 +228,7 @@ def test_an_environment_can_be_forked(small: Corpus) -> None:
     with pytest.raises(UsageError, match="^fork: expected a pending decision, found none; call re"):
         env.unwrapped.fork()  # type: ignore[attr-defined]
     env.reset(seed=4)
+    env.action_space.seed(4)
     env.step(0)
     twin = env.unwrapped.fork()  # type: ignore[attr-defined]
     ends = []
@@ -238,8 +239,10 @@ def test_an_environment_can_be_forked(small: Corpus) -> None:
         ends.append((reward, info["object_sha256"], info["decision"]))
         assert not any(array.any() for array in observation.values())
     assert ends[0] == ends[2] != ends[1]
-    # Both go on to the same next episode, each with a worker of its own.
-    assert env.reset()[1] == twin.reset()[1]
+    # Both go on to the same next episodes, each with a worker and generators of its own.
+    assert [env.reset()[1] for _ in range(4)] == [twin.reset()[1] for _ in range(4)]
+    samples = [[each.action_space.sample() for _ in range(32)] for each in (env, twin)]
+    assert samples[0] == samples[1]
     assert env.unwrapped.compiler.worker_pid != twin.compiler.worker_pid  # type: ignore[attr-defined]
     twin.close()
     env.close()

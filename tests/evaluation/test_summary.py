@@ -127,7 +127,7 @@ def test_scores_of_allocation() -> None:
 
 
 def test_modules_without_code_before_have_no_ratio() -> None:
-    """Of what was nothing before, there is a total; a mean leaves it out, and what became nothing."""
+    """A total counts them; a mean leaves them out, and those that became nothing."""
     scored = Scored(
         [
             module("p", "new", Code(0, {}), Code(65, {})),

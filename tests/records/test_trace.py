@@ -66,6 +66,17 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert made(features=features, observations=bytes(31) + b"x").observation(1) == bytes(15) + b"x"
 
 
+def test_a_trace_is_replaced_and_not_written_over(tmp_path: Path) -> None:
+    """Who has the old one open reads it whole; an interrupted writer leaves it."""
+    path = trace_path(tmp_path, "m")
+    old, new = made(), made(advice=SPEC.encode(0), text_size_bytes=11)
+    old.save(path)
+    with path.open("rb") as file:
+        new.save(path)
+        assert Trace.from_bytes(file.read()) == old
+    assert Trace.load(path) == new
+
+
 def test_every_damaged_byte_is_noticed() -> None:
     data = made().to_bytes()
     for position in range(len(data)):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from corpus_tools.extraction import ObjectInput, list_aquery, list_parameters
+from corpus_tools.extraction import ObjectInput, list_aquery, list_folder, list_parameters
+from tests.conftest import require
 
 
 def names(listed: list[Any]) -> list[str]:
@@ -35,6 +37,23 @@ def test_parameter_files(text: str, expected: list[str], tmp_path: Path) -> None
     (tmp_path / "with space.o").touch()
     (tmp_path / "params").write_text(text)
     assert names(list_parameters(tmp_path / "params", tmp_path)) == expected
+
+
+def test_objects_stand_beside_archives(tmp_path: Path) -> None:
+    """Wherever a link names them, with the archives' members in between."""
+    for name in ("a.o", "b.o", "m.o", "n.o"):
+        (tmp_path / name).write_bytes(b"object")
+    for archive, member in (("x.a", "m.o"), ("y.lo", "n.o")):
+        llvm_ar = require("llvm-ar-22", "llvm-22")
+        subprocess.run([llvm_ar, "rcS", archive, member], cwd=tmp_path, check=True)
+    (tmp_path / "params").write_text("-o\nprog\na.o\nx.a\nb.o\ny.lo\nx.a\n")
+    expected = ["a.o", "x.a/m.o", "b.o", "y.lo/n.o"]
+    assert names(list_parameters(tmp_path / "params", tmp_path)) == expected
+    assert names(list_folder(tmp_path)) == [
+        *sorted(["a.o", "b.o", "m.o", "n.o"]),
+        expected[1],
+        expected[3],
+    ]
 
 
 def test_bazel_aquery(tmp_path: Path) -> None:
