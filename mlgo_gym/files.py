@@ -10,6 +10,7 @@ is the one that is about the file and not about the system: reading it again wil
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import json
 import os
@@ -26,6 +27,7 @@ from typing import Any, BinaryIO, Final
 __all__ = [
     "PARTIAL",
     "FileError",
+    "locked_folder",
     "open_regular",
     "parse_json",
     "read_bounded",
@@ -52,12 +54,7 @@ class FileError(OSError):
 
 
 def open_regular(path: Path) -> io.BufferedReader:
-    """Open a regular file for reading; a FIFO that nobody writes to is refused like any other.
-
-    Raises:
-        FileError: it is a FIFO, a device or the like.
-        OSError: it cannot be opened.
-    """
+    """Open a regular file for reading; a FIFO that nobody writes to is refused like any other."""
     raw = io.FileIO(str(path), opener=_open_without_waiting)
     kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
     if kind != stat.S_IFREG:
@@ -68,12 +65,7 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def read_bounded(path: Path, limit_bytes: int) -> bytes:
-    """Read a regular file; of one that is too long, nothing is read.
-
-    Raises:
-        FileError: it is no regular file, or longer than the limit.
-        OSError: it cannot be read.
-    """
+    """Read a regular file; of one that is too long, nothing is read."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         data = file.read(size + 1) if size <= limit_bytes else b""
@@ -86,12 +78,7 @@ def read_bounded(path: Path, limit_bytes: int) -> bytes:
 
 
 def read_json(path: Path, limit_bytes: int) -> Any:
-    """Read a regular file and parse it.
-
-    Raises:
-        FileError: as from `read_bounded`, or it is not JSON.
-        OSError: it cannot be read.
-    """
+    """Read a regular file and parse it."""
     data = read_bounded(path, limit_bytes)
     try:
         return parse_json(data)
@@ -162,11 +149,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file, as `replacing` does.
-
-    Raises:
-        OSError: it cannot be written; what was there before still is.
-    """
+    """Write a file, as `replacing` does."""
     with replacing(path) as file:
         file.write(data)
 
@@ -180,11 +163,8 @@ def write_json(path: Path, value: Any) -> None:
 def staged_folder(target: Path) -> Iterator[Path]:
     """Yield a folder that takes the target's place when the block ends well.
 
-    All its files are forced to the disk before. What was at the target is deleted after.
-
-    Raises:
-        OSError: something cannot be written, or the target is a file; what was there before still
-            is.
+    All its files are forced to the disk before. What was at the target is deleted after, and stays
+    where something cannot be written, or where it is a file.
     """
     target = Path(os.path.realpath(target))
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -205,6 +185,21 @@ def staged_folder(target: Path) -> Iterator[Path]:
             raise
         _sync(target.parent)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def locked_folder(folder: Path, *, mode: int = 0o777, waits: bool = True) -> Iterator[None]:
+    """Make a folder if need be, and keep other processes from locking it meanwhile.
+
+    Where another has locked it and is not waited for, it is a ``BlockingIOError``.
+    """
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class _NamedFile(io.FileIO):

@@ -317,8 +317,7 @@ NEEDS_NO_CARE = {
     ("training/_export.py", "open"),
     # A response file, which may be a pipe, into a temporary folder.
     ("driver/_development.py", "write_bytes"),
-    # A lock; an object that clang made; the size of this process; a file that only grows.
-    ("driver/_prepare.py", "open"),
+    # An object that clang made; the size of this process; a file that only grows.
     ("driver/_development.py", "read_bytes"),
     ("llvm/process/_child.py", "read_text"),
     ("training/_run.py", "open"),

@@ -1,9 +1,6 @@
 """Episodes as Arrow tables: the columns of a dataset, and the way there and back.
 
 Importing this module needs the extra ``train``.
-
-Raises:
-    EnvironmentSetupError: pyarrow is missing.
 """
 
 from __future__ import annotations

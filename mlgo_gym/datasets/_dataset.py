@@ -204,12 +204,8 @@ def _episodes(part: Part) -> Iterator[Episode]:
         starts = np.flatnonzero(batch["step"] == 0).tolist()
         if not pieces and starts[:1] != [0]:
             raise DatasetError(str(part.path), "expected step 0 in the first row, found another")
-        if starts[:1] == [0] and pieces:
-            yield _episode(pieces, part, sources)
-            pieces = []
-        bounds = sorted({0, *starts, batch.row_count})
-        for start, end in pairwise(bounds):
-            if start and pieces:
+        for start, end in pairwise(sorted({0, *starts, batch.row_count})):
+            if pieces and (start or starts[:1] == [0]):
                 yield _episode(pieces, part, sources)
                 pieces = []
             pieces.append({name: array[start:end] for name, array in arrays.items()})

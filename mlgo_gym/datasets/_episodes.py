@@ -40,13 +40,7 @@ class SourceKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where episodes come from.
-
-    Attributes:
-        package: the corpus, such as the recipe's name.
-        settings: what decided the code besides, as in `CompilationResult.settings`; empty where
-            that is not known.
-    """
+    """Where episodes come from: corpus, module, policy, and `CompilationResult.settings`."""
 
     package: str = ""
     module: str = ""
@@ -74,8 +68,6 @@ class Episode:
     """The decisions that are scored together, in order: T of them, at least one.
 
     Attributes:
-        source: where they come from.
-        problem: what LLVM asked for.
         observations: ``[T]`` of `mlgo_gym.problems.observation_dtype`.
         actions: ``[T]``, the answers, in the advice's type.
         context: LLVM's name for them: the function, or ``""``.
@@ -177,10 +169,6 @@ def episodes_of_trace(
 
     A trace does not say which function a decision is of, so all are one episode. Nor does it have
     the baseline, so there is no reward.
-
-    Raises:
-        TraceError: its problem is none that is known, or its observations were not recorded or
-            have other features than are known here.
     """
     problem = problem_of(trace)
     source = Source(package, trace.module, trace.module_sha256, policy, dict(trace.settings))

@@ -42,19 +42,7 @@ _UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True)
 class DatasetHeader:
-    """What all decisions of a dataset have in common.
-
-    Attributes:
-        problem: what LLVM asked for.
-        settings: the problem's settings; ``None`` where they are not known.
-        llvm_version: the LLVM that compiled; ``None`` where it is not known.
-        opt_level: the level that was forced on all modules; ``None`` takes each module's own.
-        score: the outcomes of training logs; ``None`` where they have none.
-        llvmlite_version: the llvmlite that the LLVM came in, for information.
-
-    Raises:
-        SpecError: the score is not a single float.
-    """
+    """What all decisions of a dataset have in common, as above; the score is a single float."""
 
     problem: type[Problem]
     settings: Mapping[str, Any] | None = None

@@ -30,13 +30,7 @@ class LogEpisodes:
 
     For the inliner the log's contexts are modules, as `mlgo_gym.rollout.RolloutLog` writes them;
     for register allocation they are functions, and the module is not told apart from the
-    function's name.
-
-    Raises:
-        DatasetError: the log's header is not that of a problem that is known here; while
-            iterating, an observation is out of order, or outcomes are there for some decisions
-            of a context and not for others.
-        TrainingLogError: it breaks LLVM's format.
+    function's name. Outcomes are there for all decisions of a context, or for none.
     """
 
     def __init__(

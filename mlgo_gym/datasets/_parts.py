@@ -81,12 +81,7 @@ def part_path(folder: Path, number: int) -> Path:
 
 
 def read_part(path: Path) -> Part:
-    """Read the metadata of a part.
-
-    Raises:
-        DatasetError: it cannot be read, is no Parquet file or a damaged one, has no header or one
-            of another version, or has other columns than its header says.
-    """
+    """Read the metadata of a part, and see that its columns are those that its header says."""
     try:
         with reading(path) as raw, pq.ParquetFile(raw) as file:
             metadata, schema = file.metadata, file.schema_arrow

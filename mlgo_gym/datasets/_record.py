@@ -1,12 +1,4 @@
-"""Recording: rollouts of a policy over packages, as a dataset.
-
-::
-
-    with DatasetWriter(folder, header_of(problem)) as writer:
-        left = remaining(writer, packages, "default")  # the others are there already
-        for report in record(writer, left, problem, "default", policy):
-            ...  # what came of each module
-"""
+"""Recording: rollouts of a policy over packages, as a dataset."""
 
 from __future__ import annotations
 
@@ -49,10 +41,8 @@ def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
 def remaining(writer: DatasetWriter, corpora: PackagesLike, policy_name: str) -> Packages:
     """The modules that a dataset does not have under a policy.
 
-    A module that cannot be read is among them: recording it reports why.
-
-    Raises:
-        DatasetError: it has a module of this name with other bytes: the corpus has changed.
+    A module that cannot be read is among them: recording it reports why. One that has other bytes
+    than the dataset's is a `DatasetError`.
     """
     packages = Packages.of(corpora)
     known = {
@@ -87,8 +77,8 @@ def record(
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under a policy, and put the decisions into a dataset.
 
-    A module that LLVM refuses, or crashes or hangs on, is reported and left out. Modules come as
-    they are finished.
+    A module that LLVM refuses, or crashes or hangs on, is reported and left out. Reports, without
+    decisions, come as modules are finished.
 
     Args:
         writer: of the dataset; its header says the level.
@@ -98,9 +88,6 @@ def record(
         policy: begins and ends with every module.
         jobs: how many workers compile at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
-
-    Yields:
-        A report for each module, without its decisions.
 
     Raises:
         DatasetError: the dataset cannot be written.

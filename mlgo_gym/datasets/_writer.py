@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
@@ -22,10 +20,10 @@ from mlgo_gym.datasets._parts import (
     write_part,
 )
 from mlgo_gym.errors import DatasetError, UsageError
-from mlgo_gym.files import PARTIAL
+from mlgo_gym.files import PARTIAL, locked_folder
 
 
-class DatasetWriter:
+class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
     """Writes a dataset, or goes on with one.
 
     What is added is kept in memory until it makes a part; a part is written to another name,
@@ -73,7 +71,12 @@ class DatasetWriter:
         self._started_s = 0.0
         self._next_number = 0
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_locked(self.folder))
+            try:
+                stack.enter_context(locked_folder(self.folder, waits=False))
+            except BlockingIOError as error:
+                raise DatasetError(str(folder), "another process is writing there") from error
+            except OSError as error:
+                raise cannot("written", self.folder, error) from error
             self._go_on()
             self._resources: contextlib.ExitStack | None = stack.pop_all()
 
@@ -138,9 +141,6 @@ class DatasetWriter:
             with resources:
                 self.flush()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -158,27 +158,3 @@ class DatasetWriter:
                 raise DatasetError(str(path), "; ".join(differences))
             self.keys.update(each.key for each in part.modules)
             self._next_number = number + 1
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Make a folder if need be, and keep other processes from writing a dataset into it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise cannot("written", folder, error) from error
-    try:
-        _lock(descriptor, folder)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise DatasetError(str(folder), "another process is writing there") from error
-    except OSError as error:
-        raise cannot("locked", folder, error) from error

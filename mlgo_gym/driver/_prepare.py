@@ -14,7 +14,6 @@ they could not be read.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import platform
 import shutil
@@ -29,7 +28,7 @@ from typing import Final
 from corpus_tools.clang import CANDIDATES
 from mlgo_gym import __version__
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
-from mlgo_gym.files import FileError, replacing, write_atomically
+from mlgo_gym.files import FileError, locked_folder, replacing, write_atomically
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.native._freeze import find_description, load_frozen
@@ -193,9 +192,7 @@ def _c_text(text: str) -> str:
 def _locked(folder: Path) -> Iterator[None]:
     """One at a time, of the many compilations that a build starts at once."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with locked_folder(folder, mode=0o700):
             yield
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {str(folder)!r}: {error}") from error

@@ -1,21 +1,12 @@
-"""`Compilation`: one module compiled once, with or without questions.
-
-`llvm._compiler` starts them. Take observations and answer them, in turns, until there is
-none::
-
-    with Compiler() as compiler:
-        with compiler.start(module, InliningForSize()) as compilation:
-            while (observation := compilation.next_observation()) is not None:
-                compilation.answer(int(observation["cost_estimate"][0] < 5))
-            print(compilation.result.text_size_bytes)
-"""
+"""`Compilation`: one module compiled once, with or without questions."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn
 
 from mlgo_gym.errors import (
     CompilationError,
@@ -38,8 +29,10 @@ from mlgo_gym.stream._events import Observation
 _ABANDON_TIMEOUT_S: Final = 1.0
 
 
-class Compilation:
+class Compilation(AbstractContextManager["Compilation"]):
     """One compilation that asks for advice. `mlgo_gym.llvm.Compiler.start` makes it.
+
+    Take observations and answer them, in turns, until there is none.
 
     Every wait for LLVM counts against the deadline; the caller's own time does not. After an
     error the compilation is over, its worker is gone or idle, and the compiler can go on.
@@ -279,9 +272,6 @@ class Compilation:
                 self.answer(self.asked_by.fallback_action(observation))
         except (CompilationError, ModuleError):
             return
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError
@@ -30,7 +30,7 @@ DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
 _PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 
 
-class Compiler:
+class Compiler(AbstractContextManager["Compiler"]):
     """LLVM, as one worker process that is started when it is first needed.
 
     Not safe for use from several threads at once, but for `interrupt`. A process that is forked
@@ -234,9 +234,6 @@ class Compiler:
             self._worker.close()
         self._worker = self._current = None
         self._closed = True
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

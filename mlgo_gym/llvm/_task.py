@@ -1,4 +1,4 @@
-"""What a compilation does with a module, and what it hands back."""
+"""Tasks of a compilation, and those that there are names for."""
 
 from __future__ import annotations
 

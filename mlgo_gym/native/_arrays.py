@@ -258,9 +258,7 @@ def _one_hot(step: Step) -> None:
 
 LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     "BUCKETIZE": _bucketize,
-    "RESHAPE": _reshape,
-    "SQUEEZE": _reshape,
-    "EXPAND_DIMS": _reshape,
+    **dict.fromkeys(("RESHAPE", "SQUEEZE", "EXPAND_DIMS"), _reshape),
     "CONCATENATION": _concatenation,
     "PACK": _pack,
     "BROADCAST_TO": _broadcast_to,

@@ -172,21 +172,19 @@ def _pieces(width: int) -> list[tuple[int, int]]:
 def _block(
     step: Step, source: str, target: tuple[str, int], rows: _Rows, biases: str | None
 ) -> None:
-    writer, pieces = step.writer, _pieces(rows.width)
-    sums = [writer.allocate(f"<{lanes} x float>") for _, lanes in pieces]
-    for (start, lanes), total in zip(pieces, sums, strict=True):
-        kind = f"<{lanes} x float>"
+    writer = step.writer
+    pieces = [(start, f"<{lanes} x float>") for start, lanes in _pieces(rows.width)]
+    sums = [writer.allocate(kind) for _, kind in pieces]
+    for (start, kind), total in zip(pieces, sums, strict=True):
         first = _load(step, kind, biases, str(start)) if biases else "zeroinitializer"
         writer.store(kind, first, total)
     with writer.loop(rows.inputs) as index:
         value = writer.load("float", source, index)
         row = writer.scaled(index, rows.step)
-        for (start, lanes), total in zip(pieces, sums, strict=True):
-            kind = f"<{lanes} x float>"
+        for (start, kind), total in zip(pieces, sums, strict=True):
             weight = _load(step, kind, rows.pointer, writer.plus(row, str(start)))
-            _accumulate(step, kind, total, _splat(step, value, lanes), weight)
-    for (start, lanes), total in zip(pieces, sums, strict=True):
-        kind = f"<{lanes} x float>"
+            _accumulate(step, kind, total, _splat(step, value, kind), weight)
+    for (start, kind), total in zip(pieces, sums, strict=True):
         place = writer.address("float", target[0], str(target[1] + start))
         writer.store(kind, writer.load(kind, total), place, alignment=4)
 
@@ -217,12 +215,10 @@ def _load(step: Step, kind: str, pointer: str, offset: str) -> str:
     return step.writer.load(kind, place, alignment=4)
 
 
-def _splat(step: Step, value: str, lanes: int) -> str:
-    kind = f"<{lanes} x float>"
+def _splat(step: Step, value: str, kind: str) -> str:
     first = step.writer.value(f"insertelement {kind} poison, float {value}, i64 0")
-    return step.writer.value(
-        f"shufflevector {kind} {first}, {kind} poison, <{lanes} x i32> zeroinitializer"
-    )
+    zeros = f"{kind.replace('float', 'i32')} zeroinitializer"
+    return step.writer.value(f"shufflevector {kind} {first}, {kind} poison, {zeros}")
 
 
 def _accumulate(step: Step, kind: str, total: str, left: str, right: str) -> None:

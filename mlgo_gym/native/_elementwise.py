@@ -87,19 +87,28 @@ def activate(step: Step, value: str) -> str:
     return ACTIVATIONS[str(name)](step, "float", [value])
 
 
-def _instruction(float_form: str, integer_form: str) -> _Compute:
-    def compute(step: Step, kind: str, values: list[str]) -> str:
+def instruction(float_form: str, integer_form: str) -> Fold:
+    """What an instruction of two operands makes of them."""
+
+    def fold(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
         form = float_form if kind == "float" else integer_form
-        return step.writer.value(f"{form} {kind} {', '.join(values)}")
+        return writer.value(f"{form} {kind} {left}, {right}")
+
+    return fold
+
+
+def _written(for_floats: str, for_integers: str = "") -> _Compute:
+    """An instruction with the places of its operands in it."""
+
+    def compute(step: Step, kind: str, values: list[str]) -> str:
+        form = for_floats if kind == "float" else for_integers
+        return step.writer.value(form.format(*values, kind=kind))
 
     return _same_type(compute)
 
 
 def _intrinsic(name: str) -> _Compute:
-    def compute(step: Step, kind: str, values: list[str]) -> str:
-        return step.writer.value(f"call {kind} @{name}({kind} {values[0]})")
-
-    return _same_type(compute)
+    return _written(f"call float @{name}(float {{0}})")
 
 
 def _divide(step: Step, kind: str, values: list[str]) -> str:
@@ -115,17 +124,6 @@ def _divide(step: Step, kind: str, values: list[str]) -> str:
     quotient = writer.value(f"sdiv {kind} {left}, {divisor}")
     negated = writer.value(f"sub {kind} 0, {left}")
     return writer.value(f"select i1 {is_minus_one}, {kind} {negated}, {kind} {quotient}")
-
-
-def _negate(step: Step, kind: str, values: list[str]) -> str:
-    form = "fneg float" if kind == "float" else f"sub {kind} 0,"
-    return step.writer.value(f"{form} {values[0]}")
-
-
-def _absolute(step: Step, kind: str, values: list[str]) -> str:
-    if kind == "float":
-        return step.writer.value(f"call float @llvm.fabs.f32(float {values[0]})")
-    return step.writer.value(f"call {kind} @llvm.abs.{kind}({kind} {values[0]}, i1 false)")
 
 
 def _rsqrt(step: Step, _kind: str, values: list[str]) -> str:
@@ -185,12 +183,9 @@ def _leaky_relu(step: Step, _kind: str, values: list[str]) -> str:
     return step.writer.value(f"select i1 {test}, float {values[0]}, float {scaled}")
 
 
-def _square(step: Step, kind: str, values: list[str]) -> str:
-    return _MULTIPLY(step, kind, values * 2)
-
-
 def _squared_difference(step: Step, kind: str, values: list[str]) -> str:
-    return _square(step, kind, [_SUBTRACT(step, kind, values)])
+    difference = _SUBTRACT(step.writer, kind, *values)
+    return _MULTIPLY(step.writer, kind, difference, difference)
 
 
 def _sign(step: Step, kind: str, values: list[str]) -> str:
@@ -201,10 +196,6 @@ def _sign(step: Step, kind: str, values: list[str]) -> str:
     below = writer.value(f"{_compare_form(kind, 'olt', 'slt')} {kind} {value}, {zero}")
     result = writer.value(f"select i1 {below}, {kind} {less}, {kind} {value}")
     return writer.value(f"select i1 {above}, {kind} {one}, {kind} {result}")
-
-
-def _logical_not(step: Step, _kind: str, values: list[str]) -> str:
-    return step.writer.value(f"xor i8 {values[0]}, 1")
 
 
 def _cast(step: Step) -> None:
@@ -249,8 +240,11 @@ def _choose(step: Step, kind: str, values: list[str]) -> str:
 _FLOAT: Final = ("float32",)
 _BOOL: Final = ("bool",)
 _TANH: Final = _intrinsic("mlgo.tanh")
-_MULTIPLY: Final = _instruction("fmul", "mul")
-_SUBTRACT: Final = _instruction("fsub", "sub")
+_MULTIPLY: Final = instruction("fmul", "mul")
+_SUBTRACT: Final = instruction("fsub", "sub")
+_ABSOLUTE: Final = _written(
+    "call float @llvm.fabs.f32(float {0})", "call {kind} @llvm.abs.{kind}({kind} {0}, i1 false)"
+)
 
 ACTIVATIONS: Final[Mapping[str, _Compute]] = {
     "relu": _clamp(0.0, None),
@@ -261,16 +255,16 @@ ACTIVATIONS: Final[Mapping[str, _Compute]] = {
 """What can be fused into an operator."""
 
 LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
-    "ADD": _elementwise(2, _NUMBERS, _instruction("fadd contract", "add")),
-    "SUB": _elementwise(2, _NUMBERS, _instruction("fsub contract", "sub")),
-    "MUL": _elementwise(2, _NUMBERS, _instruction("fmul contract", "mul")),
+    "ADD": _elementwise(2, _NUMBERS, _fold(instruction("fadd contract", "add"))),
+    "SUB": _elementwise(2, _NUMBERS, _fold(instruction("fsub contract", "sub"))),
+    "MUL": _elementwise(2, _NUMBERS, _fold(instruction("fmul contract", "mul"))),
     "DIV": _elementwise(2, _NUMBERS, _same_type(_divide)),
     "MAXIMUM": _elementwise(2, _NUMBERS, _fold(maximum)),
     "MINIMUM": _elementwise(2, _NUMBERS, _fold(minimum)),
     "SQUARED_DIFFERENCE": _elementwise(2, _NUMBERS, _same_type(_squared_difference)),
-    "NEG": _elementwise(1, _NUMBERS, _same_type(_negate)),
-    "ABS": _elementwise(1, _NUMBERS, _same_type(_absolute)),
-    "SQUARE": _elementwise(1, _NUMBERS, _same_type(_square)),
+    "NEG": _elementwise(1, _NUMBERS, _written("fneg float {0}", "sub {kind} 0, {0}")),
+    "ABS": _elementwise(1, _NUMBERS, _ABSOLUTE),
+    "SQUARE": _elementwise(1, _NUMBERS, _written("fmul float {0}, {0}", "mul {kind} {0}, {0}")),
     "SIGN": _elementwise(1, ("float32", "int32"), _same_type(_sign)),
     "SQRT": _elementwise(1, _FLOAT, _intrinsic("llvm.sqrt.f32")),
     "RSQRT": _elementwise(1, _FLOAT, _same_type(_rsqrt)),
@@ -290,9 +284,9 @@ LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     "GREATER_EQUAL": _elementwise(2, _NUMBERS, _compare("oge", "sge")),
     "EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("oeq", "eq")),
     "NOT_EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("une", "ne")),
-    "LOGICAL_AND": _elementwise(2, _BOOL, _instruction("", "and")),
-    "LOGICAL_OR": _elementwise(2, _BOOL, _instruction("", "or")),
-    "LOGICAL_NOT": _elementwise(1, _BOOL, _same_type(_logical_not)),
+    "LOGICAL_AND": _elementwise(2, _BOOL, _fold(instruction("", "and"))),
+    "LOGICAL_OR": _elementwise(2, _BOOL, _fold(instruction("", "or"))),
+    "LOGICAL_NOT": _elementwise(1, _BOOL, _written("", "xor i8 {0}, 1")),
     "CAST": _cast,
     "SELECT": _select,
     "SELECT_V2": _select,

@@ -30,13 +30,10 @@ Attribute = int | float | bool | str | tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value of the graph.
+    """A value of the graph; only constants, such as a list of axes, can be empty.
 
-    Attributes:
-        shape: the dimensions; ``()`` is a scalar; only constants, such as a list of axes, can be
-            empty.
-        data: a constant's elements in row-major order and little-endian bytes; ``None`` for what
-            is computed or given.
+    The data are a constant's elements in row-major order and little-endian bytes, ``None`` for what
+    is computed or given.
     """
 
     name: str

@@ -23,6 +23,7 @@ from mlgo_gym.native import _elementwise as elementwise
 from mlgo_gym.native import _reductions as reductions
 from mlgo_gym.native._functions import definitions
 from mlgo_gym.native._graph import Graph
+from mlgo_gym.native._ir import ELEMENT_TYPES
 from mlgo_gym.native._scope import Scope, Step
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
@@ -78,10 +79,11 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
 
 
 def _copy_out(scope: Scope, number: int, tensor: int) -> None:
-    writer, kind = scope.writer, scope.kind(tensor)
+    writer, described = scope.writer, scope.graph.tensors[tensor]
+    kind = ELEMENT_TYPES[described.dtype]
     address = writer.address("ptr", "%outputs", str(number))
     pointer = writer.value(f"load ptr, ptr {address}")
-    with writer.loop(scope.graph.tensors[tensor].element_count) as index:
+    with writer.loop(described.element_count) as index:
         value = writer.load(kind, scope.pointer(tensor), index)
         writer.store(kind, value, pointer, index)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class NativeModel:
         )
 
 
-class BoundModel:
+class BoundModel(AbstractContextManager["BoundModel"]):
     """A model in this process that reads and writes fixed buffers; close it to unload it.
 
     Its ``call`` evaluates, without arguments; the result is that of ``NAME_evaluate``.
@@ -130,9 +131,6 @@ class BoundModel:
     def close(self) -> None:
         """Unload the code; safe to call twice. `call` must not be used any more."""
         self._code.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

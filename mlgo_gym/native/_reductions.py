@@ -6,20 +6,12 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mlgo_gym.native._elementwise import Fold, maximum, minimum
+from mlgo_gym.native._elementwise import Fold, instruction, maximum, minimum
 from mlgo_gym.native._graph import Tensor
-from mlgo_gym.native._ir import ELEMENT_TYPES, FunctionWriter, float_literal, literal
+from mlgo_gym.native._ir import ELEMENT_TYPES, float_literal, literal
 from mlgo_gym.native._scope import Step, row_major
 
 _NUMBERS: Final = ("float32", "int32", "int64")
-
-
-def _instruction(float_form: str, integer_form: str) -> Fold:
-    def fold(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
-        form = float_form if kind == "float" else integer_form
-        return writer.value(f"{form} {kind} {left}, {right}")
-
-    return fold
 
 
 def _reduction(fold: Fold, dtypes: tuple[str, ...]) -> Callable[[Step], None]:
@@ -147,16 +139,16 @@ def _softmax(step: Step) -> None:
             writer.store("float", value, target, place)
 
 
-_SUM: Final = _instruction("fadd reassoc contract", "add")
+_SUM: Final = instruction("fadd reassoc contract", "add")
 
 LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     "SUM": _reduction(_SUM, _NUMBERS),
     "MEAN": _reduction(_SUM, _NUMBERS),
-    "REDUCE_PROD": _reduction(_instruction("fmul reassoc contract", "mul"), _NUMBERS),
+    "REDUCE_PROD": _reduction(instruction("fmul reassoc contract", "mul"), _NUMBERS),
     "REDUCE_MAX": _reduction(maximum, _NUMBERS),
     "REDUCE_MIN": _reduction(minimum, _NUMBERS),
-    "REDUCE_ANY": _reduction(_instruction("", "or"), ("bool",)),
-    "REDUCE_ALL": _reduction(_instruction("", "and"), ("bool",)),
+    "REDUCE_ANY": _reduction(instruction("", "or"), ("bool",)),
+    "REDUCE_ALL": _reduction(instruction("", "and"), ("bool",)),
     "ARG_MAX": _arg_extreme("ogt", "sgt"),
     "ARG_MIN": _arg_extreme("olt", "slt"),
     "SOFTMAX": _softmax,

@@ -7,7 +7,7 @@ from typing import Final
 
 from mlgo_gym.errors import ModelError
 from mlgo_gym.native._graph import Attribute, Graph, Operator, Tensor
-from mlgo_gym.native._ir import ALIGNMENT, ELEMENT_TYPES, FunctionWriter, constant_bytes
+from mlgo_gym.native._ir import ALIGNMENT, FunctionWriter, constant_bytes
 
 MAX_STACK_BYTES: Final = 1 << 20
 """What intermediate results may take of the caller's stack: 1 MiB."""
@@ -28,10 +28,6 @@ class Scope:
         self.writer.store("i32", "0", self.status)
         self._stack_bytes = 0
         self._constant_bytes = 0
-
-    def kind(self, tensor: int) -> str:
-        """LLVM's type of a tensor's elements."""
-        return ELEMENT_TYPES[self.graph.tensors[tensor].dtype]
 
     def pointer(self, tensor: int) -> str:
         """Where a tensor lives; constants are placed when they are first needed."""

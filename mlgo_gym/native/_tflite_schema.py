@@ -26,10 +26,7 @@ ACTIVATIONS: Final[Mapping[int, str]] = {
 class Option:
     """A field of an operator's options table.
 
-    Attributes:
-        field: its number in the table.
-        kind: FlatBuffers' name of its type, ``activation``, or ``reals`` for a vector of floats.
-        default: what a left-out field means.
+    Its kind is FlatBuffers' name of its type, ``activation``, or ``reals``, a vector of floats.
     """
 
     name: str

@@ -1,12 +1,6 @@
 """Recording compilations as traces, and repeating them.
 
-The same module, options, LLVM and answers give the same object, byte for byte::
-
-    with Compiler() as compiler:
-        trace = record(compiler, module, InliningForSize(), policy)
-        replay(compiler, trace, module)                         # or an error that says what differs
-        with resume(compiler, trace, module, 10) as compilation:
-            ...                                                 # goes on after ten decisions
+The same module, options, LLVM and answers give the same object, byte for byte.
 """
 
 from __future__ import annotations

@@ -49,6 +49,9 @@ _MAX_BODY_BYTES: Final = 1 << 30
 _MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
 _HASH_BYTES: Final = 32
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_ABOUT: Final = (
+    "module", "module_sha256", "settings", "llvm_version", "object_sha256", "text_size_bytes",
+)  # fmt: skip
 _TEXTS: Final = ("module", "module_sha256", "llvm_version", "object_sha256", "byte_order")
 _COUNTS: Final = ("decisions", "text_size_bytes", "body_bytes")
 _SHOWN: Final = 40
@@ -117,16 +120,11 @@ class Trace:
     ) -> Trace:
         """The trace of a result, out of the raw tensors of the answers to its one problem."""
         return cls(
-            module=result.module,
-            module_sha256=result.module_sha256,
-            settings=result.settings,
-            llvm_version=result.llvm_version,
             advice_spec=problem.advice,
             advice=b"".join(advice),
-            object_sha256=result.object_sha256,
-            text_size_bytes=result.text_size_bytes,
             features=problem.sent() if observations else (),
             observations=b"".join(observations),
+            **{name: getattr(result, name) for name in _ABOUT},
         )
 
     @property
@@ -193,16 +191,11 @@ class Trace:
         total = advice_bytes + header["decisions"] * sum(spec.size_bytes for spec in features)
         tensors = _inflated(body, total, name)
         return cls(
-            module=header["module"],
-            module_sha256=header["module_sha256"],
-            settings=header["settings"],
-            llvm_version=header["llvm_version"],
             advice_spec=advice_spec,
             advice=tensors[:advice_bytes],
-            object_sha256=header["object_sha256"],
-            text_size_bytes=header["text_size_bytes"],
             features=features,
             observations=tensors[advice_bytes:],
+            **{name: header[name] for name in _ABOUT},
         )
 
     def save(self, path: Path) -> None:

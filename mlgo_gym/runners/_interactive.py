@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Final, Self
+from typing import Final
 
 from mlgo_gym.errors import InternalError, RunnerError
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
@@ -148,7 +148,7 @@ class InteractiveModelRunner(MLModelRunner):
         return RunnerError(f"interactive runner {self._base!r}: {message}")
 
 
-class PipeHost:
+class PipeHost(contextlib.AbstractContextManager["PipeHost"]):
     """Answers a compiler over FIFOs with a runner, one stream in its life.
 
     Make it first, since that makes the FIFOs; start the compiler with `base`; then serve::
@@ -223,9 +223,6 @@ class PipeHost:
         if self._runner:
             self._runner.close()
         self._channel.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -1,9 +1,7 @@
 """``ReleaseModeModelRunner``: a policy as machine code in this process.
 
-The counterpart of LLVM's class of that name
-(``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``), which calls a network that was compiled
-ahead of time. Here the model is compiled when the runner is
-made, or has been frozen before; neither TensorFlow nor TFLite nor a linker takes part.
+The counterpart of LLVM's class (``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``); the model
+is compiled when the runner is made, or has been frozen before.
 """
 
 from __future__ import annotations

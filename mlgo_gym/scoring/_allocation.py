@@ -37,12 +37,9 @@ from mlgo_gym.stream._events import Observation
 
 @dataclass(frozen=True, slots=True)
 class GeometricMean:
-    """A geometric mean of ratios.
+    """A geometric mean of ratios, below 1 where it is better than the baseline, and how many.
 
-    Attributes:
-        ratio: the mean; below 1 is better than the baseline; 1 where there is nothing to compare.
-        count: how many ratios it is the mean of.
-        left_out: how many have none, since the score or the baseline is 0.
+    Left out are those whose score or baseline is 0; where no others are, it is 1.
     """
 
     ratio: float
@@ -69,12 +66,10 @@ def geometric_mean_ratio(
 
 @dataclass(frozen=True, slots=True)
 class AllocationResult:
-    """What came out of allocating a module's registers.
+    """What came out of allocating the registers of a module, which had been optimised before.
 
-    Attributes:
-        module_sha256: the hash of the module's bytes, as it was optimised.
-        scores: of each function that has allocated registers, in LLVM's order.
-        asked: the functions in which a policy was asked.
+    The scores are those of each function that has allocated registers, in LLVM's order; in those
+    that are ``asked``, a policy was.
     """
 
     module: str
@@ -108,13 +103,10 @@ class AllocationResult:
 
 @dataclass(frozen=True)
 class OptimizedModule:
-    """A module that has been through the optimiser.
+    """A module that has been through the optimiser, and the options with the level of that.
 
-    Attributes:
-        module: the optimised module; its name is the one that it had before.
-        options: how its code is generated, with the level that it was optimised at.
-        functions: the functions that LLVM asks about, in its order.
-        frequencies: of the blocks of each function, once the baseline is known.
+    The functions are those that LLVM asks about, in its order; the frequencies are those of each
+    function's blocks, once the baseline is known.
     """
 
     module: Module

@@ -92,6 +92,29 @@ class Unit(ABC):
     """
 
     @abstractmethod
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> None:
+        """The unit of a module.
+
+        Args:
+            compiler: what compiles.
+            module: what is compiled.
+            options: how.
+            problem: what LLVM asks for.
+            also: further problems of the same compilations, with what answers them.
+
+        Raises:
+            ModuleError: LLVM refused the module.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
+
+    @abstractmethod
     def baseline(self) -> Result:
         """Compile with LLVM's own heuristics.
 
@@ -109,6 +132,7 @@ class Measure(ABC):
     """What compilations are compared by.
 
     Attributes:
+        unit: makes what is compiled again and again.
         key: what a score is called in records.
         title: what it is called where there is little room.
         meaning: what it says.
@@ -121,35 +145,12 @@ class Measure(ABC):
     'score'
     """
 
+    unit: ClassVar[type[Unit]]
     key: ClassVar[str]
     title: ClassVar[str]
     meaning: ClassVar[str]
     makes_objects: ClassVar[bool] = True
     by_function: ClassVar[bool] = False
-
-    @classmethod
-    @abstractmethod
-    def unit(
-        cls,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    ) -> Unit:
-        """What is compiled again and again.
-
-        Args:
-            compiler: what compiles.
-            module: what is compiled.
-            options: how.
-            problem: what LLVM asks for.
-            also: further problems of the same compilations, with what answers them.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
 
     @classmethod
     def score(cls, result: Result) -> float:
@@ -165,30 +166,6 @@ class Measure(ABC):
     def rewards(cls, result: Result, baseline: Result) -> dict[str, float]:
         """The reward (`reward_of`) of each context, and of the whole as ``""``."""
         return {"": reward_of(cls.score(result), cls.score(baseline))}
-
-
-class TextSize(Measure):
-    """The bytes of the object's code: its ``.text*`` sections.
-
-    >>> TextSize.key
-    'text_size_bytes'
-    """
-
-    key: ClassVar[str] = "text_size_bytes"
-    title: ClassVar[str] = "bytes"
-    meaning: ClassVar[str] = "bytes of code (.text*)"
-
-    @classmethod
-    def unit(
-        cls,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    ) -> ObjectUnit:
-        """The module, compiled to its object."""
-        return ObjectUnit(compiler, module, options, problem, also)
 
 
 class ObjectUnit(Unit):
@@ -217,6 +194,40 @@ class ObjectUnit(Unit):
         return self._compile(problem=self._problem, policy=policy, also=self._also)
 
 
+class TextSize(Measure):
+    """The bytes of the object's code: its ``.text*`` sections.
+
+    >>> TextSize.key
+    'text_size_bytes'
+    """
+
+    unit: ClassVar[type[Unit]] = ObjectUnit
+    key: ClassVar[str] = "text_size_bytes"
+    title: ClassVar[str] = "bytes"
+    meaning: ClassVar[str] = "bytes of code (.text*)"
+
+
+class _AllocationUnit(Unit):
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> None:
+        check_alone(AllocationCost, problem, also)
+        self._allocator = Allocator(compiler, problem)
+        self._optimized = self._allocator.optimize(module, options)
+
+    def baseline(self) -> AllocationResult:
+        result, self._optimized = self._allocator.baseline(self._optimized)
+        return result
+
+    def attempt(self, policy: PolicyLike) -> AllocationResult:
+        return self._allocator.allocate(self._optimized, policy)
+
+
 class AllocationCost(Measure):
     """LLVM's score of register allocation; a module is optimised once.
 
@@ -224,6 +235,7 @@ class AllocationCost(Measure):
     True
     """
 
+    unit: ClassVar[type[Unit]] = _AllocationUnit
     key: ClassVar[str] = "score"
     title: ClassVar[str] = "score"
     meaning: ClassVar[str] = (
@@ -232,19 +244,6 @@ class AllocationCost(Measure):
     )
     makes_objects: ClassVar[bool] = False
     by_function: ClassVar[bool] = True
-
-    @classmethod
-    def unit(
-        cls,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    ) -> _AllocationUnit:
-        """The optimised module, whose registers are allocated."""
-        check_alone(cls, problem, also)
-        return _AllocationUnit(compiler, module, options, problem)
 
     @classmethod
     def parts(cls, result: Result) -> dict[str, float]:
@@ -261,21 +260,6 @@ class AllocationCost(Measure):
             name: reward_of(score.value, costs[name].value)
             for name, score in _allocation(result).scores.items()
         }
-
-
-class _AllocationUnit(Unit):
-    def __init__(
-        self, compiler: Compiler, module: Module, options: CompileOptions, problem: Problem
-    ) -> None:
-        self._allocator = Allocator(compiler, problem)
-        self._optimized = self._allocator.optimize(module, options)
-
-    def baseline(self) -> AllocationResult:
-        result, self._optimized = self._allocator.baseline(self._optimized)
-        return result
-
-    def attempt(self, policy: PolicyLike) -> AllocationResult:
-        return self._allocator.allocate(self._optimized, policy)
 
 
 def measure_of(problem: Problem | type[Problem]) -> type[Measure]:

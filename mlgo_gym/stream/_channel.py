@@ -35,14 +35,8 @@ _FIFO_STEM: Final = "channel"
 class Channel:
     """One pair of FIFOs and the observations that come through it.
 
-    Args:
-        on_header: called with the header when it has come; what it raises, `next_observation`
-            raises.
-
-    Attributes:
-        base: the path that LLVM is told, without ``.in`` and ``.out``.
-        header: what LLVM says it sends, once it has said so.
-        context: the context that LLVM named last.
+    LLVM is told the ``base`` of their paths, without ``.in`` and ``.out``. What ``on_header``
+    raises when the header has come, `next_observation` raises.
     """
 
     def __init__(self, on_header: Callable[[Header], None] = lambda _: None) -> None:
@@ -59,9 +53,7 @@ class Channel:
     def branch(self) -> tuple[Self, tuple[int, int]]:
         """A channel that goes on where this one is, with a compiler of its own.
 
-        Returns:
-            The channel, and the compiler's ends: what it reads from, and what it writes to. They
-            are the caller's to hand over and to close.
+        With it come the compiler's ends, reading and writing: the caller's to hand over and close.
         """
         from_host, inbound = os.pipe()
         try:

@@ -165,11 +165,7 @@ class StreamDecoder:
 
 
 def read_events(file: BinaryIO) -> Iterator[Event]:
-    """The events of a stream, its header first, in bounded memory.
-
-    Raises:
-        TrainingLogError: the format is broken, or the stream ends where it may not.
-    """
+    """The events of a stream, its header first, in bounded memory."""
     decoder = StreamDecoder()
     while data := file.read(_READ_BYTES):
         decoder.feed(data)

@@ -18,13 +18,7 @@ _JOINED: Final = sorted(
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One option of a command.
-
-    Attributes:
-        name: what its row calls it; of one without a row, all up to ``=``.
-        value: the value, joined or of its own; empty where it has none.
-        row: its row of the table, if there is one.
-    """
+    """One option of a command, and its row of the table; without one, its name goes up to ``=``."""
 
     name: str
     value: str

@@ -60,15 +60,8 @@ class Branches:
 def fork_worker(worker: Worker, channel: Channel, timeout_s: float) -> tuple[Worker, Channel]:
     """Clone a worker that waits for advice on a channel.
 
-    Args:
-        worker: it must have been asked with ``is_forkable``.
-        channel: all that LLVM has sent must have been taken in.
-        timeout_s: how long the worker may take, in seconds.
-
-    Raises:
-        ForkRefusedError: not on this platform, or not by this system.
-        WorkerDiedError: the worker is gone.
-        TimeoutError: the worker did not answer; it must not be used again.
+    It must have been asked with ``is_forkable``, and all that LLVM has sent been taken in. After a
+    ``TimeoutError`` it must not be used again.
     """
     if not can_fork():
         raise ForkRefusedError("this platform is neither Linux on x86-64 nor on AArch64")

@@ -31,11 +31,9 @@ class Exchange:
 
     Attributes:
         owns_worker: the worker is this exchange's alone, and is killed when it ends.
-        remaining_s: how long the worker may still take, in seconds.
         question: the observation that waits for an answer, and the problem that it belongs to.
         advice: the raw tensors of the answers so far.
         answer: what the worker answered to the request, and the bytes with it.
-        is_over: the answer has come, or something failed.
     """
 
     def __init__(
@@ -199,4 +197,5 @@ class Exchange:
         self.is_over = True
         if self.owns_worker and not self.worker.is_reaped:
             self.worker.kill()
-        self._stderr = self.worker.kept_stderr()
+        self._stderr = self.worker.take_stderr()
+        self.worker.keep_stderr(False)

@@ -65,11 +65,8 @@ class BranchProcess:
 class Link:
     """A child process and this process's ends of what ties it here.
 
-    Attributes:
-        process: the child; its standard input is the lifeline, its standard error is piped.
-        frames: requests and answers (`llvm.process._request`).
-        control: asks the child to fork (`llvm.process._fork_handler`).
-        numbers: the child's descriptors of its ends of ``frames`` and ``control``.
+    The child's standard input is the lifeline, its standard error is piped. Requests and answers
+    go over ``frames``; ``control`` asks to fork; ``numbers`` are the child's descriptors of both.
     """
 
     process: subprocess.Popen[bytes] | BranchProcess

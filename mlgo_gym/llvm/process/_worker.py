@@ -58,7 +58,6 @@ class Worker:
     """A child process that compiles, one module at a time.
 
     Attributes:
-        versions: of ``llvm`` and ``llvmlite``, as the child reports them.
         rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
         interest: what `wait` looks at: descriptors and the events of ``poll``.
@@ -107,6 +106,7 @@ class Worker:
         try:
             while (frame := self.take_frame()) is None and monotonic() < deadline:
                 self.wait(deadline - monotonic())
+            return _versions(frame)
         except WorkerDiedError as error:
             raise EnvironmentSetupError(
                 f"worker: could not start: {'; '.join(error.stderr_tail) or error}"
@@ -114,20 +114,6 @@ class Worker:
         except BaseException:
             self.kill()
             raise
-        if frame is None:
-            self.kill()
-            raise EnvironmentSetupError(
-                f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s"
-            )
-        return self._checked(frame[0]["versions"])
-
-    def _checked(self, versions: dict[str, str]) -> dict[str, str]:
-        try:
-            check_llvm(versions["llvm"], versions["llvmlite"])
-        except EnvironmentSetupError:
-            self.kill()
-            raise
-        return versions
 
     def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
         """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""
@@ -161,12 +147,6 @@ class Worker:
         taken = (self._kept or b"").decode("utf-8", "replace")
         if self._kept is not None:
             self._kept.clear()
-        return taken
-
-    def kept_stderr(self) -> str:
-        """The same, and nothing more is kept."""
-        taken = self.take_stderr()
-        self._kept = None
         return taken
 
     def wait(self, timeout_s: float) -> set[int]:
@@ -287,6 +267,14 @@ def _disown_all() -> None:
 
 
 os.register_at_fork(after_in_child=_disown_all)
+
+
+def _versions(greeting: tuple[dict[str, Any], bytes] | None) -> dict[str, str]:
+    if greeting is None:
+        raise EnvironmentSetupError(f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s")
+    versions: dict[str, str] = greeting[0]["versions"]
+    check_llvm(versions["llvm"], versions["llvmlite"])
+    return versions
 
 
 def _is_message(line: str) -> bool:

@@ -52,16 +52,11 @@ def _table(cheap: str, others: str) -> Mapping[str, bool]:
     return MappingProxyType(opcodes)
 
 
-_NONE: Final[Mapping[str, bool]] = MappingProxyType({})
+_X86: Final = ("x86_64", "i386", "i686")
+_AARCH64: Final = ("aarch64", "arm64")
 
 REMATERIALISABLE: Final[Mapping[str, Mapping[str, bool]]] = MappingProxyType(
-    {
-        "x86_64": _table(_X86_CHEAP, _X86_OTHERS),
-        "i386": _table(_X86_CHEAP, _X86_OTHERS),
-        "i686": _table(_X86_CHEAP, _X86_OTHERS),
-        "aarch64": _NONE,
-        "arm64": _NONE,
-    }
+    dict.fromkeys(_X86, _table(_X86_CHEAP, _X86_OTHERS)) | dict.fromkeys(_AARCH64, _table("", ""))
 )
 """For each architecture of a target triple: opcodes, and whether each is as cheap as a move."""
 
@@ -70,12 +65,10 @@ _X86_LOADS_AND_STORES: Final = re.compile(
     r"(8|16|32|64)m(|i|i8|i32|r|1|CL|ri8|rCL)"
     r"|XCHG(8|16|32|64)rm|REP_MOVS[BWDQ]_(32|64)|PREFETCH\w+"
 )
-_X86_STORES: Final = re.compile(r"REP_STOS[BWDQ]_(32|64)|IST_F\w+m\w*")
-_X86_LOADS: Final = re.compile(r"TRAP")
 _X86_ACCESSES: Final = (
     (_X86_LOADS_AND_STORES, "loads_and_stores"),
-    (_X86_STORES, "stores"),
-    (_X86_LOADS, "loads"),
+    (re.compile(r"REP_STOS[BWDQ]_(32|64)|IST_F\w+m\w*"), "stores"),
+    (re.compile(r"TRAP"), "loads"),
 )
 _AARCH64_ACCESSES: Final = (
     (re.compile(r"LD(1|2|3|4|NP|P|R|UR)(?!\w*(PSEUDO|MXI|ZA))\w*"), "loads"),
@@ -83,12 +76,6 @@ _AARCH64_ACCESSES: Final = (
 )
 
 ACCESSES: Final[Mapping[str, tuple[tuple[re.Pattern[str], str], ...]]] = MappingProxyType(
-    {
-        "x86_64": _X86_ACCESSES,
-        "i386": _X86_ACCESSES,
-        "i686": _X86_ACCESSES,
-        "aarch64": _AARCH64_ACCESSES,
-        "arm64": _AARCH64_ACCESSES,
-    }
+    dict.fromkeys(_X86, _X86_ACCESSES) | dict.fromkeys(_AARCH64, _AARCH64_ACCESSES)
 )
 """For an architecture: opcodes, and what they count as whatever their memory operands say."""

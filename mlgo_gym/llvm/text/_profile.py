@@ -37,11 +37,9 @@ class Profile:
     Attributes:
         kind: ``InstrProf``, ``CSInstrProf`` or ``SampleProfile``; ``None`` where the module has
             no profile.
-        functions_with_counts: definitions that have an entry count.
-        hot_functions: definitions whose entry LLVM calls hot
-            (``ProfileSummaryInfo::isFunctionEntryHot``).
-        cold_functions: definitions whose entry LLVM calls cold and not hot
-            (``isFunctionEntryCold``); those with the attribute ``cold`` are, profile or not.
+        hot_functions: definitions that are (``ProfileSummaryInfo::isFunctionEntryHot``).
+        cold_functions: those that are cold and not hot (``isFunctionEntryCold``); those with the
+            attribute ``cold`` are, profile or not.
     """
 
     kind: str | None

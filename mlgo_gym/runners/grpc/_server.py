@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Self
+from contextlib import AbstractContextManager
+from typing import Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.runners._base import RunnerFactory
@@ -74,7 +75,7 @@ def serve_grpc(
     return GrpcHost(place, service, credentials, max_message_bytes, max_streams)
 
 
-class GrpcHost:
+class GrpcHost(AbstractContextManager["GrpcHost"]):
     """A host that is listening; made by `serve_grpc`, stopped by `stop` or at the end of ``with``.
 
     Attributes:
@@ -129,9 +130,6 @@ class GrpcHost:
     def wait(self) -> None:
         """Wait until the host is stopped, by another thread or a signal's handler."""
         self._server.wait_for_termination()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()

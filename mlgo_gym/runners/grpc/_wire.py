@@ -1,10 +1,7 @@
 """What both ends of the gRPC contract share: limits, the token, specs as messages.
 
 The contract itself is ``protos/mlgo_gym/v1/model_runner.proto``. Importing this module needs the
-extra ``grpc``.
-
-Raises:
-    EnvironmentSetupError: grpcio is missing, or this machine is not little-endian.
+extra ``grpc``, and a little-endian machine.
 """
 
 from __future__ import annotations
