@@ -19,11 +19,7 @@ from mlgo_gym.rollout._rollout import Comparison, ModuleReport, rollout
 
 
 def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:
-    """The header of what the embedded LLVM compiles.
-
-    Args:
-        problem: what LLVM asks for.
-        opt_level: clang's level that all modules are compiled at; ``None`` takes each its own.
+    """The header of what the embedded LLVM compiles, all at clang's level or each at its own.
 
     Raises:
         OptionsError: there is no such level.

@@ -81,11 +81,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self._resources: contextlib.ExitStack | None = stack.pop_all()
 
     def add(self, source: Source, episodes: Iterable[Episode]) -> None:
-        """Take in all decisions of a module; it may have none.
-
-        Args:
-            source: where they come from.
-            episodes: its episodes, in order.
+        """Take in all decisions of a module, in order; it may have none.
 
         Raises:
             DatasetError: a part cannot be written; the dataset is as it was before that part.

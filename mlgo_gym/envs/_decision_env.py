@@ -23,13 +23,11 @@ from mlgo_gym.errors import (
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._waiting import Steps, run_to_end
-from mlgo_gym.llvm.command._options import OPT_LEVELS
+from mlgo_gym.llvm.command._options import OPT_LEVELS, check_choice
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Result, measure_of, reward_of
 from mlgo_gym.stream._events import Observation
-
-_ILLEGAL_ACTION: Final = ("error", "fallback")
 
 
 class EnvSettings(TypedDict, total=False):
@@ -104,15 +102,9 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     ) -> None:
         if render_mode not in {None, *self.metadata["render_modes"]}:
             raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")
-        if opt_level not in {None, *OPT_LEVELS[1:]}:  # at O0 nobody is asked
-            raise OptionsError(
-                f"opt_level: expected one of {', '.join(OPT_LEVELS[1:])}, found {opt_level!r}"
-            )
-        if illegal_action not in _ILLEGAL_ACTION:
-            raise OptionsError(
-                f"illegal_action: expected one of {', '.join(_ILLEGAL_ACTION)}, found "
-                f"{illegal_action!r}"
-            )
+        if opt_level is not None:
+            check_choice("opt_level", opt_level, OPT_LEVELS[1:])  # at O0 nobody is asked
+        check_choice("illegal_action", illegal_action, ("error", "fallback"))
         limit = self._default_decision_limit if decision_limit is None else decision_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")

@@ -128,15 +128,10 @@ class Compiler(AbstractContextManager["Compiler"]):
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
         keep_object: bool = False,
     ) -> CompilationResult:
-        """Compile a module to its end.
+        """Compile a module to its end; options and the object's bytes are as in `start`.
 
-        Args:
-            module: what is compiled.
-            options: as in `start`.
-            problem: what LLVM asks for; ``None`` leaves all to LLVM's own heuristics.
-            policy: what answers; a plain function may.
-            also: further problems of the same compilation, each with what answers it.
-            keep_object: the result holds the object's bytes.
+        Without a problem all is left to LLVM's own heuristics. A plain function may be a policy;
+        ``also`` are further problems of the same compilation, each with what answers it.
 
         Raises:
             ModuleError: LLVM refused the module.
@@ -156,13 +151,9 @@ class Compiler(AbstractContextManager["Compiler"]):
         task: Task,
         answers: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     ) -> Product:
-        """Do a task other than making an object.
+        """Do a task other than making an object; options are as in `start`.
 
-        Args:
-            module: what the task takes.
-            options: as in `start`.
-            task: what is done.
-            answers: what answers each problem; none leaves all to LLVM's own heuristics.
+        Problems that nothing answers are left to LLVM's own heuristics.
 
         Raises:
             ModuleError: LLVM refused the module.
@@ -199,13 +190,7 @@ class Compiler(AbstractContextManager["Compiler"]):
     ) -> tuple[dict[str, Any], bytes]:
         """Ask the worker something else about a module; an unfinished compilation is closed first.
 
-        Args:
-            module: what is asked about.
-            request: what is asked.
-            llvm_options: LLVM's own options that hold meanwhile.
-
-        Returns:
-            The answer as JSON values, and bytes.
+        LLVM's own options hold meanwhile. The answer is JSON values, and bytes.
 
         Raises:
             ModuleError: LLVM refused the module.

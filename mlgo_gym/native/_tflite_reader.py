@@ -32,11 +32,7 @@ _DECORATION: Final = re.compile(r"^(?:serving_default_|action_)?(?P<name>.+?)(?:
 
 
 def read_tflite(model: Path | str | bytes, *, source: str = "<bytes>") -> Graph:
-    """Read a TFLite model.
-
-    Args:
-        model: a path, or the bytes of a file.
-        source: what errors call the bytes.
+    """Read a TFLite model: a path, or the bytes of a file, which errors call ``source``.
 
     Raises:
         ModelError: the file cannot be read, is malformed, or uses what this package does not

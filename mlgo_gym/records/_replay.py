@@ -33,13 +33,8 @@ def record(
 ) -> Trace:
     """Compile a module under a policy and record it.
 
-    Args:
-        compiler: what compiles.
-        module: what is compiled.
-        problem: what LLVM asks for.
-        policy: what answers.
-        options: as in `Compiler.start`.
-        keep_observations: the trace holds what LLVM asked, besides the answers.
+    The trace holds the answers and, if observations are kept, what LLVM asked. The options are as
+    in `Compiler.start`.
 
     Raises:
         ModuleError: LLVM refused the module.
@@ -66,9 +61,7 @@ def record(
 def trace_of(compilation: Compilation, observations: Sequence[Observation] = ()) -> Trace:
     """The trace of a compilation that has ended.
 
-    Args:
-        compilation: one with a problem and a result.
-        observations: all that were answered, in order, where the trace is to hold them.
+    Where it is to hold observations, they are all that were answered, in order.
 
     Raises:
         UsageError: it does not have one problem, or has no result.
@@ -94,13 +87,9 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
 def replay(
     compiler: Compiler, trace: Trace, module: Module, options: CompileOptions | None = None
 ) -> CompilationResult:
-    """Repeat a recorded compilation and verify the object's hash.
+    """Repeat a compilation of the module that was recorded, and verify the object's hash.
 
-    Args:
-        compiler: what compiles.
-        trace: what was recorded.
-        module: the module that it was recorded with.
-        options: ``None`` takes the trace's own; others must be equal to them.
+    Without options they are the trace's own; others must be equal to them.
 
     Raises:
         TraceError: another module, other options, another LLVM, other observations or another
@@ -133,14 +122,9 @@ def resume(
     decisions: int,
     options: CompileOptions | None = None,
 ) -> Compilation:
-    """Start the recorded compilation and answer its first decisions as recorded.
+    """Start the recorded compilation and answer so many decisions as recorded.
 
-    Args:
-        compiler: what compiles.
-        trace: what was recorded.
-        module: the module that it was recorded with.
-        decisions: how many decisions are repeated; what answers the rest is the caller's choice.
-        options: as in `replay`.
+    What answers the rest is the caller's choice. The options are as in `replay`.
 
     Raises:
         TraceError: as from `replay`, as far as it shows in these decisions.

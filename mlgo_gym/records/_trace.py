@@ -171,11 +171,7 @@ class Trace:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "<bytes>") -> Trace:
-        """Read a whole file.
-
-        Args:
-            data: its bytes.
-            name: what it is called in errors.
+        """Read a whole file, which errors call by this name.
 
         Raises:
             TraceError: it is no trace, one of another version or byte order, or damaged.

@@ -50,13 +50,8 @@ def deploy(
 ) -> Deployed:
     """Compile a module with a model, and without it to compare.
 
-    Args:
-        compiler: what compiles.
-        module: what is compiled.
-        options: how.
-        model: what answers LLVM; ``None`` leaves all to LLVM's own heuristics.
-        form: what the output is.
-        keep_decisions: the report holds every decision, for a training log.
+    Without a model all is left to LLVM's own heuristics. Where decisions are kept, the report holds
+    every one, for a training log.
 
     Raises:
         ModuleError: LLVM refused the module.

@@ -98,11 +98,7 @@ class Attempt:
         """The recorded compilation, where the decisions were kept.
 
         ``None`` where it failed, and where a trace cannot hold it: one holds the answers to one
-        problem, and what object they make.
-
-        Args:
-            problem: what LLVM asked for.
-            keep_observations: the trace holds what LLVM asked, besides the answers.
+        problem, and what object they make. What LLVM asked is in it if observations are kept.
         """
         result = self.result
         if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:

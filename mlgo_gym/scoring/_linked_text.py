@@ -48,10 +48,7 @@ class Code:
 
 
 def linked_text_bytes(package: Sequence[Code]) -> int:
-    """The code of objects that are linked together, in bytes.
-
-    Args:
-        package: the objects, in the order in which a linker sees them.
+    """The code of objects that are linked together, in a linker's order, in bytes.
 
     >>> linked_text_bytes([Code(100, {"f": 30}), Code(80, {"f": 32, "g": 8})])
     148

@@ -100,14 +100,7 @@ class Unit(ABC):
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     ) -> None:
-        """The unit of a module.
-
-        Args:
-            compiler: what compiles.
-            module: what is compiled.
-            options: how.
-            problem: what LLVM asks for.
-            also: further problems of the same compilations, with what answers them.
+        """The unit of a module; ``also`` are further problems, with what answers them.
 
         Raises:
             ModuleError: LLVM refused the module.

@@ -78,9 +78,9 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         if self.opt_level is not None:
-            _check("opt_level", self.opt_level, OPT_LEVELS)
-        _check("relocation_model", self.relocation_model, _RELOCATION_MODELS)
-        _check("code_model", self.code_model, _CODE_MODELS)
+            check_choice("opt_level", self.opt_level, OPT_LEVELS)
+        check_choice("relocation_model", self.relocation_model, _RELOCATION_MODELS)
+        check_choice("code_model", self.code_model, _CODE_MODELS)
         known = known_llvm_options() if self.llvm_options else {}
         for option in self.llvm_options:  # from wherever they come: a trace may be a stranger's
             if reason := refusal(option, known):
@@ -171,10 +171,11 @@ def _unroll_loops(arguments: Sequence[Argument]) -> bool | None:
 
 
 def _known(name: str, value: str, known: Mapping[str, str]) -> str:
-    _check(name, value, tuple(known))
+    check_choice(name, value, tuple(known))
     return known[value]
 
 
-def _check(name: str, value: str, known: Sequence[str]) -> None:
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise unless a setting has one of the values that there are."""
     if value not in known:
         raise OptionsError(f"{name}: expected one of {', '.join(known)}, found {value!r}")

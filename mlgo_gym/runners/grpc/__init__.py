@@ -1,14 +1,7 @@
 """Interactive runners over gRPC: the compiler's side asks, the host's side answers.
 
-The contract is ``protos/mlgo_gym/v1/model_runner.proto``. A host serves any runner::
-
-    with serve_grpc(lambda features, advice: MyRunner(features, advice)) as host:
-        with GrpcInteractiveModelRunner(host.address, features, advice) as runner:
-            runner.switch_context("main")
-            runner.get_tensor(0)[...] = 3
-            print(runner.evaluate())
-
-Using its names needs the extra ``grpc``.
+The contract is ``protos/mlgo_gym/v1/model_runner.proto``. A host serves any runner. Using its names
+needs the extra ``grpc``.
 """
 
 import lazy_loader
