@@ -52,7 +52,8 @@ class TensorSpec:
         port: the output's number in the model, 0 for nearly everything.
 
     Raises:
-        SpecError: a field is malformed, or the tensor would hold 2 GiB or more.
+        SpecError: a field is malformed, or the tensor would hold 2 GiB or more; of methods, what
+            is given does not fit the spec.
 
     >>> spec = TensorSpec("mask", "int64_t", (1, 33))
     >>> spec.element_count, spec.size_bytes, spec.dtype
@@ -159,11 +160,7 @@ class TensorSpec:
         )
 
     def check(self, tensor: np.ndarray[Any, Any]) -> None:
-        """Raise unless an array has exactly this spec's dtype and shape.
-
-        Raises:
-            SpecError: naming the tensor, what was expected and what was found.
-        """
+        """Raise unless an array has exactly this spec's dtype and shape."""
         if tensor.dtype != self.dtype or tensor.shape != self.shape:
             raise SpecError(
                 f"tensor {self.name!r}: expected {self.dtype} {self.shape}, "
@@ -171,11 +168,7 @@ class TensorSpec:
             )
 
     def decode(self, data: bytes | bytearray | memoryview) -> np.ndarray[Any, Any]:
-        """The tensor that raw bytes in native order hold; a view, not a copy.
-
-        Raises:
-            SpecError: the data has another length.
-        """
+        """The tensor that raw bytes in native order hold; a view, not a copy."""
         if len(data) != self.size_bytes:
             raise SpecError(
                 f"tensor {self.name!r}: expected {self.size_bytes} bytes, found {len(data)}"

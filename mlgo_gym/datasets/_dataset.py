@@ -25,7 +25,7 @@ _ROWS: Final = 8192
 
 @dataclass(frozen=True)
 class Dataset:
-    """Decisions that were recorded, in their order.
+    """Decisions that were recorded, in their order; a part that cannot be read is a `DatasetError`.
 
     Attributes:
         parts: the files, as far as their metadata says.
@@ -124,22 +124,14 @@ class Dataset:
             yield from _read(part, rows, columns)
 
     def read(self, columns: Sequence[str]) -> dict[str, _Array]:
-        """All rows of some columns at once, each ``[N]`` or ``[N, 33]`` as in a `Batch`.
-
-        Raises:
-            DatasetError: as from `batches`.
-        """
+        """All rows of some columns at once, each ``[N]`` or ``[N, 33]`` as in a `Batch`."""
         batches = list(self.batches(columns=columns))
         if not batches:
             raise DatasetError(str(self.parts[0].path), "expected decisions, found none")
         return {name: np.concatenate([each[name] for each in batches]) for name in columns}
 
     def episodes(self) -> Generator[Episode]:
-        """All decisions, in order, those that were scored together at a time.
-
-        Raises:
-            DatasetError: a part cannot be read or is damaged.
-        """
+        """All decisions, in order, those that were scored together at a time."""
         for part in self.parts:
             yield from _episodes(part)
 

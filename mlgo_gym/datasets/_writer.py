@@ -127,11 +127,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._next_number += 1
 
     def close(self) -> None:
-        """Write what is left and let go of the folder; safe to call twice.
-
-        Raises:
-            DatasetError: it cannot be written.
-        """
+        """Write what is left and let go of the folder; safe to call twice."""
         if self._resources is not None:
             resources, self._resources = self._resources, None
             with resources:

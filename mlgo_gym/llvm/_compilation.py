@@ -35,7 +35,8 @@ class Compilation(AbstractContextManager["Compilation"]):
     Take observations and answer them, in turns, until there is none.
 
     Every wait for LLVM counts against the deadline; the caller's own time does not. After an
-    error the compilation is over, its worker is gone or idle, and the compiler can go on.
+    error the compilation is over, its worker is gone or idle, and the compiler can go on. To ask
+    for what there is not, or not yet, is a `UsageError`.
 
     Attributes:
         module: what is compiled.
@@ -135,33 +136,21 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def result(self) -> CompilationResult:
-        """What came out, once `next_observation` has returned ``None``.
-
-        Raises:
-            UsageError: the compilation has not ended, or ended without a result.
-        """
+        """What came out, once `next_observation` has returned ``None``."""
         if self._result is None:
             raise UsageError(f"module {self.module.name!r}: the compilation has no result")
         return self._result
 
     @property
     def product(self) -> Product:
-        """What came out of a task other than making an object, once it has ended.
-
-        Raises:
-            UsageError: the compilation has not ended, or ended without one.
-        """
+        """What came out of a task other than making an object, once it has ended."""
         if self._product is None:
             raise UsageError(f"module {self.module.name!r}: the compilation has no product")
         return self._product
 
     @property
     def asked_by(self) -> Problem:
-        """The problem that the pending observation belongs to.
-
-        Raises:
-            UsageError: nothing is pending.
-        """
+        """The problem that the pending observation belongs to."""
         return self._question()[0]
 
     def take_stderr(self) -> str:
@@ -190,11 +179,7 @@ class Compilation(AbstractContextManager["Compilation"]):
         return question[1] if question else None
 
     def is_ready(self) -> bool:
-        """Whether `next_observation` returns at once; takes in what has come, never waits.
-
-        Raises:
-            MlgoGymError: as `next_observation` does.
-        """
+        """Whether `next_observation` returns at once; takes in what has come, never waits."""
         self._exchange.worker.check_owner(self.module.name)
         if self._has_arrived():
             return True

@@ -33,7 +33,8 @@ _PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 class Compiler(AbstractContextManager["Compiler"]):
     """LLVM, as one worker process that is started when it is first needed.
 
-    Not safe for use from several threads at once, but for `interrupt`. A process that is forked
+    A module that LLVM refuses is a `ModuleError`; where LLVM crashes or outruns its deadline it is a
+    `CompilationError`. Not safe for use from several threads at once, but for `interrupt`. A process that is forked
     from this one, or that gets a pickled copy, has a worker of its own.
 
     Attributes:
@@ -134,8 +135,6 @@ class Compiler(AbstractContextManager["Compiler"]):
         ``also`` are further problems of the same compilation, each with what answers it.
 
         Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
             UsageError: a problem without a policy, or a policy without a problem.
         """
         if (policy is None) != (problem is None):
@@ -154,10 +153,6 @@ class Compiler(AbstractContextManager["Compiler"]):
         """Do a task other than making an object; options are as in `start`.
 
         Problems that nothing answers are left to LLVM's own heuristics.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
         """
         return run_to_end(self.running(module, options, answers, task)).product
 
@@ -191,12 +186,6 @@ class Compiler(AbstractContextManager["Compiler"]):
         """Ask the worker something else about a module; an unfinished compilation is closed first.
 
         LLVM's own options hold meanwhile. The answer is JSON values, and bytes.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-            EnvironmentSetupError: no worker can be started.
-            UsageError: the compiler is closed.
         """
         self._end_current()
         worker = self._ready_worker(llvm_options)

@@ -36,10 +36,6 @@ def record(
     The trace holds the answers and, if observations are kept, what LLVM asked. The options are as
     in `Compiler.start`.
 
-    Raises:
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
-
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
     >>> with Compiler() as compiler:
@@ -94,8 +90,6 @@ def replay(
     Raises:
         TraceError: another module, other options, another LLVM, other observations or another
             number of them, or another object; the message says what was expected and found.
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
@@ -129,8 +123,6 @@ def resume(
     Raises:
         TraceError: as from `replay`, as far as it shows in these decisions.
         UsageError: the trace has fewer decisions.
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]

@@ -74,7 +74,8 @@ class Trace:
         observations: the observations' raw tensors, one after the other.
 
     Raises:
-        TraceError: the parts do not fit each other.
+        TraceError: the parts do not fit each other; of methods, a file cannot be written or read,
+            or is none of this version and byte order, or damaged.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> from mlgo_gym.records import record
@@ -171,11 +172,7 @@ class Trace:
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "<bytes>") -> Trace:
-        """Read a whole file, which errors call by this name.
-
-        Raises:
-            TraceError: it is no trace, one of another version or byte order, or damaged.
-        """
+        """Read a whole file, which errors call by this name."""
         header, start = _header(data, name)
         body = data[start : start + header["body_bytes"]]
         try:
@@ -195,11 +192,7 @@ class Trace:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file; it takes its name only when all has been written.
-
-        Raises:
-            TraceError: it cannot be written there.
-        """
+        """Write the file; it takes its name only when all has been written."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, self.to_bytes())
@@ -208,11 +201,7 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> Trace:
-        """Read a file.
-
-        Raises:
-            TraceError: it cannot be read, or `from_bytes` refuses it.
-        """
+        """Read a file."""
         try:
             data = read_bounded(Path(path), _MAX_FILE_BYTES)
         except OSError as error:

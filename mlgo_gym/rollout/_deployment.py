@@ -54,8 +54,6 @@ def deploy(
     every one, for a training log.
 
     Raises:
-        ModuleError: LLVM refused the module.
-        CompilationError: LLVM crashed or outran its deadline.
         ModelError: the model does not fit what LLVM offers.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize

@@ -33,7 +33,8 @@ class MLModelRunner(ABC):
     """Answers observations. Subclasses set up their buffers and evaluate.
 
     A subclass calls ``super().__init__`` first and then, for every input, exactly once
-    `set_up_buffer_for_tensor`, with a buffer of its own or without one.
+    `set_up_buffer_for_tensor`, with a buffer of its own or without one. A runner that is closed
+    answers no more: that is a `UsageError`.
 
     Attributes:
         inputs: the specs of what is offered, by index.
@@ -127,19 +128,11 @@ class MLModelRunner(ABC):
         return self.get_tensor(index).reshape(-1).view(np.uint8).data
 
     def evaluate(self) -> Array:
-        """Answer what the inputs hold: a fresh array of the output's dtype and shape.
-
-        Raises:
-            UsageError: the runner is closed.
-        """
+        """Answer what the inputs hold: a fresh array of the output's dtype and shape."""
         return self.output.decode(bytes(self.evaluate_untyped()))
 
     def evaluate_untyped(self) -> bytes | bytearray | memoryview:
-        """Answer what the inputs hold: the output's raw bytes, valid until the next call.
-
-        Raises:
-            UsageError: the runner is closed.
-        """
+        """Answer what the inputs hold: the output's raw bytes, valid until the next call."""
         if self._is_closed:
             raise UsageError(f"{type(self).__name__}: closed")
         return self._evaluate()

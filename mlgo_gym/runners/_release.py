@@ -103,12 +103,7 @@ class ReleaseModeModelRunner(MLModelRunner):
         return self._answer.copy()
 
     def evaluate_untyped(self) -> memoryview:
-        """Answer what the inputs hold: the output's raw bytes, valid until the next call.
-
-        Raises:
-            ModelError: the model is not defined for these inputs, such as an index out of range.
-            UsageError: the runner is closed.
-        """
+        """Answer what the inputs hold: the output's raw bytes, valid until the next call."""
         status = self._call()
         if status:
             raise self.model.failure(status)

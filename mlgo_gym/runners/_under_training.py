@@ -125,11 +125,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         }
 
     def evaluate_untyped(self) -> memoryview:
-        """Answer what the inputs hold: the decision's raw bytes, valid until the next call.
-
-        Raises:
-            UsageError: the runner is closed.
-        """
+        """Answer what the inputs hold: the decision's raw bytes, valid until the next call."""
         self._invoke()
         if self._log is not None:
             self._write(self._log)

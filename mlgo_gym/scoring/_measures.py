@@ -100,21 +100,11 @@ class Unit(ABC):
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     ) -> None:
-        """The unit of a module; ``also`` are further problems, with what answers them.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
+        """The unit of a module; ``also`` are further problems, with what answers them."""
 
     @abstractmethod
     def baseline(self) -> Result:
-        """Compile with LLVM's own heuristics.
-
-        Raises:
-            ModuleError: LLVM refused the module.
-            CompilationError: LLVM crashed or outran its deadline.
-        """
+        """Compile with LLVM's own heuristics."""
 
     @abstractmethod
     def attempt(self, policy: PolicyLike) -> Result:

@@ -88,11 +88,7 @@ class Header:
 
     @classmethod
     def from_value(cls, value: object) -> Header:
-        """Read a header from parsed JSON.
-
-        Raises:
-            TrainingLogError: it is not the header of a training log.
-        """
+        """Read a header from parsed JSON."""
         features = value.get("features") if isinstance(value, dict) else None
         if not isinstance(value, dict) or not isinstance(features, list):
             raise TrainingLogError(

@@ -87,11 +87,7 @@ class CompileOptions:
                 raise OptionsError(f"llvm_options: {option}: {reason}")
 
     def with_level(self, opt_level: str | None) -> CompileOptions:
-        """These options at another level, with that level's own switches; ``None`` keeps all.
-
-        Raises:
-            OptionsError: there is no such level.
-        """
+        """These options at another level, with that level's own switches; ``None`` keeps all."""
         if opt_level is None:
             return self
         return replace(
