@@ -73,11 +73,6 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     baseline's score. At the end: the score, the baseline's, ``settings``, and hashes. What
     crashes LLVM, outruns its deadline or asks more often than it may ends its episode with
     ``truncated``, reward 0 and ``info["error"]``.
-
-    Attributes:
-        corpus: where the modules are.
-        problem: what LLVM asks for.
-        compiler: what compiles.
     """
 
     _reset_options: ClassVar[tuple[str, ...]] = ("module",)

@@ -39,9 +39,6 @@ class Compilation(AbstractContextManager["Compilation"]):
     for what there is not, or not yet, is a `UsageError`.
 
     Attributes:
-        module: what is compiled.
-        problems: what LLVM asks for.
-        task: what is done with the module, and what comes out.
         is_replayed: it is a branch that was made by compiling again, not by forking a process.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize

@@ -33,9 +33,9 @@ _PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 class Compiler(AbstractContextManager["Compiler"]):
     """LLVM, as one worker process that is started when it is first needed.
 
-    A module that LLVM refuses is a `ModuleError`; where LLVM crashes or outruns its deadline it is a
-    `CompilationError`. Not safe for use from several threads at once, but for `interrupt`. A process that is forked
-    from this one, or that gets a pickled copy, has a worker of its own.
+    A module that LLVM refuses is a `ModuleError`; where it crashes or outruns its deadline, that is
+    a `CompilationError`. Not safe for use from several threads at once, but for `interrupt`. A
+    process that is forked from this one, or that gets a pickled copy, has a worker of its own.
 
     Attributes:
         timeout_s: how long LLVM may take for one compilation, in seconds; what the caller

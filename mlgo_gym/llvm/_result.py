@@ -32,13 +32,9 @@ class CompilationResult:
     """What came out of a compilation.
 
     Attributes:
-        module: the module's name.
-        module_sha256: the hash of the module's bytes.
         settings: what decided the code besides: level, models, problem and its settings.
-        llvm_version: the LLVM that compiled.
         decisions: how many observations were answered.
         sections: name and size in bytes of each section of the object, in its order.
-        object_sha256: the hash of the object's bytes.
         object_bytes: the object, where it was asked for.
         comdat_groups: the COMDAT group of each section, in the same order; empty for a section
             that is in none, and in object formats other than ELF.
@@ -103,9 +99,7 @@ class Product:
     """What a task other than making an object hands back.
 
     Attributes:
-        module_sha256: the hash of the module's bytes.
         settings: what decided it besides: level, models, problems and their settings.
-        llvm_version: the LLVM that compiled.
         decisions: how many observations were answered.
         opt_level: the level that the module was optimised at, or is to be emitted at.
         data: the bytes of the product; of functions, one after the other.

@@ -62,14 +62,10 @@ class Trace:
     """One recorded compilation.
 
     Attributes:
-        module: the module's name.
         module_sha256: the hash of the module's bytes, in hexadecimal digits.
         settings: what decided the code besides, as in `CompilationResult.settings`.
-        llvm_version: the LLVM that compiled.
-        advice_spec: the tensor of one answer.
         advice: the answers' raw tensors, one after the other.
         object_sha256: the hash of the object's bytes, in hexadecimal digits.
-        text_size_bytes: the size of the object's code.
         features: the tensors of an observation; empty where observations were not recorded.
         observations: the observations' raw tensors, one after the other.
 

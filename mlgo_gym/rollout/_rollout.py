@@ -76,9 +76,7 @@ class Attempt:
     """One module compiled under one policy.
 
     Attributes:
-        policy: the policy's name.
         result: what came out; ``None`` where it failed.
-        error: why it failed.
         decisions: every decision, in order, where they were asked for.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
@@ -112,7 +110,6 @@ class ModuleReport:
     """One module under every policy.
 
     Attributes:
-        module: the module's name.
         measure: how it was compiled, and what its policies are compared by.
         baseline: the plain compilation; ``None`` where it failed.
         attempts: one for each policy, in the order in which they were given.

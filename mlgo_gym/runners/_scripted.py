@@ -42,8 +42,6 @@ class ScriptedRunner(MLModelRunner):
     Args:
         answers: a function from the inputs (views by name, not to be kept or written) to a value
             that fits the output's spec, or the values themselves.
-        inputs: the specs of what is offered.
-        output: the spec of the answer.
 
     Raises:
         SpecError: from `evaluate`, where a value does not fit the output's spec.

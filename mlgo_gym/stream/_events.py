@@ -120,7 +120,6 @@ class Observation(Mapping[str, np.ndarray[Any, Any]]):
 
     Attributes:
         header: names, types and order of the features.
-        context: the context's name.
         index: the observation's number within its context, from 0.
         payload: the raw tensors as they were sent, in header order and native byte order.
 
@@ -163,12 +162,7 @@ class Observation(Mapping[str, np.ndarray[Any, Any]]):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The score of one observation.
-
-    Attributes:
-        context: the context's name.
-        index: the observation's number within its context.
-        payload: the raw tensor of the score.
+    """The score of one observation, a raw tensor, and that one's number within its context.
 
     >>> Outcome(context="main", index=0, payload=bytes(4)).index
     0

@@ -16,7 +16,7 @@ from typing import Final
 from weakref import WeakSet
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm.process._link import BranchProcess, Link
+from mlgo_gym.llvm.process._launch import BranchProcess, Link
 from mlgo_gym.llvm.process._request import FORK_SIGNAL, can_fork
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.stream._channel import Channel

@@ -1,16 +1,26 @@
-"""How child processes are started: with this Python, its llvmlite, and its way to find modules."""
+"""Child processes: with this Python, its llvmlite and its way to find modules, and what ties them.
+
+A worker's child is either started anew (`start_child`) or branches off another in the middle of a
+compilation (`llvm.process._branches`). Both have the same link, so both are workers.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+import signal
+import socket
+import subprocess
 import sys
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Final
+from typing import IO, Any, Final
 
 from packaging.version import Version
 
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.errors import EnvironmentSetupError, InternalError
 
 MINIMUM_LLVMLITE: Final = "0.48"
 """The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
@@ -68,3 +78,107 @@ def installed_llvmlite() -> str | None:
         return metadata.version("llvmlite")
     except metadata.PackageNotFoundError:
         return None
+
+
+class BranchProcess:
+    """A branch of another child: a child of this process that it did not start, but has to reap."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stderr: IO[bytes]) -> None:
+        self.pid = pid
+        self.stdin: IO[bytes] | None = stdin
+        self.stderr: IO[bytes] | None = stderr
+        self.returncode: int | Any = None
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal, once there is one; never waits."""
+        self._reap(os.WNOHANG)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit status."""
+        if self.returncode is None and timeout is not None:
+            descriptor = os.pidfd_open(self.pid)
+            ended = select.select([descriptor], [], [], timeout)[0]
+            os.close(descriptor)
+            if not ended:
+                raise subprocess.TimeoutExpired("branch", timeout)
+        self._reap(0)
+        return int(self.returncode)
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _reap(self, options: int) -> None:
+        if self.returncode is not None:
+            return
+        status = None
+        with contextlib.suppress(ChildProcessError):  # reaped by a wait for any child
+            pid, status = os.waitpid(self.pid, options)
+            if pid == 0:
+                return
+        self.returncode = 0 if status is None else os.waitstatus_to_exitcode(status)
+
+
+@dataclass(frozen=True)
+class Link:
+    """A child process and this process's ends of what ties it here.
+
+    The child's standard input is the lifeline, its standard error is piped. Requests and answers
+    go over ``frames``; ``control`` asks to fork; ``numbers`` are the child's descriptors of both.
+    """
+
+    process: subprocess.Popen[bytes] | BranchProcess
+    frames: socket.socket
+    control: socket.socket
+    numbers: tuple[int, int]
+
+    @property
+    def stderr_fd(self) -> int:
+        """The descriptor at which the child's standard error arrives."""
+        return _stream(self.process.stderr).fileno()
+
+    def close(self) -> None:
+        """Close this process's ends; the child ends when its lifeline does."""
+        self.frames.close()
+        self.control.close()
+        _stream(self.process.stdin).close()
+        _stream(self.process.stderr).close()
+
+    def end(self) -> None:
+        """Kill the child, reap it and close."""
+        self.process.kill()
+        self.process.wait()
+        self.close()
+
+
+def start_child() -> Link:
+    """Start a child anew; it finds modules just as this process does."""
+    frames, childs_frames = socket.socketpair()
+    control, childs_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    numbers = (childs_frames.fileno(), childs_control.fileno())
+    try:
+        process = subprocess.Popen(
+            child_command("mlgo_gym.llvm.process._child", f"{numbers[0]}, {numbers[1]}"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            pass_fds=numbers,
+            env=child_environment(),
+            start_new_session=True,
+        )
+    except OSError as error:
+        frames.close()
+        control.close()
+        raise EnvironmentSetupError(f"worker: cannot start {sys.executable}: {error}") from error
+    finally:
+        childs_frames.close()
+        childs_control.close()
+    return Link(process, frames, control, numbers)
+
+
+def _stream(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise InternalError("worker: a pipe to the child is missing")
+    return stream

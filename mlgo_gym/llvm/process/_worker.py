@@ -18,8 +18,13 @@ from time import monotonic
 from typing import Any, Final
 
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
-from mlgo_gym.llvm.process._launch import check_llvm, check_llvmlite, installed_llvmlite
-from mlgo_gym.llvm.process._link import Link, start_child
+from mlgo_gym.llvm.process._launch import (
+    Link,
+    check_llvm,
+    check_llvmlite,
+    installed_llvmlite,
+    start_child,
+)
 from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
 from mlgo_gym.stream._channel import remove_stale_folders
 

@@ -15,8 +15,8 @@ from corpus_tools.code import code_sections
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import CompilerCrashError
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm.command._cc1 import read_arguments
 from mlgo_gym.llvm.command._cc1_table import TABLE, Effect, Row
+from mlgo_gym.llvm.command._options import read_arguments
 
 SOURCES = Path(__file__).parent / "sources"
 DOCUMENT = Path(__file__).parents[3] / "docs" / "commands.md"
