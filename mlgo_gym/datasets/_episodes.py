@@ -110,10 +110,6 @@ class Episode:
     def __len__(self) -> int:
         return len(self.observations)
 
-    def payloads(self) -> Iterator[bytes]:
-        """The raw tensors of each observation, as LLVM sent them."""
-        return (row.tobytes() for row in self.observations)
-
     def label(self, name: str) -> _Array:
         """One of `LABELS`, ``float64 [T]``; NaN where there is none."""
         return self.labels[name] if name in self.labels else np.full(len(self), np.nan)

@@ -139,9 +139,9 @@ def export_log(dataset: Dataset, file: BinaryIO) -> int:
 
 
 def _write_decisions(writer: TrainingLogWriter, episode: Episode) -> None:
-    actions = episode.actions.reshape(-1, 1)
-    for index, payload in enumerate(episode.payloads()):
-        writer.log_observation(payload + actions[index].tobytes())
+    rows = zip(episode.observations, episode.actions.reshape(-1, 1), strict=True)
+    for index, (observation, action) in enumerate(rows):
+        writer.log_observation(observation.tobytes() + action.tobytes())
         if episode.outcomes is not None:
             writer.log_outcome(episode.outcomes[index])
 

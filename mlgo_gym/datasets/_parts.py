@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
-from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
+from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.files import open_regular, parse_json, replacing
@@ -42,11 +42,6 @@ class ModuleEntry:
     policy: str
     opt_level: str
     decisions: int
-
-    @classmethod
-    def of(cls, source: Source, decisions: int) -> ModuleEntry:
-        """The entry of a source."""
-        return cls(*source.key, source.opt_level, decisions)
 
     @property
     def key(self) -> SourceKey:
@@ -73,11 +68,6 @@ def part_paths(folder: Path) -> dict[int, Path]:
         if (match := _NAME.fullmatch(path.name))
     }
     return dict(sorted(paths.items()))
-
-
-def part_path(folder: Path, number: int) -> Path:
-    """Where a folder has the part of a number."""
-    return folder / f"part-{number:05}.parquet"
 
 
 def read_part(path: Path) -> Part:

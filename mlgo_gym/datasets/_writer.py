@@ -14,7 +14,6 @@ from mlgo_gym.datasets._parts import (
     ModuleEntry,
     cannot,
     merged,
-    part_path,
     part_paths,
     read_part,
     write_part,
@@ -102,7 +101,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         if not self._modules:
             self._started_s = time.monotonic()
         self.keys.add(source.key)
-        self._modules.append(ModuleEntry.of(source, sum(map(len, taken))))
+        decisions = sum(map(len, taken))
+        self._modules.append(ModuleEntry(*source.key, source.opt_level, decisions))
         self._episodes += taken
         self._size_bytes += sum(each.observations.nbytes for each in taken)
         is_old = time.monotonic() - self._started_s >= self._max_part_age_s
@@ -120,7 +120,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         if not modules:
             return
         try:
-            write_part(part_path(self.folder, self._next_number), self.header, modules, episodes)
+            path = self.folder / f"part-{self._next_number:05}.parquet"
+            write_part(path, self.header, modules, episodes)
         except DatasetError:
             self.keys.difference_update(each.key for each in modules)
             raise

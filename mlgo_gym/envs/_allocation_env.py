@@ -32,10 +32,6 @@ class _Parts:
     functions: dict[str, OptimizedModule]
     baselines: dict[str, AllocationResult] = field(default_factory=dict)
 
-    def size_bytes(self) -> int:
-        """The size of its functions' bitcode."""
-        return sum(len(function.module.data) for function in self.functions.values())
-
 
 @dataclass(frozen=True)
 class _Place:
@@ -190,7 +186,10 @@ class AllocationEnv(DecisionEnv):
 
     def _forget_the_oldest(self) -> None:
         """Let go of modules that were taken apart first, until the rest is small enough."""
-        sizes = {key: parts.size_bytes() for key, parts in self._known.items()}
+        sizes = {
+            key: sum(len(each.module.data) for each in parts.functions.values())
+            for key, parts in self._known.items()
+        }
         excess = sum(sizes.values()) - _REMEMBERED_BYTES
         for key in list(self._known)[:-1]:
             if excess > 0:

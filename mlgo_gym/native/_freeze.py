@@ -211,7 +211,7 @@ def _check_machine(model: NativeModel) -> None:
             model.source, f"expected an object for {triple}, found one for {model.object.triple}"
         )
     wanted = {each[1:] for each in model.object.features.split(",") if each.startswith("+")}
-    missing = sorted(wanted - binding.host_cpu()[1])
+    missing = sorted(wanted - binding.host_features())
     if missing:
         raise ModelError(
             model.source,

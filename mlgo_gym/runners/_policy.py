@@ -45,7 +45,9 @@ class RunnerPolicy(Policy):
         evaluating the runner raises.
         """
         if self._keep:
-            yield self._session().begun()
+            session = self._session()
+            session.context = None
+            yield session.answer
             return
         session = _Session(self._factory)
         try:
@@ -73,16 +75,12 @@ class _Session:
     def __init__(self, factory: RunnerFactory) -> None:
         self._factory: Final = factory
         self._runner: MLModelRunner | None = None
-        self._context: str | None = None
-
-    def begun(self) -> Answer:
-        self._context = None
-        return self.answer
+        self.context: str | None = None
 
     def answer(self, observation: Observation) -> Action:
         runner = self._runner or self._made(observation)
-        if observation.context != self._context:
-            self._context = observation.context
+        if observation.context != self.context:
+            self.context = observation.context
             runner.switch_context(observation.context)
         runner.fill(observation.payload)
         action: Action = runner.evaluate().item()

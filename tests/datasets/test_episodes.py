@@ -84,7 +84,7 @@ def test_a_trace_with_observations(compiler: Compiler, small: Corpus) -> None:
     assert (origin.package, origin.module, origin.policy) == ("sample", "json_write.c", "random 1")
     assert origin.module_sha256 == small["json_write.c"].sha256
     assert origin.opt_level == "Oz"
-    assert b"".join(found.payloads()) == recorded.observations
+    assert found.observations.tobytes() == recorded.observations
     assert found.actions.tobytes() == recorded.advice
     assert (found.score, math.isnan(found.reward)) == (recorded.text_size_bytes, True)
 

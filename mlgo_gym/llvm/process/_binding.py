@@ -235,10 +235,9 @@ def compile_native(text: str, cpu: str | None) -> NativeObject:
         return NativeObject(data, name, features, module.triple, llvm_version())
 
 
-def host_cpu() -> tuple[str, frozenset[str]]:
-    """LLVM's name of this machine's CPU and the features that it has."""
-    features = llvm.get_host_cpu_features()
-    return llvm.get_host_cpu_name(), frozenset(name for name, has in features.items() if has)
+def host_features() -> frozenset[str]:
+    """The features that this machine's CPU has."""
+    return frozenset(name for name, has in llvm.get_host_cpu_features().items() if has)
 
 
 class LoadedCode:
