@@ -64,6 +64,12 @@ def test_quoted_text_is_json(text: str) -> None:
     assert "\n" not in quote_json(text)
 
 
+def test_text_is_escaped_as_llvm_does() -> None:
+    """Hexadecimal digits are small; what has a short form in C but not in LLVM has a long one."""
+    assert quote_json("\x0f\x1b\b\f") == r'"\u000f\u001b\u0008\u000c"'
+    assert quote_json('\t\n\r"\\/\x7fé') == '"\\t\\n\\r\\"\\\\/\x7fé"'
+
+
 VALUE: dict[str, Any] = {"name": "x", "type": "float", "port": 0, "shape": [1]}
 
 

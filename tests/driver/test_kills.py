@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -184,6 +185,30 @@ def test_a_stale_folder_is_swept(driver: Driver, work: Path) -> None:
     assert not stale.exists()
     assert live.exists()
     live.rmdir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+def test_folders_of_others_are_not_swept(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """Nor is what a link of that name leads to, nor anything but FIFOs."""
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    namespace = Path("/proc/self/ns/pid").stat().st_ino
+    prefix = f"mlgo-gym-channel-{os.getuid()}-{namespace}-{gone.pid}"
+    temporary = Path(driver.environment["TMPDIR"])
+    given, link, full = (temporary / f"{prefix}-{each}" for each in ("given", "link", "full"))
+    for folder in (given, full, tmp_path / "elsewhere"):
+        folder.mkdir()
+        os.mkfifo(folder / "inlining.in")
+    (full / "kept").touch()
+    os.chown(given, 65534, -1)
+    link.symlink_to(tmp_path / "elsewhere")
+    assert start(driver, work, "-c").wait(GONE_S) == 0
+    assert [each.name for each in full.iterdir()] == ["kept"]
+    assert (given / "inlining.in").exists()
+    assert (link / "inlining.in").exists()
+    link.unlink()
+    for folder in (given, full):
+        shutil.rmtree(folder)
 
 
 def test_a_compilation_that_says_nothing_outruns_its_deadline(

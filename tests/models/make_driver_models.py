@@ -7,7 +7,7 @@
 - ``tests/models/unknown_feature``: the same, and needs a feature that no LLVM has;
 - ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``;
 - ``tests/models/forbidden``: evicts the first position that LLVM's mask rules out;
-- ``tests/models/outside``: evicts what stands behind the last position.
+- ``tests/models/outside``: evicts what stands far behind the last position.
 
 It needs tensorflow; the results are committed, so tests do not.
 """
@@ -61,7 +61,8 @@ def forbidden(mask: Any) -> Any:
 
 
 def outside(mask: Any) -> Any:
-    return tf.argmin(tf.cast(mask, tf.float32), axis=-1) + 33
+    """Taken for a position, it would be where ``max_stage`` is of a live range that is there."""
+    return tf.argmax(tf.cast(mask, tf.float32), axis=-1) + 363
 
 
 def make(target: Path) -> None:

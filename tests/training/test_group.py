@@ -87,6 +87,31 @@ def test_a_flag_is_learned(sign: float, learns: bool) -> None:
     assert share == (1.0 if learns else 0.0)
 
 
+@pytest.mark.parametrize(("already", "low", "high"), [(0.0, 1.05, 1.5), (-0.5, 1.1, 2.0)])
+def test_one_generation_goes_only_so_far(already: float, low: float, high: float) -> None:
+    """Beyond the clip nothing is gained by being surer; what went the wrong way is brought back.
+
+    ``already`` is how much surer of the better answer it is than when it tried, as a logarithm.
+    """
+    rows = flags(2)
+    statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
+    network = InliningNetwork(statistics, (4,), 0)
+
+    def chances() -> Array:
+        exponentials: Array = np.exp(network(columns(rows[:1], INLINING)).numpy()[0])
+        return exponentials / exponentials.sum()
+
+    before = chances()
+    tried = [
+        Tried(rows[0].tobytes(), action, float(np.log(before[action])) - sign * already)
+        for action, sign in ((0, -1), (1, 1))
+    ]
+    config = UpdateConfig(learning_rate=3e-3, epochs=100, clip=0.1)
+    update = Update(network, INLINING, 1.0, config)
+    update.learn(tried, np.array([-0.5, 0.5]), np.random.default_rng(0))
+    assert low < chances()[1] / before[1] < high
+
+
 def test_what_is_saved_is_all_there_is() -> None:
     rows = flags(8)
     statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))
