@@ -63,6 +63,11 @@ define i32 @caller(i32 %x) {
 """
 
 
+@pytest.fixture
+def compiler(own_compiler: Compiler) -> Compiler:
+    return own_compiler
+
+
 def test_text_in_text_out(compiler: Compiler) -> None:
     module = Module.from_ir(CALLS)
     left = compiler.compile_module(module, problem=LIFTED, policy=never)
@@ -230,6 +235,20 @@ def test_a_crash_names_module_status_and_last_words(compiler: Compiler) -> None:
     assert any("no_such_instruction" in line for line in error.stderr_tail)
     assert compiler.worker_pid is None
     assert compiler.compile_module(Module.from_ir(CALLS)).text_size_bytes > 0
+
+
+@pytest.mark.parametrize(
+    "triple", ["powerpc64-linux-gnu", "wasm32-unknown-unknown", "hexagon-unknown-linux"]
+)
+def test_another_target_before_it_changes_nothing(
+    compiler: Compiler, sample: Corpus, triple: str
+) -> None:
+    """These targets write how they like jump tables into LLVM's options, which outlive them."""
+    module = sample["regex_parse.c" if "hexagon" in triple else "regex_match.c"]
+    before = compiler.compile_module(module, CompileOptions("O2")).object_sha256
+    text = f'target triple = "{triple}"\ndefine i32 @f() {{ ret i32 9 }}\n'
+    compiler.compile_module(Module.from_ir(text), CompileOptions("O2"))
+    assert compiler.compile_module(module, CompileOptions("O2")).object_sha256 == before
 
 
 def test_a_killed_worker_is_replaced(compiler: Compiler, small: Corpus) -> None:

@@ -54,6 +54,9 @@ def llvmlite_version() -> str:
     return str(llvmlite.__version__)
 
 
+_WRITTEN_BY_TARGETS: Final = ("-min-jump-table-entries=4", "-max-jump-table-size=4294967295")
+
+
 class Session:
     """LLVM's process-wide state: its targets and its options."""
 
@@ -73,6 +76,16 @@ class Session:
             if self._options.get(name) != option:
                 llvm.set_option("mlgo_gym", option)
                 self._options[name] = option
+
+    def undo_targets(self) -> None:
+        """Take back what code generation for another target has left in LLVM's options.
+
+        PowerPC, WebAssembly, Hexagon, BPF and AVR say how they like their jump tables by
+        ``setMinimumJumpTableEntries`` and ``setMaximumJumpTableSize``, which write the process's
+        options (LLVM's ``TargetLoweringBase.cpp``).
+        """
+        for option in _WRITTEN_BY_TARGETS:
+            llvm.set_option("mlgo_gym", self._options.get(option.partition("=")[0], option))
 
 
 def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:

@@ -98,6 +98,7 @@ class _Server:
             # What an earlier compilation has set must not hold for the handler's own code.
             self._session.set_options(request.plain_options)
             self._fork_handler = ForkHandler(self._control_fd)
+        self._session.undo_targets()
         self._session.set_options(request.llvm_options)
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
             level = request.target.opt_level or ""
