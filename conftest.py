@@ -17,6 +17,9 @@ from hypothesis import settings
 # make a second's fitting take minutes; read when the libraries are loaded, also by child processes.
 os.environ |= {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 
+# Workers start in a third less time from bytecode, whatever the machine says of keeping it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # How long one example takes is the machine's business; a whole test has pytest's own limit.
 settings.register_profile("mlgo-gym", deadline=None)
 settings.load_profile("mlgo-gym")

@@ -24,8 +24,55 @@ def small(sample: Corpus) -> Corpus:
     return Corpus(sample.folder, ("json_write.c", "hash_map.c", "digest.c"))
 
 
+class _Warm:
+    """A compiler for many tests: its worker stays, unless a test ended or replaced it."""
+
+    compiler: Compiler | None = None
+    _pid: int | None = None
+
+    def start(self) -> Compiler:
+        if self.compiler is None:
+            self.compiler = Compiler(timeout_s=120)
+            self.compiler.compile_module(Corpus.load(SAMPLE_CORPUS)["digest.c"])
+            self._pid = self.compiler.worker_pid
+        return self.compiler
+
+    def settle(self) -> None:
+        """After a test, while its folder is there: what is unfinished ends, another worker goes."""
+        if self.compiler and self.compiler._current:
+            self.compiler._current.close()
+        if self.compiler and self.compiler.worker_pid != self._pid:
+            self.close()
+
+    def close(self) -> None:
+        if self.compiler:
+            self.compiler.close()
+        self.compiler = None
+
+
+_WARM = _Warm()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the worker before the test that is the first to use it, whom it would be left over."""
+    if "compiler" in getattr(item, "fixturenames", ()):
+        _WARM.start()
+
+
+def pytest_sessionfinish() -> None:
+    _WARM.close()
+
+
 @pytest.fixture
 def compiler() -> Iterator[Compiler]:
+    """A compiler that other tests have used, and will; tests of workers have one of their own."""
+    yield _WARM.start()
+    _WARM.settle()
+
+
+@pytest.fixture
+def own_compiler() -> Iterator[Compiler]:
     with Compiler(timeout_s=120) as compiler:
         yield compiler
 

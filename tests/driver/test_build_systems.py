@@ -18,6 +18,8 @@ from mlgo_gym.objects._builds import read_build
 from tests.conftest import require
 from tests.driver.conftest import AS_DEFAULT, MODELS, NOTHING, Driver
 
+pytestmark = pytest.mark.e2e
+
 PROJECT = {
     "main.c": """
 int half(int);

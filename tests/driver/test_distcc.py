@@ -23,6 +23,8 @@ import pytest
 from tests.conftest import require
 from tests.driver.conftest import MODELS, NOTHING, SOURCE, Driver
 
+pytestmark = pytest.mark.e2e
+
 WAIT_S = 60
 SHARED = tempfile.gettempdir()  # and not the tests' own, which is for their user alone
 ENDS = re.compile(r"COMPILE_OK|COMPILE_ERROR")  # of distccd's dcc_job_summary

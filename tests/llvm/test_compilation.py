@@ -31,6 +31,11 @@ define i32 @{name}(i32 %x) {{
 """
 
 
+@pytest.fixture
+def compiler(own_compiler: Compiler) -> Compiler:
+    return own_compiler
+
+
 class Printing(InliningForSize):
     """Has LLVM print each function that goes through the inliner."""
 

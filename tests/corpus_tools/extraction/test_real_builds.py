@@ -11,6 +11,8 @@ import pytest
 from corpus_tools.extraction.command import main
 from tests.corpus_tools.extraction.conftest import THIN_SOURCES, Texts, texts, tree
 
+pytestmark = pytest.mark.e2e
+
 Extract = Callable[..., Path]
 CompileBack = Callable[[Path, str, Path], Texts]
 
