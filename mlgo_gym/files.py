@@ -89,8 +89,7 @@ def read_json(path: Path, limit_bytes: int) -> Any:
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON of at most 100 levels, so that whatever looks at the value can recurse.
 
-    Raises:
-        ValueError: it is not JSON, not UTF-8, or nested deeper.
+    What is not, is not UTF-8 or nested deeper, is a ``ValueError``.
 
     >>> parse_json(b'{"modules": []}')
     {'modules': []}
@@ -113,13 +112,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     Where the block raises, nothing is left and what was there before stays. A file that is replaced
     keeps its permissions; a new one gets those of the umask. Of a symbolic link, the target is
     replaced. What is there and is no regular file, such as a FIFO, a device or ``/dev/stdout``, is
-    written as it is.
-
-    Yields:
-        The file. Other programs may write to its ``name`` instead, or put another file there.
-
-    Raises:
-        OSError: it cannot be written; its ``filename`` is this path.
+    written as it is. Other programs may write to the file's ``name`` instead, or put another there.
+    Where it cannot be written, the error's ``filename`` is this path.
     """
     with _naming(path):
         mode = _mode(path)

@@ -125,11 +125,7 @@ class TensorSpec:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TensorSpec:
-        """Read a spec from its JSON text.
-
-        Raises:
-            SpecError: the text is not JSON, or not that of a spec.
-        """
+        """Read a spec from its JSON text."""
         try:
             value = json.loads(text)
         except ValueError as error:
@@ -138,11 +134,7 @@ class TensorSpec:
 
     @classmethod
     def from_value(cls, value: object) -> TensorSpec:
-        """Read a spec from parsed JSON, as LLVM's ``getTensorSpecFromJSON`` does.
-
-        Raises:
-            SpecError: a property is missing or of the wrong kind.
-        """
+        """Read a spec from parsed JSON, as LLVM's ``getTensorSpecFromJSON`` does."""
         if not isinstance(value, dict):
             raise SpecError(f"tensor spec: expected a JSON object, found {value!r}")
         missing = [key for key in ("name", "type", "port", "shape") if key not in value]
@@ -179,9 +171,6 @@ class TensorSpec:
         """The raw bytes, in native order, of a scalar or array that fits this spec.
 
         Integers are held exactly or not at all; floats are rounded to the spec's precision.
-
-        Raises:
-            SpecError: the value has another number of elements, or is out of the type's range.
         """
         array = np.asarray(value)
         kinds = "biu" if self.dtype.kind in "iu" else "biuf"

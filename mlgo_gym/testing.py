@@ -208,10 +208,7 @@ def round_trips_us(
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """How long a runner takes to evaluate what its inputs hold: float64 [count], microseconds.
 
-    Args:
-        runner: any runner; its inputs stay as they are.
-        count: how many evaluations are timed, one by one.
-        warm_up: how many go before, untimed.
+    Evaluations are timed one by one, after some that are not; the inputs stay as they are.
     """
     for _ in range(warm_up):
         runner.evaluate_untyped()

@@ -70,7 +70,6 @@ class Episode:
     Attributes:
         observations: ``[T]`` of `mlgo_gym.problems.observation_dtype`.
         actions: ``[T]``, the answers, in the advice's type.
-        context: LLVM's name for them: the function, or ``""``.
         outcomes: ``float32 [T]``, what the training log has for each decision (0 but for the
             last); ``None`` where it has nothing.
         reward: the share of the baseline's score that was saved, positive is better.

@@ -76,14 +76,8 @@ def record(
     A module that LLVM refuses, or crashes or hangs on, is reported and left out. Reports, without
     decisions, come as modules are finished.
 
-    Args:
-        writer: of the dataset; its header says the level.
-        corpora: the modules, of packages or of a corpus, such as `remaining` leaves.
-        problem: what LLVM asks for.
-        policy_name: what the policy is called in the dataset.
-        policy: begins and ends with every module.
-        jobs: how many workers compile at once.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
+    The modules are of packages or of a corpus, such as `remaining` leaves; the level is that of the
+    dataset's header. Policy, problem, jobs and seconds are as in `mlgo_gym.rollout.rollout`.
 
     Raises:
         DatasetError: the dataset cannot be written.

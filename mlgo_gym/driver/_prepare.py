@@ -31,8 +31,7 @@ from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
 from mlgo_gym.files import FileError, locked_folder, replacing, write_atomically
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
-from mlgo_gym.native._freeze import find_description, load_frozen
-from mlgo_gym.native._header import c_header
+from mlgo_gym.native._freeze import c_header, find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction

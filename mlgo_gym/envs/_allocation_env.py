@@ -70,16 +70,8 @@ class AllocationEnv(DecisionEnv):
     `mlgo_gym.corpus.Module` to that one's; ``{"function": NAME}`` to that function, of the module
     that is given or open.
 
-    Args:
-        problem: what LLVM asks for; its measure is `mlgo_gym.scoring.AllocationCost`, or one made
-            of it.
-        corpus: a corpus, its folder, or ``None`` for the sample corpus in this package.
-        baseline: the policy that the score is relative to; ``None`` is LLVM's own heuristic.
-        settings: those of `CompilationEnv`; ``decision_limit`` is 50,000 where it is ``None``.
-
-    Raises:
-        CorpusError: the corpus cannot be used.
-        OptionsError: a setting has a value that it cannot have, or the problem another measure.
+    The problem's measure is `mlgo_gym.scoring.AllocationCost`, or one made of it. All else is as
+    `CompilationEnv` takes it; ``decision_limit`` is 50,000 where it is ``None``.
 
     >>> from mlgo_gym.problems import RegallocEviction
     >>> env = AllocationEnv(RegallocEviction())

@@ -165,9 +165,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
         Raises:
             ModuleError: LLVM refused the module.
-            CompilerCrashError: the worker died.
-            CompilationTimeoutError: LLVM outran the deadline.
-            UsageError: this process was forked from the one that compiles.
+            CompilationError: the worker died, or LLVM outran the deadline.
         """
         self._exchange.worker.check_owner(self.module.name)
         while not self._has_arrived():

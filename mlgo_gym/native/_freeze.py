@@ -1,4 +1,4 @@
-"""Frozen models: machine code on disk.
+"""Frozen models: machine code on disk, and its C header.
 
 `freeze` writes into one folder
 
@@ -23,8 +23,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -34,7 +36,6 @@ from mlgo_gym.files import read_bounded, replacing, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.native._header import c_header
 from mlgo_gym.native._lowering import check_name
 from mlgo_gym.native._model import NativeModel, NativePort, compile_model
 from mlgo_gym.tensor_spec import TensorSpec
@@ -45,6 +46,57 @@ _MAX_OBJECT_BYTES: Final = 1 << 28
 _LINK_TIMEOUT_S: Final = 60.0
 _OBJECT_TEXTS: Final = ("cpu", "features", "triple", "llvm_version")
 _TEXTS: Final = ("name", *_OBJECT_TEXTS, "model_sha256")
+_C_HEADER: Final = """\
+/* {name}: a policy as machine code. Written by mlgo-gym; model {sha256}.
+ *
+ * Link the object {name}.o, or {name}.so; nothing but the C library is behind it.
+ *
+ *   int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
+ *
+ * inputs[i] points to the tensor that {name}_inputs[i] describes, outputs[i] to room for the one
+ * that {name}_outputs[i] describes: row-major, native byte order, aligned for their elements, and
+ * outputs overlap nothing. The inputs are not changed. The result is 0, or 1 plus the number of the
+ * operator that met a value it is not defined for (an index out of range, an integer divided by
+ * zero); the outputs are of no use then. Re-entrant and thread-safe.
+ */
+#ifndef {guard}
+#define {guard}
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {{
+#endif
+
+#define {upper}_INPUT_COUNT {input_count}
+#define {upper}_OUTPUT_COUNT {output_count}
+
+struct {name}_tensor {{
+  const char *name;
+  const char *type; /* float, int32_t, int64_t, or uint8_t for a truth value of 0 or 1 */
+  size_t size_bytes;
+  size_t rank;
+  int64_t shape[8];
+}};
+
+static const struct {name}_tensor {name}_inputs[] = {{
+{inputs}
+}};
+
+static const struct {name}_tensor {name}_outputs[] = {{
+{outputs}
+}};
+
+int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
+
+#ifdef __cplusplus
+}}
+#endif
+
+#endif
+"""
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;/+*=()<>\[\]{}-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +287,40 @@ def _link(source: Path, target: Path) -> Path | None:
             words = done.stderr.decode("utf-8", "replace").strip()
             raise EnvironmentSetupError(f"{driver} cannot link {source.name}: {words}")
     return target
+
+
+def c_header(model: NativeModel) -> str:
+    """The text of ``NAME.h``: one function, and tables of its inputs and outputs."""
+    return _C_HEADER.format(
+        name=model.name,
+        upper=model.name.upper(),
+        guard=f"MLGO_GYM_{model.name.upper()}_H",
+        sha256=model.model_sha256,
+        input_count=len(model.inputs),
+        output_count=len(model.outputs),
+        inputs=_table(model.inputs),
+        outputs=_table(model.outputs),
+    )
+
+
+def _table(ports: Sequence[NativePort]) -> str:
+    return "\n".join(
+        f"    {{{_quote(port.spec.name)}, {_quote(port.spec.type)}, {port.spec.size_bytes}, "
+        f"{len(port.spec.shape)}, {{{', '.join(map(str, port.spec.shape)) or '0'}}}}},"
+        for port in ports
+    )
+
+
+def _quote(text: str) -> str:
+    r"""A C string; names come from a file that anybody may have written.
+
+    >>> print(_quote('a"b?\n'))
+    "a\042b\077\012"
+    """
+    return '"' + "".join(_escape(character) for character in text) + '"'
+
+
+def _escape(character: str) -> str:
+    if _PLAIN.fullmatch(character):
+        return character
+    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "replace"))

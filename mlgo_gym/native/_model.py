@@ -70,9 +70,8 @@ class NativeModel:
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> BoundModel:
         """Load the code into this process, for buffers that stay where they are.
 
-        Args:
-            inputs: one array for each of the model's inputs; contiguous, of its dtype and shape.
-            outputs: the same for its outputs; writable.
+        There is one array for each input and output of the model, contiguous and of its dtype and
+        shape; those of outputs are writable.
 
         Raises:
             ModelError: the object cannot be loaded.
@@ -144,14 +143,9 @@ def compile_model(
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> NativeModel:
-    """Read, lower and compile a TFLite model.
+    """Read, lower and compile a TFLite model: a file, or its bytes.
 
-    Args:
-        model: a ``.tflite`` file, or its bytes.
-        name: a C identifier.
-        cpu: LLVM's name of a CPU of this machine's architecture; ``None`` is this CPU.
-        trusted: compile in this process instead of a child.
-        timeout_s: what compiling may take in a child process, in seconds.
+    The name is a C identifier; the rest is as `freeze` takes it.
 
     Raises:
         ModelError: the model cannot be used, or the compiler does not finish.

@@ -166,14 +166,10 @@ class ModuleReport:
 
 
 class Comparison(TypedDict, total=False):
-    """How a module is compared under policies; what is left out is as by default.
+    """How a module is compared under policies; level and measure are its own and the problem's.
 
-    Attributes:
-        opt_level: clang's level to compile at; ``None`` takes each module's own.
-        measure: what compilations are compared by; ``None`` takes the problem's own.
-        also: further problems of the same compilations, each with what answers it, for a measure
-            that makes objects.
-        keep_decisions: attempts hold their decisions.
+    ``also`` are further problems of the same compilations, each with what answers it, for a measure
+    that makes objects. Attempts hold their decisions if those are kept.
     """
 
     opt_level: str | None

@@ -38,8 +38,6 @@ class InteractiveModelRunner(MLModelRunner):
 
     Args:
         base: the FIFOs are ``BASE.in``, to the compiler, and ``BASE.out``, from it.
-        inputs: the specs of what is sent.
-        output: the spec of the advice.
         deadline_s: how long the host may take to open its ends, and for each answer, in seconds.
 
     Raises:
@@ -186,14 +184,9 @@ class PipeHost(contextlib.AbstractContextManager["PipeHost"]):
         self.decisions = 0
 
     def serve(self, is_alive: Callable[[], bool]) -> int:
-        """Answer until the compiler closes its end, or is gone.
+        """Answer until the compiler closes its end, or is gone; returns how many observations.
 
-        Args:
-            is_alive: whether the compiler still runs; a compiler that has nothing to ask never
-                opens the channel.
-
-        Returns:
-            How many observations were answered.
+        A compiler that has nothing to ask never opens the channel, so it is asked if it still runs.
 
         Raises:
             RunnerError: the compiler outran the deadline.

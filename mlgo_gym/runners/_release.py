@@ -38,8 +38,6 @@ class ReleaseModeModelRunner(MLModelRunner):
     Args:
         model: a model directory (``model.tflite``, ``output_spec.json``), a ``.tflite`` file, or a
             frozen model (its folder or its JSON file), which is code and must be trusted.
-        inputs: the specs of what is offered, by index.
-        output: the spec of the answer.
         trusted: compile the graph in this process; else in a child process with a deadline.
         timeout_s: what compiling may take in the child process, in seconds.
 

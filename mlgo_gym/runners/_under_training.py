@@ -48,8 +48,6 @@ class ModelUnderTrainingRunner(MLModelRunner):
 
     Args:
         model_directory: a folder with ``model.tflite`` and ``output_spec.json``.
-        inputs: the specs of what is offered.
-        output: the spec of the decision.
         training_log: where LLVM's training log is written, if it is: the inputs, the extra
             outputs and the decision of every evaluation. The file stays the caller's to close.
         score: the spec of the scores in that log, for `log_score`.

@@ -86,11 +86,7 @@ class StreamDecoder:
         return self._line(end)
 
     def finish(self) -> None:
-        """Check that the stream ended where it may end.
-
-        Raises:
-            TrainingLogError: there was no header, or the last event is cut off.
-        """
+        """Check that the stream ended where it may end."""
         self._buffer = b"".join((self._buffer, *self._arrived))
         if self._buffer:
             raise self._error("the stream ends in the middle of")

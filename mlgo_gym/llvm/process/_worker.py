@@ -63,7 +63,6 @@ class Worker:
     """A child process that compiles, one module at a time.
 
     Attributes:
-        rss_bytes: its resident memory at its last answer.
         verified: hashes of the modules that its verifier has passed.
         interest: what `wait` looks at: descriptors and the events of ``poll``.
         is_disowned: it belongs to the process that this one was forked from.

@@ -111,10 +111,7 @@ class GrpcInteractiveModelRunner(MLModelRunner):
         self._context = name
 
     def report_outcome(self, score: object) -> None:
-        """Tell the host how well the last decision did; does not wait.
-
-        Args:
-            score: a value that fits the spec ``score`` of the constructor.
+        """Tell the host how well the last decision did, by the constructor's ``score``.
 
         Raises:
             UsageError: the runner is closed, has no score, or has not evaluated in this context.

@@ -118,10 +118,8 @@ class GrpcHost(AbstractContextManager["GrpcHost"]):
     def stop(self, grace_s: float = 0.1) -> None:
         """Stop listening, end all streams and wait for their threads; safe to call twice.
 
-        A runner that is evaluating is waited for, however long it takes.
-
-        Args:
-            grace_s: how long open streams may go on, in seconds; without any it is not waited.
+        Open streams may go on for the seconds of grace. A runner that is evaluating is waited for,
+        however long it takes.
         """
         self._server.stop(grace_s or None).wait()
         self._threads.shutdown()
