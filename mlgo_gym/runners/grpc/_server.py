@@ -54,11 +54,9 @@ def serve_grpc(
     Raises:
         OptionsError: the address cannot be listened on, or is public and not protected.
 
-    >>> from mlgo_gym.runners import ScriptedRunner
-    >>> from mlgo_gym.runners.grpc import GrpcInteractiveModelRunner, serve_grpc
-    >>> from mlgo_gym.tensor_spec import TensorSpec
-    >>> size = TensorSpec("size", "int64_t", (1,))
-    >>> with serve_grpc(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
+    >>> from mlgo_gym.runners import NoInferenceModelRunner
+    >>> from mlgo_gym.runners.grpc import serve_grpc
+    >>> with serve_grpc(NoInferenceModelRunner) as host:
     ...     host.address.partition(":")[0]
     'localhost'
     """
@@ -81,11 +79,9 @@ class GrpcHost(AbstractContextManager["GrpcHost"]):
     Attributes:
         address: where compilers reach it, with the port that was taken.
 
-    >>> from mlgo_gym.runners import ScriptedRunner
-    >>> from mlgo_gym.runners.grpc import GrpcInteractiveModelRunner, serve_grpc
-    >>> from mlgo_gym.tensor_spec import TensorSpec
-    >>> size = TensorSpec("size", "int64_t", (1,))
-    >>> with serve_grpc(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
+    >>> from mlgo_gym.runners import NoInferenceModelRunner
+    >>> from mlgo_gym.runners.grpc import serve_grpc
+    >>> with serve_grpc(NoInferenceModelRunner) as host:
     ...     host.address.partition(":")[0]
     'localhost'
     """
