@@ -78,9 +78,10 @@ class _Trainer:
         run, number = self._run, self._round + 1
         labels = labels_of(self._labels.episodes(), self._config.linked_weight)
         network = distilled(run, labels, self._config, self._round)
-        save_model(network, self._problem, self._model(number), {"trainer": run.trainer})
+        model = self._model(number)
+        save_model(network, self._problem, model, {"trainer": run.trainer})
         run.doing("validation")
-        found = validate(self._model(number), self._data, self._problem)
+        found = validate(model, self._data, self._problem)
         loss = found.loss(self._config.worse_weight)
         best = min((each["loss"] for each in self._validations), default=np.inf)
         self._validations.append({"loss": loss, **found.to_json()})
@@ -88,7 +89,7 @@ class _Trainer:
         if loss < best:
             self._best = found
             learned = {"labelled_decisions": int(labels.is_known.sum()), "rounds": number}
-            run.export(network, {**learned, "validation": found.to_json()})
+            run.export(model, {**learned, "validation": found.to_json()})
 
     def _model(self, rounds: int) -> Path:
         return self._run.directory / "rounds" / str(rounds)

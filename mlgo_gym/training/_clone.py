@@ -27,12 +27,7 @@ _RECORDING = 0.6
 
 @dataclass(frozen=True)
 class CloneConfig(FittedConfig):
-    """What decides the result.
-
-    Attributes:
-        policy: the policy's name; empty is LLVM's default for the inliner, and for eviction the
-            lowest density, which is the larger part of LLVM's own heuristic.
-    """
+    """What decides the result; docs/training.md says what each setting means."""
 
     policy: str = ""
 

@@ -21,14 +21,7 @@ from mlgo_gym.training._validation import Validation, validate
 
 @dataclass(frozen=True)
 class FittedConfig:
-    """What decides the network.
-
-    Attributes:
-        seed: of everything random.
-        hidden: the widths of the hidden layers.
-        rows: on how many decisions at most it is fitted, drawn at random.
-        fit: how it is fitted.
-    """
+    """What decides the network; docs/training.md says what each setting means."""
 
     seed: int = 0
     hidden: tuple[int, ...] = (64, 64)
@@ -67,5 +60,5 @@ def fit_decisions(
     run.doing("validation")
     found = validate(run.model, data, run.problem)
     run.scalars(config.fit.epochs, found.scalars())
-    run.export(network, {**numbers, "validation": found.to_json()})
+    run.export(run.model, {**numbers, "validation": found.to_json()})
     return found

@@ -18,7 +18,7 @@ The signature's inputs carry the names of LLVM's features. Compiled ahead of tim
 from __future__ import annotations
 
 import io
-import tempfile
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -42,15 +42,23 @@ _MAX_WEIGHTS_BYTES: Final = 1 << 28
 
 
 def save_model(
-    network: PolicyNetwork, problem: Problem, directory: Path, card: Mapping[str, Any]
+    model: PolicyNetwork | Path, problem: Problem, directory: Path, card: Mapping[str, Any]
 ) -> None:
     """Write a model directory; one that is there is replaced at once, or left as it was.
 
-    The card says more where it is given: corpora and their hashes, seed, command, results.
+    Of another model directory it is a copy, since converting a network takes seconds. The card
+    says more where it is given: corpora and their hashes, seed, command, results.
     """
     try:
         with staged_folder(directory) as staged:
-            _write(network, problem, staged, card)
+            if isinstance(model, Path):
+                shutil.copytree(model, staged, dirs_exist_ok=True)
+                made_for: dict[str, Any] = read_model_json(staged / CARD_FILE, str(model))
+            else:
+                _write(model, problem, staged)
+                made_for = {"problem": problem.name, "llvm_version": llvm_version()}
+                made_for["features"] = list(model.features())
+            write_json(staged / CARD_FILE, made_for | dict(card))
     except OSError as error:
         raise ModelError(str(directory), f"cannot be written: {error.strerror}") from error
 
@@ -97,11 +105,7 @@ def weight_name(number: int) -> str:
 
 
 def load_network(directory: Path) -> PolicyNetwork:
-    """The network of a model directory, with its weights, to train on or to look at.
-
-    Raises:
-        ModelError: the folder holds none, or it is damaged.
-    """
+    """The network of a model directory, with its weights, to train on or to look at."""
     source = str(directory)
     network = network_from_config(read_model_json(directory / _NETWORK_FILE, source))
     try:
@@ -129,18 +133,14 @@ def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec
     }
 
 
-def _write(network: PolicyNetwork, problem: Problem, folder: Path, card: Mapping[str, Any]) -> None:
+def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
+    """Everything but the card."""
     module, function = signature_of(network, problem)
-    with tempfile.TemporaryDirectory() as scratch:
-        # The module is saved where nothing else is: TensorFlow owns that folder.
-        tf.saved_model.save(module, scratch, signatures={SIGNATURE: function})
-        converter = tf.lite.TFLiteConverter.from_saved_model(scratch, signature_keys=[SIGNATURE])
-        (folder / "model.tflite").write_bytes(converter.convert())
-        for path in Path(scratch).rglob("*"):
-            if path.is_file() and path.name != "fingerprint.pb":
-                target = folder / path.relative_to(scratch)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(path.read_bytes())
+    tf.saved_model.save(module, str(folder), signatures={SIGNATURE: function})
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder), signature_keys=[SIGNATURE])
+    (folder / "model.tflite").write_bytes(converter.convert())
+    (folder / "fingerprint.pb").unlink(missing_ok=True)  # nobody here reads it
+    shutil.rmtree(folder / "assets", ignore_errors=True)  # it is empty
     decision = {
         "logging_name": problem.advice.name,
         "tensor_spec": {
@@ -151,9 +151,6 @@ def _write(network: PolicyNetwork, problem: Problem, folder: Path, card: Mapping
         },
     }
     write_json(folder / OUTPUT_SPEC_FILE, [decision])
-    features = list(network.features())
-    made_for = {"problem": problem.name, "llvm_version": llvm_version()}
-    write_json(folder / CARD_FILE, made_for | {"features": features} | dict(card))
     write_json(folder / _NETWORK_FILE, network.config())
     with (folder / _WEIGHTS_FILE).open("wb") as file:
         weights: dict[str, Any] = {str(i): each for i, each in enumerate(network.get_weights())}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,18 +20,10 @@ _OfRows = Callable[[Any, Any], Any]
 _Goal = tuple[_OfRows, _OfRows]
 """The loss of each row, and whether it agrees with its target."""
 
-_HUBER: Final = 1.0
-
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How a network is fitted.
-
-    Attributes:
-        epochs: how often all rows are gone through.
-        batch_size: rows a step.
-        learning_rate: of AdamW at the start; it falls to 0 along a cosine.
-    """
+    """How a network is fitted; docs/training.md says what each setting means."""
 
     epochs: int = 20
     batch_size: int = 512
@@ -57,11 +49,7 @@ class Rows:
 def fit_actions(
     network: PolicyNetwork, rows: Rows, config: FitConfig, seed: int
 ) -> Iterator[dict[str, float]]:
-    """Make the network choose given actions, in place: weighted cross entropy.
-
-    Yields:
-        After each epoch: the mean loss and the weighted share of rows that agree.
-    """
+    """Make the network choose given actions, in place: weighted cross entropy."""
 
     def loss(logits: Any, targets: Any) -> Any:
         return tf.nn.sparse_softmax_cross_entropy_with_logits(targets, logits)
@@ -78,14 +66,11 @@ def fit_advantages(
 ) -> Iterator[dict[str, float]]:
     """Make the second logit less the first equal to given numbers, in place: Huber's loss.
 
-    Yields:
-        After each epoch: the mean loss and the weighted share of rows where the signs agree.
+    Rows agree where the signs do.
     """
 
     def loss(logits: Any, targets: Any) -> Any:
-        error = logits[:, 1] - logits[:, 0] - targets
-        size = tf.abs(error)
-        return tf.where(size < _HUBER, 0.5 * error * error, _HUBER * (size - 0.5 * _HUBER))
+        return keras.losses.huber(targets[:, None], (logits[:, 1] - logits[:, 0])[:, None])
 
     def agrees(logits: Any, targets: Any) -> Any:
         return tf.equal(logits[:, 1] > logits[:, 0], targets > 0)
@@ -97,7 +82,11 @@ def fit_advantages(
 def _epochs(
     network: PolicyNetwork, rows: Rows, config: FitConfig, seed: int, goal: _Goal
 ) -> Iterator[dict[str, float]]:
-    """Gradient steps over rows in a random order."""
+    """Gradient steps over rows in a random order.
+
+    Yields:
+        After each epoch: the mean loss and the weighted share of rows that agree.
+    """
     count = len(rows.targets)
     if count == 0 or not rows.weights.sum() > 0:
         raise OptionsError(f"fit: expected rows that count, found {count} of no weight")

@@ -43,29 +43,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GroupConfig:
-    """What decides the result.
-
-    Attributes:
-        seed: of everything random.
-        generations: how many there are at most.
-        contexts: how many are compiled in each generation.
-        tries: how often each is compiled with drawn actions.
-        drawn: about how many actions of a try are drawn; the others are the likeliest.
-        temperature: logits are divided by it before actions are drawn.
-        most_modules: of each package, drawn by the seed; what is trained on is compiled first.
-        hidden: the widths of the network's hidden layers.
-        most_gain: a try's gain over the likeliest actions counts up to this, as a logarithm.
-        most_loss: its loss up to this.
-        tolerated: what a context may be worse than LLVM's own heuristic, as a logarithm; beyond
-            that it costs twice as much.
-        update: how the network learns from it.
-        validate_every: generations between two validations, which choose the best model.
-        start: a model directory of ours that training starts from; empty starts at LLVM's own
-            rule.
-
-    Raises:
-        OptionsError: a number is out of its range.
-    """
+    """What decides the result; docs/training.md says what each setting means."""
 
     seed: int = 0
     generations: int = 1000
@@ -134,6 +112,7 @@ class _Trainer:
         self._run, self._config, self._data = run, config, data
         self._workshop, self._sampler, self._held_out = prepared
         self._best: Validation | None = None
+        self._candidate = run.directory / "candidate"
         checkpoint = run.restore()
         if checkpoint is None:
             self._progress, network = _Progress(), self._first_network()
@@ -184,7 +163,7 @@ class _Trainer:
             progress.best = loss
             self._best = found if self._held_out is None else None
             results = {"generation": progress.generation, "validation": found.to_json()}
-            run.export(network, results)
+            run.export(network if self._held_out is not None else self._candidate, results)
         progress.validated = progress.generation
         self._save()
 
@@ -193,9 +172,8 @@ class _Trainer:
         if self._held_out is not None:
             self.compiled.take_weights(network)
             return validate_functions(self._workshop, self._held_out, self.compiled)
-        candidate = run.directory / "candidate"
-        save_model(network, run.problem, candidate, {"trainer": run.trainer})
-        return validate(candidate, self._data, run.problem)
+        save_model(network, run.problem, self._candidate, {"trainer": run.trainer})
+        return validate(self._candidate, self._data, run.problem)
 
     def _save(self) -> None:
         state = asdict(self._progress) | {"network": self._update.network.config()}
@@ -258,9 +236,7 @@ class _Trainer:
 class _Answers:
     """Answers with the likeliest action, or, of a share of the decisions, with one that is drawn.
 
-    Attributes:
-        open: how many decisions had a choice.
-        tried: those that were drawn.
+    `open` counts the decisions that had a choice.
     """
 
     network: CompiledNetwork

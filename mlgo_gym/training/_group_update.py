@@ -27,16 +27,7 @@ _LARGEST_LOG_RATIO: Final = 5.0
 
 @dataclass(frozen=True)
 class UpdateConfig:
-    """How a generation's decisions change the network.
-
-    Attributes:
-        epochs: how often they are gone through.
-        minibatch: decisions in a gradient step.
-        learning_rate: Adam's.
-        clip: how far from 1 the ratio of new to old probability still counts.
-        gradient_norm: gradients are scaled down to this norm.
-        average: the part of the old average in the weights' moving average.
-    """
+    """How a generation's decisions change the network; docs/training.md has the settings."""
 
     epochs: int = 4
     minibatch: int = 256

@@ -26,12 +26,7 @@ from mlgo_gym.training._validation import Validation
 
 @dataclass(frozen=True)
 class ImitateConfig(FittedConfig):
-    """What decides the result.
-
-    Attributes:
-        traces: the folder with the traces.
-        departure_weight: how much a decision counts that is not LLVM's default; others count 1.
-    """
+    """What decides the result; docs/training.md says what each setting means."""
 
     traces: str = ""
     departure_weight: float = 3.0

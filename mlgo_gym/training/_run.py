@@ -66,9 +66,6 @@ class TrainingRun:
     """The folder of one training run, which is made or gone on with; a context manager.
 
     Args:
-        directory: the folder.
-        trainer: the trainer's name.
-        problem: what is trained.
         config: the trainer's configuration, a dataclass of JSON values.
         budget_s: how long all runs in this folder may take together; ``None`` is no limit.
         report: called with the step and its scalars, for people to see.
@@ -117,7 +114,6 @@ class TrainingRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether the budget is spent."""
         return self.budget_s is not None and self.spent_s >= self.budget_s
 
     @property
@@ -181,8 +177,8 @@ class TrainingRun:
         self._writer.flush()
         self._report(step, values)
 
-    def export(self, network: PolicyNetwork, results: Mapping[str, Any]) -> None:
-        """Write the model directory; from then on it is the run's model."""
+    def export(self, model: PolicyNetwork | Path, results: Mapping[str, Any]) -> None:
+        """Make a network, or a copy of a model directory with another card, the run's model."""
         card = {
             "trainer": self.trainer,
             "config": self._described["config"],
@@ -190,7 +186,7 @@ class TrainingRun:
             **self._provenance,
             "results": dict(results),
         }
-        save_model(network, self.problem, self.model, card)
+        save_model(model, self.problem, self.model, card)
 
     def __enter__(self) -> Self:
         return self

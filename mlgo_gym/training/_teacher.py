@@ -20,18 +20,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class TeacherConfig:
-    """How trees are fitted.
-
-    Attributes:
-        bags: how many ensembles are averaged; each leaves out some packages.
-        bag_share: the part of the packages that each sees.
-        iterations: trees in an ensemble.
-        learning_rate: how much each tree counts.
-        least_leaf_rows: the fewest rows of a leaf.
-        l2: regularisation of the leaves.
-        clip_bytes: what one decision counts at most.
-        default_pull_bytes: how many bytes speak for LLVM's default at each decision besides.
-    """
+    """How trees are fitted; docs/training.md says what each setting means."""
 
     bags: int = 8
     bag_share: float = 0.7

@@ -114,6 +114,20 @@ def test_an_interrupted_save_leaves_the_old_model(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+def test_a_copy_of_a_model_has_another_card(inlining: Recorded, tmp_path: Path) -> None:
+    problem, model, copied = InliningForSize(), tmp_path / "model", tmp_path / "copy"
+    save_model(network_of(problem, inlining), problem, model, {"trainer": "clone", "seed": 1})
+    save_model(model, problem, copied, {"trainer": "clone", "results": {"validation": 5}})
+    names = {path.relative_to(model) for path in model.rglob("*") if path.is_file()}
+    assert names == {path.relative_to(copied) for path in copied.rglob("*") if path.is_file()}
+    different = [
+        name for name in names if (model / name).read_bytes() != (copied / name).read_bytes()
+    ]
+    assert different == [Path("card.json")]
+    expected = json.loads((model / "card.json").read_text()) | {"results": {"validation": 5}}
+    assert json.loads((copied / "card.json").read_text()) == expected
+
+
 def test_a_damaged_network_is_refused(inlining: Recorded, tmp_path: Path) -> None:
     problem, model = InliningForSize(), tmp_path / "model"
     save_model(network_of(problem, inlining), problem, model, {})
