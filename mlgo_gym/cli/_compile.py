@@ -30,6 +30,7 @@ EXAMPLE = "mlgo-gym compile x.bc -o x.o --model inlining-for-size"
 _SUFFIXES: Final[Mapping[Form, str]] = MappingProxyType(
     {"object": ".o", "assembly": ".s", "bitcode": ".bc"}
 )
+_FORMS: Final[Mapping[str, Form]] = {end: form for form, end in _SUFFIXES.items()}
 _INPUT_SUFFIXES: Final = (".bc", ".ll")
 
 
@@ -63,7 +64,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         targets,
         model,
         **shared.compilation_of(options),
-        form=options.emit or _form(options.output),
+        form=options.emit or _FORMS.get(options.output.suffix, "object"),
         keep_decisions=options.log is not None,
     )
     reports: list[ModuleReport] = []
@@ -107,7 +108,3 @@ def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[
             f"found {str(path)!r}; --corpus takes corpora"
         )
     return lambda _: Module.from_file(path), {path.name: options.output}
-
-
-def _form(target: Path) -> Form:
-    return next((form for form, end in _SUFFIXES.items() if target.suffix == end), "object")

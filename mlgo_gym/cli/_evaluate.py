@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
@@ -50,12 +49,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise OptionsError("expected --model or --policy, found neither")
     _check_outputs(options)
     packages = shared.packages_of(options)
-    setting = Setting(
-        shared.problem_of(options),
-        **shared.compilation_of(options),
-        with_text=options.text,
-        traces=options.traces,
-    )
+    how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
+    how |= {"with_text": options.text, "traces": options.traces}
+    setting = Setting(**how)
     times: list[ModuleTimes] = []
     with shared.policies_of(options, setting.problem) as policies:
         scored = evaluate(
@@ -64,7 +60,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             policies=policies,
             seed=options.seed,
             track=lambda scores, total: output.track(scores, "compiling", total),
-            **{each.name: getattr(setting, each.name) for each in fields(setting)},
+            **how,
         )
         if options.time:
             timing = measure_times(packages, policies, setting, repeats=_REPEATS)

@@ -26,12 +26,7 @@ _INTERRUPTED = 130
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of a command; its options are there once it is loaded, which parsing does.
-
-    Args:
-        module: the full name of the command's module, or of a package of commands.
-        **settings: as `argparse.ArgumentParser` takes them.
-    """
+    """The parser of a command's module, or of a package of them, which parsing imports."""
 
     def __init__(self, *, module: str, **settings: Any) -> None:
         super().__init__(**settings)
@@ -59,7 +54,6 @@ class CommandParser(argparse.ArgumentParser):
         self.set_defaults(run=module.run)
 
     def parse_known_args(self, *arguments: Any, **settings: Any) -> Any:
-        """As every parser does, once the command is loaded."""
         self.load()
         return super().parse_known_args(*arguments, **settings)
 
@@ -87,7 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> CommandParser:
-    """The parser of the whole command line."""
     made = CommandParser(prog="mlgo-gym", module="mlgo_gym.cli")
     made.add_argument("--version", action="version", version=f"mlgo-gym {__version__}")
     return made

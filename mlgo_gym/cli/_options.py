@@ -75,11 +75,7 @@ _TYPES: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
 
 
 class Options:
-    """Adds a command's options to its parser.
-
-    Args:
-        parser: the command's.
-    """
+    """Adds a command's options to its parser."""
 
     def __init__(self, parser: argparse._ActionsContainer) -> None:
         self._parser = parser
@@ -137,7 +133,6 @@ class Options:
         self.workers()
 
     def opt_level(self, levels: Sequence[str] = OPT_LEVELS, default: str | None = None) -> None:
-        """``--opt-level``."""
         what = f"{', '.join(levels[:-1])} or {levels[-1]}"
         what += "" if default else " (default: each module's own)"
         self("--opt-level", "LEVEL", what, default, choices=levels)
@@ -161,11 +156,9 @@ class Options:
         self.jobs(1)
 
     def jobs(self, default: int) -> None:
-        """``--jobs``."""
         self("--jobs", "N", "work on N modules at once", default)
 
     def timeout(self) -> None:
-        """``--timeout``."""
         self("--timeout", "TIME", "for LLVM's part of one compilation", TIMEOUT)
 
     def budget(self, what: str, default: str | None = None) -> None:
@@ -174,7 +167,6 @@ class Options:
         self("--budget", "TIME", what, default)
 
     def seed(self, of: str = "the random policy") -> None:
-        """``--seed``."""
         self("--seed", "N", f"of {of}", 0, type=whole(0))
 
     def output(self, what: str) -> None:

@@ -99,7 +99,6 @@ class _Shown(Watcher):
 
 
 def _summary(found: Mapping[str, Any]) -> list[str]:
-    """What the model is worth, for people."""
     changes = {key: value for key, value in found.items() if isinstance(value, float)}
     lines = [f"  {key.replace('_', ' ')}: {value:+.2%}" for key, value in changes.items()]
     return [

@@ -21,8 +21,6 @@ class JoinedCorpora:
         packages: the modules, in the alphabetical order of their names.
         keys: theirs, by the names of which there is one each.
         sides: of `SPLITS`, the one that a module's corpus says it is for, where it says so.
-        has_thinlto: whether they were made for ThinLTO.
-        global_command: the command line that stands for every module's own, if there is one.
     """
 
     packages: Packages
@@ -39,10 +37,6 @@ def join_corpora(folders: Sequence[Path]) -> JoinedCorpora:
     that names none is a package too, called after its folder, and the package's name stands before
     those of its modules. A single one that names none is taken apart: the first part of a module's
     name is its package, ``.`` where there is no other.
-
-    Raises:
-        CorpusError: no corpus is given, one cannot be used, they differ in what holds for all
-            modules, or two modules get the same name.
     """
     if not folders:
         raise CorpusError("corpora: expected at least one folder, found none")

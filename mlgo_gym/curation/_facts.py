@@ -20,13 +20,9 @@ _PROFILE_OPTIONS: Final = ("-fprofile-instrument-use-path=", "-fprofile-sample-u
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What is in a module.
+    """What is in a module: its function definitions, and the profile that its bitcode carries.
 
-    Attributes:
-        sha256: the hash of its bitcode, in hexadecimal digits.
-        bodies: its function definitions.
-        profile: the profile that its bitcode carries.
-        profile_path: the profile that its command line names, as it stands there.
+    ``profile_path`` is the one that its command line names, as it stands there.
     """
 
     name: str
@@ -37,7 +33,6 @@ class ModuleFacts:
 
     @property
     def instructions(self) -> int:
-        """How many instructions its functions have."""
         return sum(body.instructions for body in self.bodies)
 
     @property
@@ -47,7 +42,6 @@ class ModuleFacts:
 
 
 def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
-    """Ask LLVM what is in a module."""
     answer: dict[str, Any]
     answer, _ = compiler.inquire(module, DescribeRequest(module.is_text))
     return ModuleFacts(

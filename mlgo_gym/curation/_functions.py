@@ -84,10 +84,6 @@ def split_functions(
 
     A module that LLVM refuses is left out and reported; functions with fewer instructions are left
     out, too. ``progress`` is called when a module is done.
-
-    Raises:
-        OutputError: something else than a corpus is at ``output``.
-        CorpusError: no function is left.
     """
     CompileOptions(opt_level)
 

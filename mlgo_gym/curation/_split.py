@@ -66,7 +66,6 @@ class Split:
 
     @property
     def merged_groups(self) -> tuple[Group, ...]:
-        """The groups of more than one unit."""
         return tuple(
             group for groups in self.sides.values() for group in groups if len(group.units) > 1
         )

@@ -22,9 +22,6 @@ class SplitOptions:
         similarity: the share of the smaller of two modules' instructions from which they are
             near-duplicates, above 0 and at most 1.
         honour_recorded: a package that its recipe keeps for one side goes there.
-
-    Raises:
-        OptionsError: a value that the field cannot have.
     """
 
     test_fraction: float = 0.2

@@ -68,7 +68,6 @@ class Verdict:
 
     @property
     def checks(self) -> dict[str, Check]:
-        """The three checks by name."""
         return {"embedded": self.embedded, "original": self.original, "clang": self.clang}
 
     @property

@@ -171,7 +171,6 @@ class _Session:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the module's command line; see above."""
     model, log, clang, *rest = arguments
     try:
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as copy:

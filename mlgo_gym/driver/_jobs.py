@@ -28,11 +28,7 @@ _STANDARD_STREAM: Final = "-"
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """What clang runs for a command line, in order.
-
-    Attributes:
-        commands: the words of each, the program first; none where clang refuses the command line.
-    """
+    """What clang runs for a command line, in order; nothing where it refuses the command line."""
 
     commands: tuple[tuple[str, ...], ...]
 
@@ -52,7 +48,6 @@ class Jobs:
 
     @property
     def reads_standard_input(self) -> bool:
-        """Whether one of them does."""
         return any(command[-1] == _STANDARD_STREAM for command in self.commands)
 
     @property

@@ -161,11 +161,9 @@ def text_when_permuted(
 
 @dataclass(frozen=True, slots=True)
 class PermutedText:
-    """What modules weigh when a model gets one feature from other decisions.
+    """What modules weigh when a model gets one feature from other decisions, by the feature.
 
-    Attributes:
-        text_bytes: their code, by the feature; under ``""`` with the model as it is.
-        errors: why modules are left out.
+    Under ``""`` the model is as it is.
     """
 
     modules: tuple[str, ...]

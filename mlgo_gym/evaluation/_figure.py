@@ -20,7 +20,6 @@ def can_plot() -> bool:
 
 
 def check_can_plot() -> None:
-    """Raise unless matplotlib is installed."""
     if not can_plot():
         raise EnvironmentSetupError(NO_PLOTS)
 

@@ -49,7 +49,6 @@ class ModuleScores:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing failed."""
         return not self.errors
 
     def with_code(self, other: ModuleScores) -> ModuleScores:

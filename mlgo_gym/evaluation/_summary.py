@@ -106,7 +106,6 @@ class Scored:
         self.policies: Final = tuple(policies)
         self._seed = seed
         self._resamples = resamples
-        self._linked: Mapping[str, NDArray[Any]] | None = None
 
     def __str__(self) -> str:
         if not self.modules:
@@ -127,7 +126,7 @@ class Scored:
             self._seed,
             self._resamples,
         )
-        chosen._linked = {name: shares[kept] for name, shares in self.linked_text.items()}
+        chosen.linked_text = {name: shares[kept] for name, shares in self.linked_text.items()}
         return chosen
 
     def of_language(self, name: str) -> Scored:
@@ -152,14 +151,10 @@ class Scored:
         """The packages, in their order."""
         return list(dict.fromkeys(each.package for each in self.modules))
 
-    @property
+    @cached_property
     def linked_text(self) -> Mapping[str, NDArray[Any]]:
         """Each module's part of its package's linked text, float64 ``[modules]`` in bytes."""
-        if self._linked is None:
-            self._linked = {
-                name: self._shares(name) for name in (BASELINE, *self.policies) if self._has_code
-            }
-        return self._linked
+        return {name: self._shares(name) for name in (BASELINE, *self.policies) if self._has_code}
 
     def statistics(self) -> list[Statistic]:
         """Those that these modules have."""
@@ -191,7 +186,7 @@ class Scored:
     def change(self, statistic: Statistic, policy: str) -> RelativeChange:
         """How a policy changes a statistic."""
         above, below = self._sums(statistic, policy)
-        to_change = math.expm1 if statistic.is_mean else _from_ratio
+        to_change = math.expm1 if statistic.is_mean else lambda ratio: ratio - 1
         total = below.sum()
         value = to_change(float(above.sum() / total)) if total else 0.0
         ends = interval(self._weights, above, below) if len(self.modules) > 1 else None
@@ -247,10 +242,6 @@ class Scored:
         known = (values > 0) & (baselines > 0)
         ratios = np.divide(values, baselines, where=known, out=np.ones(len(values)))
         return np.log(ratios), known.astype(float)
-
-
-def _from_ratio(ratio: float) -> float:
-    return ratio - 1
 
 
 def draw(packages: Sequence[Hashable], seed: int, resamples: int = RESAMPLES) -> NDArray[Any]:

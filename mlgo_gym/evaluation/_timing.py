@@ -46,11 +46,9 @@ class ModuleTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """How a policy changes the time, as shares of LLVM's (0.1 is 10 % more), and the sum under it.
+    """How a policy changes the sum of the times, the median of the modules' changes, and the sum.
 
-    Attributes:
-        total: of the sum over all modules, with its bootstrap interval.
-        median: of the modules' changes.
+    Changes are shares of LLVM's times: 0.1 is 10 % more.
     """
 
     total: RelativeChange

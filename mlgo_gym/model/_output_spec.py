@@ -82,9 +82,6 @@ def choose_outputs(
         advice: what the decision must be called.
         source: what errors name.
 
-    Raises:
-        ModelError: there is no such output, or the decision is another one.
-
     >>> choose_outputs(None, [("logits", "call:1"), ("advice", "call:0")], "advice", "model")
     (('advice', 1), ('logits', 0))
     """

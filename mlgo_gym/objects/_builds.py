@@ -21,13 +21,7 @@ _ELF_MAGIC: Final = b"\x7fELF"
 
 @dataclass(frozen=True, slots=True)
 class BinaryFile:
-    """An object or a linked binary.
-
-    Attributes:
-        is_linked: a program or a shared library.
-        code_bytes: the size of its code.
-        functions: the size in bytes of each function, by its symbol.
-    """
+    """An object, or a program or shared library; functions are their bytes by their symbols."""
 
     is_linked: bool
     code_bytes: int
@@ -51,8 +45,8 @@ class BinaryFile:
         }
         functions: Counter[str] = Counter()
         for function in function_symbols(elf):
-            if function.section in code:
-                functions[function.name] += function.size_bytes
+            if function.shndx in code:
+                functions[str(function.name)] += int(function.size)
         is_linked = elf.header.file_type != lief.ELF.Header.FILE_TYPE.REL
         return cls(is_linked, sum(code.values()), dict(functions))
 
@@ -71,7 +65,6 @@ class Change:
         return (self.after or 0) - (self.before or 0)
 
     def to_json(self) -> dict[str, Any]:
-        """The change as a JSON value."""
         return {"name": self.name, "before_bytes": self.before, "after_bytes": self.after}
 
 

@@ -50,10 +50,7 @@ class _Section:
 
 
 def comdat_groups(data: bytes) -> dict[int, str]:
-    """The signature of the COMDAT group of each section that is in one, by the section's index.
-
-    Args:
-        data: an object; of formats other than ELF nothing is known.
+    """The signature of the COMDAT group of each section of an ELF object that is in one, by index.
 
     >>> comdat_groups(b"something else")
     {}

@@ -47,25 +47,10 @@ def function_sizes(data: bytes) -> dict[str, FunctionSize]:
         return {}
     groups, count = comdat_groups(data), len(elf.sections)
     return {
-        each.name: FunctionSize(each.size_bytes, each.section in groups)
+        str(each.name): FunctionSize(int(each.size), each.shndx in groups)
         for each in function_symbols(elf)
-        if each.size_bytes and each.section < count
+        if each.size and each.shndx < count  # others are not defined here
     }
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionSymbol:
-    """A function that a symbol table names.
-
-    Attributes:
-        name: the symbol's.
-        size_bytes: the size of its code; 0 where it is not defined here.
-        section: the index of the section that it is in.
-    """
-
-    name: str
-    size_bytes: int
-    section: int
 
 
 def read_elf(source: bytes | Path) -> lief.ELF.Binary | None:
@@ -81,10 +66,10 @@ def read_elf(source: bytes | Path) -> lief.ELF.Binary | None:
     return elf if isinstance(elf, lief.ELF.Binary) else None
 
 
-def function_symbols(elf: lief.ELF.Binary) -> Iterator[FunctionSymbol]:
+def function_symbols(elf: lief.ELF.Binary) -> Iterator[lief.ELF.Symbol]:
     """The functions of its symbol table, in its order; a stripped file has none."""
     import lief  # noqa: PLC0415 (half a second)
 
     for symbol in elf.symtab_symbols:
         if symbol.type == lief.ELF.Symbol.TYPE.FUNC:
-            yield FunctionSymbol(str(symbol.name), int(symbol.size), int(symbol.shndx))
+            yield symbol

@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 DEFAULT_ADVICE: Final = "inlining_default"
 """Name of the extra tensor that holds what LLVM's own heuristic would answer."""
 
-DEFAULT_SIZE_INCREASE_THRESHOLD: Final = 2.0
-"""LLVM's own value of ``-ml-advisor-size-increase-threshold``."""
-
 _INT32 = (-(2**31), 2**31 - 1)
 
 
@@ -195,7 +192,7 @@ class InliningForSize(Problem):
     """
 
     size_increase_threshold: float = field(
-        default=DEFAULT_SIZE_INCREASE_THRESHOLD,
+        default=2.0,
         metadata={
             "metavar": "FACTOR",
             "help": "growth at which LLVM's inline advisor stops asking; inf lifts it",

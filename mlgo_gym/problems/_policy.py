@@ -68,7 +68,6 @@ class FunctionPolicy(Policy):
         self._answer = answer
 
     def begin(self, module: Module) -> AbstractContextManager[Answer]:  # noqa: ARG002
-        """The function."""
         return nullcontext(self._answer)
 
 
@@ -82,7 +81,6 @@ class RandomPolicy(Policy):
         self._draw = draw
 
     def begin(self, module: Module) -> AbstractContextManager[Answer]:
-        """Answers that depend on the seed and on the module's bytes."""
         generator = np.random.default_rng([self._seed, *bytes.fromhex(module.sha256)])
         return nullcontext(lambda observation: self._draw(generator, observation))
 

@@ -42,9 +42,6 @@ POSITIONS: Final = 33
 ASKING_POSITION: Final = 32
 """The position of the live range that asks (``CandidateVirtRegPos``)."""
 
-DEFAULT_EVICTION_COUNT: Final = 100
-"""LLVM's own value of ``-mlregalloc-max-eviction-count``."""
-
 _STAGE: Final = (0, 6)
 """``LiveRangeStage``: new 0, assign 1, split 2, split further 3, spill 4; then it stays."""
 
@@ -131,12 +128,6 @@ def legal_positions(observation: Observation) -> list[int]:
     return [int(position) for position in np.flatnonzero(mask)]
 
 
-_READS_AND_WRITES: Final = (
-    "weighed_reads_by_max",
-    "weighed_writes_by_max",
-    "weighed_read_writes_by_max",
-)
-
 # Policies to compare with. LLVM's own heuristic is not among them: it cannot be asked, only left
 # alone. They look at what LLVM sends as it is; a `use_def_density` that is NaN belongs to a live
 # range that may not be spilled, and counts as the largest.
@@ -160,7 +151,8 @@ def lowest_density(observation: Observation) -> int:
 
 def lowest_reads_and_writes(observation: Observation) -> int:
     """Whoever is read and written least often makes room, the live range that asks included."""
-    return _least(observation, _READS_AND_WRITES)
+    kinds = ("reads", "writes", "read_writes")
+    return _least(observation, [f"weighed_{each}_by_max" for each in kinds])
 
 
 def _least(observation: Observation, names: Sequence[str]) -> int:
@@ -204,7 +196,7 @@ class RegallocEviction(Problem):
     """
 
     max_eviction_count: int = field(
-        default=DEFAULT_EVICTION_COUNT,
+        default=100,
         metadata={"metavar": "N", "help": "how often LLVM lets a live range be evicted"},
     )
 

@@ -92,12 +92,10 @@ class Choice:
                 raise OptionsError(f"level: expected one of {', '.join(LEVELS)}, found {level!r}")
 
     def with_limit(self, index: int, limit: int | None) -> Choice:
-        """This choice with another limit for one class."""
         limits = (*self.limits[:index], limit, *self.limits[index + 1 :])
         return replace(self, limits=limits)
 
     def with_flips(self, flips: Mapping[CallGroup, int]) -> Choice:
-        """This choice with more answers for groups."""
         return replace(self, flips={**self.flips, **flips})
 
     def policy(self, bases: Mapping[str, Answer]) -> Answer:
@@ -119,13 +117,11 @@ class Choice:
         return answer
 
     def to_json(self) -> dict[str, Any]:
-        """The choice as JSON values."""
         flips = [[level, key.hex(), action] for (level, key), action in self.flips.items()]
         return {"base": self.base, "limits": list(self.limits), "flips": flips}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Choice:
-        """The choice that `to_json` gave."""
         try:
             flips = {
                 (str(level), bytes.fromhex(key)): int(action)

@@ -116,7 +116,6 @@ class _Task:
     opt_level: str | None
 
     def run(self, compiler: Compiler, key: ModuleKey) -> ModuleSearch:
-        """Search one module, or go on with it."""
         module = self.packages[key]
         options = options_of(module, self.opt_level)
         settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
@@ -181,7 +180,6 @@ class _Record:
             ) from error
 
     def write(self, search: ModuleSearch, choice: Choice | None) -> None:
-        """Replace the file."""
         value = {name: getattr(search, name) for name in _NUMBERS} | self.same
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

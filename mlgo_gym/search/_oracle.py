@@ -58,10 +58,7 @@ def small(observation: Observation) -> int:
 class Found:
     """The best compilation that was found: the policy that made it, and what the measure says.
 
-    Attributes:
-        trace: its trace, with observations, for imitation.
-        default_size_bytes: the same under LLVM's default answers.
-        compilations: how many compilations and branches it took to get here.
+    The trace has observations, for imitation; compilations count branches, too.
     """
 
     choice: Choice

@@ -54,17 +54,14 @@ class CompiledNetwork:
         """The likeliest action."""
         return int(self.logits(observation.payload).argmax())
 
-    def close(self) -> None:
-        """Unload the code; nobody may ask any more."""
-        self._own = threading.local()
-        while self._bound:
-            self._bound.pop().close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        """Unload the code; nobody may ask any more."""
+        self._own = threading.local()
+        while self._bound:
+            self._bound.pop().close()
 
     def _bind(self) -> Callable[[bytes], _Array]:
         """What this thread asks with: buffers of its own, but for the weights."""

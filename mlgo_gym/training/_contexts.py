@@ -142,15 +142,11 @@ class Workshop:
         """As `each`; those that fail are warned of and left out."""
         return successes(self.each(items, work), self._warn)
 
-    def close(self) -> None:
-        """End the compilers; safe to call twice."""
-        self._workers.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._workers.close()
 
 
 def _functions(allocator: Allocator, name: str, module: Module) -> list[TrainingContext]:

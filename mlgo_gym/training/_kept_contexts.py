@@ -69,11 +69,7 @@ def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
 
 
 class KeptContexts:
-    """The contexts that a folder holds, and those that are added to it.
-
-    Attributes:
-        modules: for how many modules `contexts` stands.
-    """
+    """The contexts of some `modules` that a folder holds, and those that are added to it."""
 
     def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
         self._folder = folder

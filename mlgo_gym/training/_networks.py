@@ -65,7 +65,6 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
         }
 
     def features(self) -> tuple[str, ...]:
-        """The features that it looks at."""
         return self.normalization.names
 
     def _score(self, values: Any) -> Any:
@@ -96,11 +95,9 @@ class InliningNetwork(PolicyNetwork):
         self.build(dict.fromkeys(self.features(), (None,)))
 
     def config(self) -> dict[str, Any]:
-        """What it takes to make the network again, without its weights, as JSON values."""
         return super().config() | ({"band": list(self.band)} if self.band else {})
 
     def build(self, _: Any) -> None:
-        """Make the weights."""
         self.call({name: tf.zeros([1], tf.int64) for name in self.features()})
         self.built = True
 
@@ -149,7 +146,6 @@ class EvictionNetwork(PolicyNetwork):
         self.build(dict.fromkeys(self.features(), (None,)))
 
     def build(self, _: Any) -> None:
-        """Make the weights."""
         self.call({s.name: tf.zeros(s.shape, s.dtype) for s in RegallocEviction.sent()})
         self.built = True
 

@@ -58,12 +58,10 @@ class Normalization:
         return cls(tuple(names), mean, scale, low, high)
 
     def to_json(self) -> dict[str, Any]:
-        """The statistics as JSON values."""
         return {key: list(getattr(self, key)) for key in ("names", "mean", "scale", "low", "high")}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """The normalisation that `to_json` gave."""
         try:
             numbers = (tuple(map(float, value[key])) for key in ("mean", "scale", "low", "high"))
             return cls(tuple(map(str, value["names"])), *numbers)

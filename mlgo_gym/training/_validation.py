@@ -54,7 +54,6 @@ class Validation:
         return change + worse_weight * self.worse / max(1, self.modules)
 
     def to_json(self) -> dict[str, Any]:
-        """The numbers as JSON values."""
         return {
             **{key: round(value, 6) for key, value in self.changes.items()},
             "worse_modules": self.worse,

@@ -31,12 +31,5 @@ def _name(recipe: Recipe) -> str:
 
 
 def _described(recipe: Recipe) -> dict[str, str | int | None]:
-    return {
-        "name": recipe.name,
-        "package": recipe.package,
-        "version": recipe.version,
-        "split": recipe.split,
-        "language": recipe.language,
-        "license": recipe.license,
-        "modules": recipe.modules,
-    }
+    keys = ("name", "package", "version", "split", "language", "license", "modules")
+    return {key: getattr(recipe, key) for key in keys}

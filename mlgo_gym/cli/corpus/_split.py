@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.cli import _options as shared
@@ -104,10 +105,7 @@ def _as_json(split: Split, sides: dict[str, dict[str, Any]]) -> dict[str, Any]:
         **sides,
         "merged_groups": [list(group.units) for group in split.merged_groups],
         "conflicts": [list(group.units) for group in split.conflicts],
-        "near_duplicates": [
-            {"first": pair.first, "second": pair.second, "similarity": pair.similarity}
-            for pair in split.near_duplicates
-        ],
+        "near_duplicates": [asdict(pair) for pair in split.near_duplicates],
         "own_overlap": split.own_overlap,
         "overlap": split.overlap,
         "failures": dict(split.failures),

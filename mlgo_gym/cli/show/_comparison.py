@@ -80,7 +80,6 @@ def control_note(reports: Sequence[ModuleReport], control: str) -> str:
 
 
 def legend(reports: Sequence[ModuleReport], asked_by: str) -> str:
-    """What the columns of the grid mean."""
     meaning = reports[0].measure.meaning if reports else ""
     return (
         f"LLVM: {meaning} as LLVM's own heuristic leaves it. Policies: change against it; "

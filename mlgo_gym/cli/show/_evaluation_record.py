@@ -51,7 +51,6 @@ def time_record(times: Sequence[ModuleTimes], changes: Mapping[str, TimeChange])
 
 
 def _group(scored: Scored) -> dict[str, Any]:
-    """The statistics of some modules."""
     return {"modules": len(scored.modules), "packages": len(scored.packages)} | {
         statistic.key: {
             "ratios" if statistic.is_mean else BASELINE: scored.baseline(statistic),

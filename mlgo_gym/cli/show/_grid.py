@@ -40,7 +40,6 @@ class Cell:
     bar: float = 0.0
 
     def to_text(self) -> Text:
-        """The cell as a terminal shows it."""
         from rich.text import Text
 
         text = Text(self.text, style=_COLOURS.get(self.kind, ""))
@@ -71,7 +70,6 @@ class Grid:
     folds: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
-        """The table for a terminal of this width."""
         from rich.table import Table
 
         rows = (*self.rows, self.footer or [""] * len(self.headings))
@@ -102,7 +100,7 @@ class Grid:
             left = width - len("│  │") - sum(each + len("  │") for each in taken)
             if left >= max(map(len, names), default=0):
                 break
-            headings = [_broken(each) for each in headings]
+            headings = [textwrap.fill(each, _NARROW, break_long_words=False) for each in headings]
         return headings, max(left, _SHORTEST_NAME)
 
 
@@ -154,10 +152,6 @@ def cut(name: str, width: int) -> str:
     return name if len(name) <= width else f"…{name[len(name) - width + 1 :]}"
 
 
-def _broken(heading: str) -> str:
-    return "\n".join(textwrap.wrap(heading, _NARROW, break_long_words=False))
-
-
 def narrow_table(columns: Sequence[str], *, right: Collection[str]) -> Table:
     """An empty table without lines between its columns, so that many fit into 80 characters.
 
@@ -174,5 +168,4 @@ def narrow_table(columns: Sequence[str], *, right: Collection[str]) -> Table:
 
 
 def as_cell(cell: Cell | str) -> Cell:
-    """A cell; text is as good as one."""
     return cell if isinstance(cell, Cell) else Cell(cell)

@@ -22,11 +22,7 @@ _T = TypeVar("_T")
 
 
 class Output:
-    """Where a command's results, progress and errors go.
-
-    Attributes:
-        as_json: results are JSON and nothing else is printed on standard output.
-    """
+    """Where a command's results, progress and errors go."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
@@ -40,7 +36,6 @@ class Output:
                 self._out.print(part, soft_wrap=not self._out.is_terminal and isinstance(part, str))
 
     def json(self, value: Any) -> None:
-        """Print for machines."""
         if self.as_json:
             self._out.file.write(json.dumps(value, indent=2) + "\n")
 
@@ -49,11 +44,9 @@ class Output:
         self._out.file.flush()
 
     def error(self, message: str) -> None:
-        """Print an error."""
         self._err.print(f"mlgo-gym: error: {message}", style="red", soft_wrap=True)
 
     def warn(self, message: str) -> None:
-        """Print a warning."""
         self._err.print(f"mlgo-gym: {message}", style="yellow", soft_wrap=True)
 
     def warn_of(self, errors: Iterable[str]) -> int:

@@ -6,6 +6,8 @@ import base64
 import html
 import io
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli.show._grid import Cell, Grid, as_cell
@@ -16,50 +18,7 @@ if TYPE_CHECKING:
 _DPI: Final = 110
 _BETTER: Final = "#cfe8dc"
 _WORSE: Final = "#f3d3cf"
-
-_PAGE: Final = """\
-<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<style>
-body {{ font: 15px sans-serif; margin: 2em; }}
-table {{ border-collapse: collapse; margin-bottom: 2em; }}
-td, th {{ padding: 2px 10px; text-align: right; }}
-td {{ white-space: nowrap; }}
-td small {{ display: block; color: #666; }}
-tfoot {{ font-weight: bold; border-top: 1px solid #888; }}
-td:first-child, th:first-child {{ text-align: left; font-family: monospace; }}
-tr:nth-child(even) {{ background: #f4f4f4; }}
-th {{ cursor: pointer; vertical-align: bottom; }}
-th[data-order="1"]::after {{ content: " \\25B2"; }}
-th[data-order="-1"]::after {{ content: " \\25BC"; }}
-td.better {{ color: #176; }}
-td.worse {{ color: #b22; }}
-img {{ max-width: 100%; }}
-</style></head><body>
-<h1>{title}</h1>
-<p>{introduction}</p>
-{sections}
-<script>
-const key = (row, column) => {{
-  const cell = row.cells[column];
-  return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
-}};
-const compare = (a, b) => typeof a === "number" && typeof b === "number"
-  ? a - b : String(a).localeCompare(String(b), "en", {{ numeric: true }});
-for (const head of document.querySelectorAll("th")) {{
-  head.addEventListener("click", () => {{
-    const order = head.dataset.order === "1" ? -1 : 1;
-    for (const other of head.parentNode.cells) delete other.dataset.order;
-    head.dataset.order = order;
-    const body = head.closest("table").tBodies[0];
-    const rows = [...body.rows].sort((one, two) =>
-      order * compare(key(one, head.cellIndex), key(two, head.cellIndex)));
-    body.append(...rows);
-  }});
-}}
-</script>
-</body></html>
-"""
+_PAGE: Final = Path(__file__).with_name("page.html")
 
 
 def as_page(
@@ -71,8 +30,9 @@ def as_page(
         for heading, contents in sections
     )
     title, introduction = html.escape(title), html.escape(introduction)
-    page = _PAGE.format(title=title, introduction=introduction, sections=parts)
-    return page.encode("utf-8", "backslashreplace")
+    page = Template(_PAGE.read_text(encoding="utf-8"))
+    filled = page.substitute(title=title, introduction=introduction, sections=parts)
+    return filled.encode("utf-8", "backslashreplace")
 
 
 def _part(content: Grid | Figure | str) -> str:
