@@ -54,7 +54,7 @@ protos: $(DEV_READY)
 	$(BIN)/python protos/generate.py
 
 sample-corpus: $(DEV_READY)
-	$(BIN)/python -m mlgo_gym.corpus.sample.build
+	$(BIN)/python scripts/sample_corpus.py
 
 recipes-table: $(DEV_READY)
 	$(BIN)/python -m corpus_tools.recipes_table docs/recipes.md

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 
 from corpus_tools.clang import find_clang
@@ -61,7 +61,7 @@ def _checks() -> Iterator[_Finding]:
     yield _Finding("Python", True, f"{platform.python_version()} on {platform.platform()}")
     for package in ("gymnasium", "numpy"):
         yield _Finding(package, True, metadata.version(package))
-    yield _check_llvmlite()
+    yield _tried("llvmlite", _llvmlite)
     yield from _check_compiler()
     yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
     yield _check_extra("gRPC runners", "grpc", "grpc")
@@ -70,18 +70,22 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("plots", "plot", "matplotlib")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
-    yield _check_clang()
+    yield _tried("clang, for corpus build", _clang, is_required=False)
 
 
-def _check_llvmlite() -> _Finding:
+def _tried(name: str, find: Callable[[], str], *, is_required: bool = True) -> _Finding:
+    try:
+        return _Finding(name, True, find(), is_required)
+    except (MlgoGymError, CorpusToolsError) as error:
+        return _Finding(name, False, str(error), is_required)
+
+
+def _llvmlite() -> str:
     from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
 
     version = installed_llvmlite()
-    try:
-        check_llvmlite(version)
-    except MlgoGymError as error:
-        return _Finding("llvmlite", False, str(error))
-    return _Finding("llvmlite", True, str(version))
+    check_llvmlite(version)
+    return str(version)
 
 
 def _check_compiler() -> Iterator[_Finding]:
@@ -113,11 +117,6 @@ def _check_extra(name: str, extra: str, *packages: str) -> _Finding:
     return _Finding(name, False, missing, is_required=False)
 
 
-def _check_clang() -> _Finding:
-    name = "clang, for corpus build"
-    try:
-        clang = find_clang()
-    except CorpusToolsError as error:
-        return _Finding(name, False, str(error), is_required=False)
-    version = ".".join(str(part) for part in clang.version)
-    return _Finding(name, True, f"{version}, {clang.path}", is_required=False)
+def _clang() -> str:
+    clang = find_clang()
+    return f"{'.'.join(map(str, clang.version))}, {clang.path}"

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
@@ -67,7 +68,12 @@ def split_module(
     request = SplitRequest(module.is_text, chosen.target(), minimum_instructions)
     answer, payload = compiler.inquire(module, request, chosen.llvm_options)
     command = _command(module, answer["opt_level"])
-    return tuple(_cut(answer["functions"], payload, command))
+    functions = answer["functions"]
+    starts = accumulate((size for _, _, size in functions), initial=0)
+    return tuple(
+        FunctionModule(name, instructions, payload[start : start + size], command)
+        for (name, instructions, size), start in zip(functions, starts, strict=False)
+    )
 
 
 def split_functions(
@@ -144,15 +150,6 @@ def _command(module: Module, opt_level: str) -> tuple[str, ...]:
     command = module.command or ("-cc1",)
     level = options_of(module).opt_level
     return (*command, *([] if level == opt_level else [f"-{opt_level}"]), _NO_PASSES)
-
-
-def _cut(
-    functions: list[tuple[str, int, int]], payload: bytes, command: tuple[str, ...]
-) -> Iterator[FunctionModule]:
-    start = 0
-    for name, instructions, size in functions:
-        yield FunctionModule(name, instructions, payload[start : start + size], command)
-        start += size
 
 
 def file_name(function: str) -> str:

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -83,26 +83,20 @@ class _RecordingRunner(ModelUnderTrainingRunner):
         return Header(logged, SCORE if is_scored else None)
 
 
+@dataclass(slots=True)
 class _Session:
     """One command line of clang with a model's answers, and the jobs that clang does by it.
 
     Standard input, if clang reads it, is read once for each compilation.
     """
 
-    def __init__(
-        self,
-        model: Path,
-        clang: str,
-        arguments: Sequence[str],
-        jobs: Jobs,
-        source: IO[bytes] | None,
-    ) -> None:
-        self._model = model
-        self._command = [clang, *arguments]
-        self._jobs = jobs
-        self._source = source
-        self._records: list[_Decision] = []
-        self._runner: _RecordingRunner | None = None
+    _model: Path
+    _clang: str
+    _arguments: Sequence[str]
+    _jobs: Jobs
+    _source: IO[bytes] | None
+    _records: list[_Decision] = field(default_factory=list)
+    _runner: _RecordingRunner | None = None
 
     def run(self) -> int:
         """Compile; returns clang's exit status."""
@@ -112,7 +106,7 @@ class _Session:
             problem = InliningForSize(float(threshold)) if threshold else InliningForSize()
             options = problem.advisor_options(host.base)
             flags = [word for option in options for word in ("-mllvm", option)]
-            command = [self._command[0], *flags, *self._command[1:]]
+            command = [self._clang, *flags, *self._arguments]
             with subprocess.Popen(command, stdin=self._input(), close_fds=False) as process:
                 try:
                     host.serve(lambda: process.poll() is None)

@@ -56,7 +56,8 @@ def _packages(scored: Scored) -> Figure:
 
 def _intervals(scored: Scored, rows: Mapping[str, tuple[Scored, Statistic]], title: str) -> Figure:
     """A row for each change: one point a policy, and its 95 % interval."""
-    figure, axes = _figure(1.5 + 0.16 * len(rows) * (1 + len(scored.policies)))
+    figure = new_figure(_WIDTH, 1.5 + 0.16 * len(rows) * (1 + len(scored.policies)))
+    axes = figure.add_subplot()
     for index, policy in enumerate(scored.policies):
         changes = [group.change(statistic, policy) for group, statistic in rows.values()]
         offset = 0.7 * ((index + 0.5) / len(scored.policies) - 0.5)
@@ -84,7 +85,8 @@ def _modules(scored: Scored) -> Figure:
     statistic = scored.module_statistic
     baselines = scored.values(statistic.key, BASELINE)
     known = baselines > 0
-    figure, axes = _figure(5.5)
+    figure = new_figure(_WIDTH, 5.5)
+    axes = figure.add_subplot()
     for policy in scored.policies:
         changes = 100 * (scored.values(statistic.key, policy)[known] / baselines[known] - 1)
         axes.scatter(baselines[known], changes, s=14, alpha=0.6, label=policy)
@@ -119,8 +121,3 @@ def _reach(change: RelativeChange) -> tuple[float, float]:
     """How far the interval goes to the left and to the right, in percent."""
     low, high = change.interval or (change.value, change.value)
     return max(100 * (change.value - low), 0.0), max(100 * (high - change.value), 0.0)
-
-
-def _figure(height: float) -> tuple[Figure, Axes]:
-    figure = new_figure(_WIDTH, height)
-    return figure, figure.add_subplot()

@@ -63,16 +63,20 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
     results |= {each.policy: each.result for each in report.attempts if each.result}
     policies = {name: result for name, result in results.items() if name != BASELINE}
     measure = report.measure
+    scored = {} if measure is TextSize else results
+    parts = {name: measure.parts(result) for name, result in scored.items()}
     first = next(iter(policies.values()), None)
     return ModuleScores(
         package=report.package,
         module=report.module,
         language=language,
         decisions={name: result.decisions for name, result in policies.items()},
-        costs={}
-        if measure is TextSize
-        else {name: measure.score(each) for name, each in results.items()},
-        functions={} if measure is TextSize else _function_means(report, policies),
+        costs={name: measure.score(result) for name, result in scored.items()},
+        functions={
+            name: geometric_mean_ratio(each, parts[BASELINE])
+            for name, each in parts.items()
+            if name != BASELINE
+        },
         code={
             name: Code.of(result)
             for name, result in results.items()
@@ -90,15 +94,3 @@ def errors_of(report: ModuleReport) -> tuple[str, ...]:
     """Why the module, or an attempt at it, failed."""
     attempts = (f"policy {each.policy}: {each.error}" for each in report.attempts if each.error)
     return (report.error,) if report.error else tuple(attempts)
-
-
-def _function_means(
-    report: ModuleReport, policies: Mapping[str, Result]
-) -> dict[str, GeometricMean]:
-    if report.baseline is None:
-        return {}
-    parts = report.measure.parts
-    baselines = parts(report.baseline)
-    return {
-        name: geometric_mean_ratio(parts(result), baselines) for name, result in policies.items()
-    }

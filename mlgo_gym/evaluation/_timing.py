@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 from time import perf_counter
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import BASELINE
@@ -27,8 +26,6 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.scoring._measures import TextSize
-
-REPEATS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +57,31 @@ def measure_times(
     corpora: PackagesLike,
     policies: Mapping[str, PolicyLike],
     setting: Setting,
-    repeats: int = REPEATS,
+    repeats: int,
 ) -> Generator[ModuleTimes]:
     """Compile every module several times, with one worker, whatever the setting's ``jobs``."""
     packages = Packages.of(corpora)
 
     def timed(compiler: Compiler, key: ModuleKey) -> dict[str, float]:
-        return _times(compiler, packages[key], policies, setting, repeats)
+        module = packages[key]
+        options = options_of(module, setting.opt_level)
+        unit = TextSize.unit(compiler, module, options, setting.problem)
+        unit.baseline()  # what is done once, such as verifying the module, is not timed
+        seconds: dict[str, list[float]] = {name: [] for name in (BASELINE, *policies)}
+        for _ in range(repeats):
+            start = perf_counter()
+            unit.baseline()
+            seconds[BASELINE].append(perf_counter() - start)
+            for name, policy in policies.items():
+                start = perf_counter()
+                unit.attempt(policy)
+                seconds[name].append(perf_counter() - start)
+        return {name: median(taken) for name, taken in seconds.items()}
 
     with closing(each(packages, timed, partial(Compiler, timeout_s=setting.timeout_s))) as found:
         for done in found:
-            if done.error:
-                yield ModuleTimes(*done.item, {}, str(done.error))
-            else:
-                yield ModuleTimes(*done.item, done.value)
+            error = str(done.error) if done.error else None
+            yield ModuleTimes(*done.item, {} if error else done.value, error)
 
 
 def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeChange:
@@ -92,25 +100,3 @@ def time_changes(times: list[ModuleTimes], policy: str, seed: int = 0) -> TimeCh
 
 def _column(times: list[ModuleTimes], name: str) -> NDArray[Any]:
     return np.array([each.seconds[name] for each in times], float)
-
-
-def _times(
-    compiler: Compiler,
-    module: Module,
-    policies: Mapping[str, PolicyLike],
-    setting: Setting,
-    repeats: int,
-) -> dict[str, float]:
-    options = options_of(module, setting.opt_level)
-    unit = TextSize.unit(compiler, module, options, setting.problem)
-    unit.baseline()  # what is done once, such as verifying the module, is not timed
-    seconds: dict[str, list[float]] = {name: [] for name in (BASELINE, *policies)}
-    for _ in range(repeats):
-        start = perf_counter()
-        unit.baseline()
-        seconds[BASELINE].append(perf_counter() - start)
-        for name, policy in policies.items():
-            start = perf_counter()
-            unit.attempt(policy)
-            seconds[name].append(perf_counter() - start)
-    return {name: median(taken) for name, taken in seconds.items()}

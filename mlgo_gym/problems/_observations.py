@@ -8,7 +8,7 @@ the batch's and is left out: a feature of the shape ``(1,)`` is a number of each
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,7 @@ def observation_dtype(problem: Problem | type[Problem]) -> np.dtype[Any]:
     >>> observation_dtype(RegallocPriority)
     dtype([('li_size', '<i8'), ('stage', '<i8'), ('weight', '<f4')])
     """
-    return dtype_of(problem.sent())
-
-
-def dtype_of(specs: Sequence[TensorSpec]) -> np.dtype[Any]:
-    """The dtype of tensors that are packed one after the other, in native byte order."""
-    return np.dtype([(spec.name, spec.dtype, row_shape(spec)) for spec in specs])
+    return np.dtype([(spec.name, spec.dtype, row_shape(spec)) for spec in problem.sent()])
 
 
 def observation_array(payloads: Iterable[bytes], problem: Problem | type[Problem]) -> _Array:

@@ -248,8 +248,7 @@ class RegallocEviction(Problem):
 
     def fallback_action(self, observation: Observation) -> int:
         """Evict nothing where that is legal, otherwise what comes first."""
-        legal = legal_positions(observation)
-        return ASKING_POSITION if legal[-1] == ASKING_POSITION else legal[0]
+        return keep(observation)
 
     def action_space(self) -> spaces.Space[Any]:
         """The positions, legal or not."""

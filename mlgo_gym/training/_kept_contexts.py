@@ -72,18 +72,14 @@ class KeptContexts:
     """The contexts of some `modules` that a folder holds, and those that are added to it."""
 
     def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
-        self._folder = folder
-        self._key = dict(key)
+        self._folder, self._key = folder, dict(key)
         self.contexts: list[TrainingContext] = []
-        self.modules = 0
-        self._parts = 0
-        self._kept = 0
+        self.modules = self._parts = 0
         while (part := self._read()) is not None:
             found, self.modules = part
             self.contexts += found
             self._parts += 1
-        self._kept = len(self.contexts)
-        self._saved_modules = self.modules
+        self._kept, self._saved_modules = len(self.contexts), self.modules
         self._last = monotonic()
 
     def add(self, contexts: Sequence[TrainingContext]) -> None:

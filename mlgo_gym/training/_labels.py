@@ -32,7 +32,7 @@ from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.search._attribution import FlipEffect, disjoint_flips, effects_of, joint_effects
-from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
+from mlgo_gym.search._call_sites import NamedDecision, NamingCompiler
 
 Shares = Mapping[str, Mapping[str, int]]
 """For each package, how many of its objects have a function, for those that more than one has."""
@@ -107,7 +107,10 @@ def label_modules(
         observed = observation_array([each.payload for each in base.decisions], InliningForSize)
         actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
         random = np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
-        effects = _flip_effects(naming, base, random, setting.batches)
+        effects: list[FlipEffect] = []
+        for batch in range(2 * setting.batches):
+            flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
+            effects += effects_of(naming, base, flips) if flips else []
         departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
         if setting.joint and departures:
             other = NamingCompiler(compiler, module, default, problem).compile()
@@ -120,16 +123,6 @@ def label_modules(
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
     return each(packages, labelled, compiler, jobs=setting.jobs)
-
-
-def _flip_effects(
-    naming: NamingCompiler, base: NamedCompilation, random: np.random.Generator, batches: int
-) -> list[FlipEffect]:
-    effects: list[FlipEffect] = []
-    for batch in range(2 * batches):
-        flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
-        effects += effects_of(naming, base, flips) if flips else []
-    return effects
 
 
 def _means(

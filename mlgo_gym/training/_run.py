@@ -62,6 +62,7 @@ class Checkpoint:
     state: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(eq=False, kw_only=True)
 class TrainingRun:
     """The folder of one training run, which is made or gone on with; a context manager.
 
@@ -73,37 +74,27 @@ class TrainingRun:
         provenance: more for the card of the model: corpora, their hashes, the command.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        trainer: str,
-        problem: Problem,
-        config: Any,
-        *,
-        budget_s: float | None = None,
-        report: Callable[[int, Mapping[str, float]], None] = lambda _step, _values: None,
-        doing: Callable[[str], None] = lambda _: None,
-        provenance: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.directory: Final = directory
-        self.trainer: Final = trainer
-        self.problem: Final = problem
-        self.config: Final = config
-        self.budget_s: Final = budget_s
-        self.doing: Final = doing
-        self._report = report
-        self._provenance = dict(provenance or {})
+    directory: Path = field(kw_only=False)
+    trainer: str = field(kw_only=False)
+    problem: Problem = field(kw_only=False)
+    config: Any = field(kw_only=False)
+    budget_s: float | None = None
+    report: Callable[[int, Mapping[str, float]], None] = lambda _step, _values: None
+    doing: Callable[[str], None] = lambda _: None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
         self._start = monotonic()
         self._earlier_s = 0.0
         self._writer: Any = None
         self._described: dict[str, Any] = {
-            "trainer": trainer,
-            "problem": problem.settings(),
-            "config": asdict(config),
-            "data": {name: self._provenance[name] for name in _DATA if name in self._provenance},
+            "trainer": self.trainer,
+            "problem": self.problem.settings(),
+            "config": asdict(self.config),
+            "data": {name: self.provenance[name] for name in _DATA if name in self.provenance},
         }
         with self._named("cannot be written"):
-            directory.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
             self._check_config()
             self._earlier_s = self._spent_before_s()
 
@@ -175,7 +166,7 @@ class TrainingRun:
             for name, value in values.items():
                 tf.summary.scalar(name, float(value))
         self._writer.flush()
-        self._report(step, values)
+        self.report(step, values)
 
     def export(self, model: PolicyNetwork | Path, results: Mapping[str, Any]) -> None:
         """Make a network, or a copy of a model directory with another card, the run's model."""
@@ -183,7 +174,7 @@ class TrainingRun:
             "trainer": self.trainer,
             "config": self._described["config"],
             "seed": self._described["config"].get("seed"),
-            **self._provenance,
+            **self.provenance,
             "results": dict(results),
         }
         save_model(model, self.problem, self.model, card)

@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypedDict, Unpack
@@ -136,10 +135,20 @@ def train(
     make_config = getattr(module, f"{trainer.capitalize()}Config")
     config = configured(make_config(seed=how.get("seed", 0)), settings)
     watcher = how.get("watcher") or Watcher()
-    failures: dict[str, None] = {}
-    warn = partial(_left_out, watcher, failures)
+    failures: list[str] = []
+
+    def warn(message: str) -> None:
+        if message not in failures:
+            failures.append(message)
+            watcher.warn(f"{message}; left out")
+
+    data = imported("data")
     compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
-    data = imported("data").Data(kept, held_out, warn=warn, **compiling)
+    provenance = {
+        "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
+        "trained_on": data.describe(kept),
+        "validated_on": data.describe(held_out),
+    }
     with run.TrainingRun(
         Path(output),
         trainer,
@@ -148,25 +157,10 @@ def train(
         budget_s=None if budget_minutes is None else 60 * budget_minutes,
         report=watcher.report,
         doing=watcher.doing,
-        provenance=_provenance(kept, held_out),
+        provenance=provenance,
     ) as going:
-        found = module.train(going, config, data)
+        found = module.train(going, config, data.Data(kept, held_out, warn=warn, **compiling))
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
-
-
-def _left_out(watcher: Watcher, failures: dict[str, None], message: str) -> None:
-    if message not in failures:
-        failures[message] = None
-        watcher.warn(f"{message}; left out")
-
-
-def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
-    describe = imported("data").describe
-    return {
-        "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
-        "trained_on": describe(kept),
-        "validated_on": describe(held_out),
-    }
 
 
 def configured(config: Any, settings: Sequence[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def _build_one(recipes: list[Recipe], folder: Path, output: Output, **build_opti
 
     (recipe,) = recipes
     with output.progress() as progress:
-        start = _BuildProgress(progress)
+        start = _counting(progress)
         report = build_corpus(recipe, folder, progress=start(recipe), **build_options)
     for failure in report.failures:
         output.warn(f"{failure.source}: {failure.reason}")
@@ -98,7 +98,7 @@ def _build_many(recipes: list[Recipe], folder: Path, output: Output, **build_opt
 
     start = time.monotonic()
     with output.progress() as progress:
-        outcomes = build_all(recipes, folder, progress=_BuildProgress(progress), **build_options)
+        outcomes = build_all(recipes, folder, progress=_counting(progress), **build_options)
     elapsed_s = time.monotonic() - start
     for outcome in outcomes:
         for problem in outcome.problems:
@@ -116,21 +116,15 @@ def _build_many(recipes: list[Recipe], folder: Path, output: Output, **build_opt
     return 0 if complete == len(outcomes) else 1
 
 
-class _BuildProgress:
+def _counting(progress: Progress) -> Callable[[Recipe], SourceProgress]:
     """A progress bar that counts the sources of one recipe after the other."""
+    task = progress.add_task("building", total=None)
 
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task = progress.add_task("building", total=None)
+    def start(recipe: Recipe) -> SourceProgress:
+        progress.reset(task, description=f"building {recipe.name}", total=recipe.modules)
+        return lambda done, total, _: progress.update(task, completed=done, total=total)
 
-    def __call__(self, recipe: Recipe) -> SourceProgress:
-        self._progress.reset(
-            self._task, description=f"building {recipe.name}", total=recipe.modules
-        )
-        return self._advance
-
-    def _advance(self, done: int, total: int, _source: str) -> None:
-        self._progress.update(self._task, completed=done, total=total)
+    return start
 
 
 def _record(outcome: RecipeOutcome) -> dict[str, Any]:

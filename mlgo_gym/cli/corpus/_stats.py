@@ -62,8 +62,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         for key, report in zip(packages, reports, strict=True)
     ]
     languages = sorted({each["language"] for each in modules})
-    counts = [_total(modules, language) for language in (*languages, None)]
-    profiles = _by_profile(modules)
+    counts = [_sums(modules, "language", each, {**_SIZES, **_CODE}) for each in (*languages, None)]
+    kinds = sorted({each["profile"] for each in modules})
+    profiles = [_sums(modules, "profile", kind, _PROFILES) for kind in kinds]
     output.print(_grid("language", counts, _SIZES), _grid("language", counts, _CODE))
     if any(each["profile"] != _NO_PROFILE for each in profiles):
         output.print(_grid("profile", profiles, _PROFILES))
@@ -126,22 +127,12 @@ def _code(facts: ModuleFacts | None) -> dict[str, Any]:
     }
 
 
-def _total(modules: Sequence[Mapping[str, Any]], language: str | None) -> dict[str, Any]:
-    """Sums over the modules of a language; ``None`` takes all."""
-    chosen = [each for each in modules if language in {None, each["language"]}]
-    return {"language": language} | _sums(chosen, (*_SIZES, *_CODE))
-
-
-def _by_profile(modules: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    kinds = sorted({each["profile"] for each in modules})
-    return [
-        {"profile": kind} | _sums([each for each in modules if each["profile"] == kind], _PROFILES)
-        for kind in kinds
-    ]
-
-
-def _sums(modules: Sequence[Mapping[str, Any]], keys: Iterable[str]) -> dict[str, int]:
-    return {key: sum(each[key] for each in modules) for key in keys}
+def _sums(
+    modules: Sequence[Mapping[str, Any]], field: str, value: str | None, keys: Iterable[str]
+) -> dict[str, Any]:
+    """Sums over the modules where a field has this value; ``None`` takes all."""
+    chosen = [each for each in modules if value in {None, each[field]}]
+    return {field: value} | {key: sum(each[key] for each in chosen) for key in keys}
 
 
 def _grid(first: str, rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> Grid:

@@ -66,15 +66,10 @@ class Output:
 
     def warn_of_failures(self, reports: Sequence[ModuleReport]) -> int:
         """Name what is not honoured, and every module that failed; if one did, the status is 1."""
+        from mlgo_gym.evaluation._scores import errors_of
+
         self.warn_of_not_honoured(each.not_honoured for each in reports)
-        return self.warn_of(
-            error
-            for report in reports
-            for error in (
-                *([report.error] if report.error else []),
-                *(f"policy {each.policy}: {each.error}" for each in report.attempts if each.error),
-            )
-        )
+        return self.warn_of(error for report in reports for error in errors_of(report))
 
     def progress(self) -> Progress:
         """A progress display, to be used as a context manager."""

@@ -10,7 +10,7 @@ from corpus_tools.build import build_from_sources
 from corpus_tools.clang import find_clang
 from corpus_tools.compilation import Compilation
 
-_FOLDER = Path(__file__).parent
+_FOLDER = Path(__file__).parents[1] / "mlgo_gym" / "corpus" / "sample"
 
 
 def main() -> int:
