@@ -55,7 +55,8 @@ class FileError(OSError):
 
 def open_regular(path: Path) -> io.BufferedReader:
     """Open a regular file for reading; a FIFO that nobody writes to is refused like any other."""
-    raw = io.FileIO(str(path), opener=_open_without_waiting)
+    flags = os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO waits for nobody
+    raw = io.FileIO(str(path), opener=lambda name, given: os.open(name, given | flags))
     kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
     if kind != stat.S_IFREG:
         raw.close()
@@ -251,10 +252,6 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
 
 
 def _inside(value: Any) -> Iterator[Any]:

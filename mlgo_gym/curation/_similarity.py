@@ -10,10 +10,10 @@ are left out of the similarity; what remains of the overlap is counted with them
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final, Generic, TypeVar
+from typing import Final
 
 from mlgo_gym.curation._facts import ModuleFacts
 
@@ -22,8 +22,6 @@ MINIMUM_INSTRUCTIONS: Final = 10
 
 MAXIMUM_HOLDERS: Final = 64
 """A body that more modules have, copies of one another counted once, comes with a header."""
-
-_K = TypeVar("_K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -76,28 +74,15 @@ def overlap(train: Iterable[ModuleFacts], test: Iterable[ModuleFacts], *, only_o
     return repeated / total if total else 0.0
 
 
-class Groups(Generic[_K]):
-    """Sets that are joined until none has anything to do with another (union-find)."""
-
-    def __init__(self, items: Iterable[_K]) -> None:
-        self._parents = {item: item for item in items}
-
-    def join(self, first: _K, second: _K) -> None:
-        """Put the sets of two items together."""
-        self._parents[self._root(first)] = self._root(second)
-
-    def sets(self) -> list[list[_K]]:
-        """The items of each set, in the order in which they were given."""
-        sets = defaultdict(list)
-        for item in self._parents:
-            sets[self._root(item)].append(item)
-        return list(sets.values())
-
-    def _root(self, item: _K) -> _K:
-        while (parent := self._parents[item]) != item:
-            self._parents[item] = self._parents[parent]
-            item = parent
-        return item
+def joined(units: Iterable[str], pairs: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Sets of units, none of which has a pair with another; all in alphabetical order."""
+    sets = {unit: [unit] for unit in sorted(units)}
+    for first, second in pairs:
+        kept, other = sets[first], sets[second]
+        if kept is not other:
+            kept += other
+            sets |= dict.fromkeys(other, kept)
+    return [sorted(each) for each in {id(each): each for each in sets.values()}.values()]
 
 
 def _own_bodies(module: ModuleFacts) -> dict[str, int]:

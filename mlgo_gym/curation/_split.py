@@ -25,7 +25,7 @@ from corpus_tools.staging import INFO_NAME, check_output, staged_folder
 from mlgo_gym.corpus._packages import SPLITS
 from mlgo_gym.corpus._sources import JoinedCorpora
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
-from mlgo_gym.curation._similarity import Groups, NearDuplicate, near_duplicates, overlap
+from mlgo_gym.curation._similarity import NearDuplicate, joined, near_duplicates, overlap
 from mlgo_gym.curation._split_options import SplitOptions
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
@@ -129,14 +129,11 @@ def _decide(
 def _groups(
     corpora: JoinedCorpora, units: Mapping[str, str], pairs: Iterable[NearDuplicate]
 ) -> list[Group]:
-    joined = Groups(sorted(set(units.values())))
-    for pair in pairs:
-        joined.join(units[pair.first], units[pair.second])
     names_of: defaultdict[str, list[str]] = defaultdict(list)
     for name, unit in units.items():
         names_of[unit].append(name)
     groups = []
-    for members in joined.sets():
+    for members in joined(names_of, ((units[each.first], units[each.second]) for each in pairs)):
         names = tuple(sorted(name for unit in members for name in names_of[unit]))
         keys = [corpora.keys[name] for name in names]
         groups.append(

@@ -160,16 +160,6 @@ def never(observation: Observation) -> int:  # noqa: ARG001
     return 0
 
 
-_POLICIES: Final[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
-    {
-        "default": lambda _: FunctionPolicy(default),
-        "always": lambda _: FunctionPolicy(always),
-        "never": lambda _: FunctionPolicy(never),
-        "random": lambda seed: RandomPolicy(seed, lambda random, _: int(random.integers(2))),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class InliningForSize(Problem):
     """LLVM's inlining decisions, scored by the size of the object's text.
@@ -206,7 +196,14 @@ class InliningForSize(Problem):
         _flag(DEFAULT_ADVICE, "what LLVM's own heuristic would answer"),
     )
     advice: ClassVar[TensorSpec] = _ADVICE
-    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = _POLICIES
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
+        {
+            "default": lambda _: FunctionPolicy(default),
+            "always": lambda _: FunctionPolicy(always),
+            "never": lambda _: FunctionPolicy(never),
+            "random": lambda seed: RandomPolicy(seed, lambda random, _: int(random.integers(2))),
+        }
+    )
     default_policy: ClassVar[str] = "default"
     rule: ClassVar[str] = "default"
     compared: ClassVar[tuple[str, ...]] = ("always", "never")

@@ -163,19 +163,6 @@ def _least(observation: Observation, names: Sequence[str]) -> int:
     return legal[int(np.argmin(values[legal]))]
 
 
-_POLICIES: Final[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
-    {
-        "random": lambda seed: RandomPolicy(
-            seed, lambda random, observation: int(random.choice(legal_positions(observation)))
-        ),
-        "first": lambda _: FunctionPolicy(first_legal),
-        "keep": lambda _: FunctionPolicy(keep),
-        "lowest-density": lambda _: FunctionPolicy(lowest_density),
-        "lowest-use": lambda _: FunctionPolicy(lowest_reads_and_writes),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class RegallocEviction(Problem):
     """LLVM's eviction decisions, scored by what the allocation costs.
@@ -205,7 +192,17 @@ class RegallocEviction(Problem):
     features: ClassVar[tuple[Feature, ...]] = _FEATURES
     extras: ClassVar[tuple[Feature, ...]] = ()
     advice: ClassVar[TensorSpec] = _ADVICE
-    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = _POLICIES
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
+        {
+            "random": lambda seed: RandomPolicy(
+                seed, lambda random, observation: int(random.choice(legal_positions(observation)))
+            ),
+            "first": lambda _: FunctionPolicy(first_legal),
+            "keep": lambda _: FunctionPolicy(keep),
+            "lowest-density": lambda _: FunctionPolicy(lowest_density),
+            "lowest-use": lambda _: FunctionPolicy(lowest_reads_and_writes),
+        }
+    )
     default_policy: ClassVar[str] = "random"
     rule: ClassVar[str] = "lowest-density"
     compared: ClassVar[tuple[str, ...]] = ("random", "first", "lowest-density")

@@ -62,16 +62,6 @@ def by_size(observation: Observation) -> float:
     return float(observation["li_size"][0])
 
 
-_POLICIES: Final[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
-    {
-        "random": lambda seed: RandomPolicy(
-            seed, lambda random, _: float(random.integers(1 << 24))
-        ),
-        "by-size": lambda _: FunctionPolicy(by_size),
-    }
-)
-
-
 @dataclass(frozen=True, slots=True)
 class RegallocPriority(Problem):
     """LLVM's allocation priorities, scored by what the allocation costs.
@@ -84,7 +74,14 @@ class RegallocPriority(Problem):
     features: ClassVar[tuple[Feature, ...]] = _FEATURES
     extras: ClassVar[tuple[Feature, ...]] = ()
     advice: ClassVar[TensorSpec] = TensorSpec("priority", "float", (1,))
-    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = _POLICIES
+    policies: ClassVar[Mapping[str, Callable[[int], Policy]]] = MappingProxyType(
+        {
+            "random": lambda seed: RandomPolicy(
+                seed, lambda random, _: float(random.integers(1 << 24))
+            ),
+            "by-size": lambda _: FunctionPolicy(by_size),
+        }
+    )
     default_policy: ClassVar[str] = "random"
     compared: ClassVar[tuple[str, ...]] = ("random", "by-size")
     measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"

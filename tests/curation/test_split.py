@@ -14,7 +14,7 @@ from corpus_tools.manifest import Manifest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._sources import join_corpora
 from mlgo_gym.curation._facts import ModuleFacts
-from mlgo_gym.curation._similarity import Groups, near_duplicates
+from mlgo_gym.curation._similarity import joined, near_duplicates
 from mlgo_gym.curation._split import Split, check_split_output, split_corpora, write_split
 from mlgo_gym.curation._split_options import SplitOptions
 from mlgo_gym.errors import CorpusError, OptionsError
@@ -112,10 +112,7 @@ def test_what_very_many_modules_have_joins_nothing(count: int, groups: int) -> N
         for n in range(count)
     }
     pairs = near_duplicates(facts, {name: name for name in facts}, 0.4)
-    joined = Groups(facts)
-    for pair in pairs:
-        joined.join(pair.first, pair.second)
-    assert len(joined.sets()) == groups
+    assert len(joined(facts, ((pair.first, pair.second) for pair in pairs))) == groups
 
 
 def test_any_number_of_copies_stay_together() -> None:
