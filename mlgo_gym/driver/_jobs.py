@@ -65,7 +65,13 @@ class Jobs:
     @property
     def objects(self) -> tuple[Path, ...]:
         """The object files that are there when all have ended, but for one in a standard stream."""
-        return tuple(Path(name) for name in self._objects() if name != _STANDARD_STREAM)
+        found = []
+        for number, command in enumerate(self.commands, 1):
+            name = _output(command)
+            later = {word for other in self.commands[number:] for word in other}
+            if name and _makes_object(command) and name not in {*later, _STANDARD_STREAM}:
+                found.append(Path(name))
+        return tuple(found)
 
     @property
     def stream(self) -> str | None:
@@ -77,13 +83,6 @@ class Jobs:
         """The same jobs, whose files are written into a folder; the objects keep their order."""
         places: dict[str, str] = {}
         return Jobs(tuple(tuple(_moved(each, folder, places)) for each in self.commands))
-
-    def _objects(self) -> Iterator[str]:
-        for number, command in enumerate(self.commands, 1):
-            name = _output(command)
-            later = (word for other in self.commands[number:] for word in other)
-            if name is not None and _makes_object(command) and name not in later:
-                yield name
 
 
 def _output(command: Sequence[str]) -> str | None:

@@ -24,7 +24,6 @@ class ModuleScores:
         decisions: how often each policy was asked.
         costs: LLVM's score of register allocation, where that is the problem.
         functions: of each policy, over the module's functions that ask.
-        code: the code that came out, where objects were made.
         oracle_text_bytes: the size of the code that a search has found.
         trace_error: why what a search has found cannot be compared.
         settings: what decided the code, under the first policy.

@@ -23,9 +23,8 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.training._advantage_config import AdvantageConfig
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._distillation import distilled, labels_of
+from mlgo_gym.training._distillation import AdvantageConfig, distilled, labels_of
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._run import Checkpoint, TrainingRun

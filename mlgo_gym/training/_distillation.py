@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,34 @@ import numpy as np
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.training._advantage_config import AdvantageConfig
-from mlgo_gym.training._fitting import Rows, fit_advantages
+from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._teacher import Labels, fit_teacher
+from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
+from mlgo_gym.training._validation import WORSE_WEIGHT
 
 _FEATURES = network_features(InliningForSize)
+
+
+@dataclass(frozen=True)
+class AdvantageConfig:
+    """What decides the result; docs/training.md says what each setting means."""
+
+    seed: int = 0
+    rounds: int = 3
+    labels: tuple[str, ...] = ()
+    batches: int = 2
+    joint_labels: bool = False
+    linked_weight: float = 0.4
+    hidden: tuple[int, ...] = (128, 128)
+    band: tuple[int, int] = (-25, 120)
+    distillation_rows: int = 200_000
+    caution: float = 0.15
+    logit_limit: float = 3.0
+    worse_weight: float = WORSE_WEIGHT
+    teacher: TeacherConfig = field(default_factory=TeacherConfig)
+    fit: FitConfig = field(default_factory=lambda: FitConfig(epochs=25))
 
 
 def labels_of(episodes: Iterable[Episode], linked_weight: float) -> Labels:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -184,11 +185,7 @@ class _Trainer:
         drawn = self._sampler.draw(self._config.contexts, generator)
         started = monotonic()
         self.compiled.take_weights(self._update.network)
-
-        def tried(compiler: Compiler, index: int) -> Trial:
-            return self._trial(compiler, index, number)
-
-        trials = list(self._workshop.successes(drawn, tried))
+        trials = list(self._workshop.successes(drawn, partial(self._trial, generation=number)))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 

@@ -25,8 +25,8 @@ from mlgo_gym.errors import TrainingError
 from mlgo_gym.files import write_json
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
-from mlgo_gym.training._advantage_config import AdvantageConfig
 from mlgo_gym.training._data import Data, successes
+from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._labels import LabelSetting, Shares, label_modules, shares_of, survey
 from mlgo_gym.training._run import TrainingRun
 

@@ -26,14 +26,9 @@ _BULK: Final = (0.5, 99.5)
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """The statistics of each feature.
+    """The statistics of each feature, in the network's order.
 
-    Attributes:
-        names: the features, in the network's order.
-        mean: of the signed logarithm ``sign(x) * log(1 + |x|)``.
-        scale: its standard deviation.
-        low: the 0.5th percentile of the value.
-        high: the 99.5th.
+    The mean and standard deviation of ``sign(x) * log(1 + |x|)``, and two percentiles of ``x``.
     """
 
     names: tuple[str, ...]

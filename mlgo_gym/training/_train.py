@@ -56,14 +56,7 @@ class Watcher:
 
 
 class RunSettings(TypedDict, total=False):
-    """What every training run takes by keyword.
-
-    Attributes:
-        seed: of everything random; 0 where it is left out.
-        jobs: how many modules are compiled at once; 1 where it is left out.
-        timeout_s: how long LLVM may take for one compilation, in seconds.
-        watcher: is told of the run.
-    """
+    """What every training run takes by keyword."""
 
     seed: int
     jobs: int
@@ -113,7 +106,8 @@ def train(
         hold_out_packages: packages to choose the model on, not to train on; none holds out every
             fourth module.
         settings: of the trainer, texts such as ``fit.epochs=10``; the value is JSON.
-        how: seed, jobs, deadline, and who watches.
+        how: ``seed`` of everything random (0), ``jobs`` modules that are compiled at once (1),
+            ``timeout_s`` for LLVM's part of one compilation, and the ``watcher``.
 
     Raises:
         EnvironmentSetupError: the extra ``train`` is not installed.

@@ -11,7 +11,7 @@ import pytest
 
 from mlgo_gym.cli._main import main
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.training._advantage_config import AdvantageConfig
+from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._train import TRAINERS, configured, imported
 
 QUICK = [

@@ -17,8 +17,8 @@ from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._advantage import train
-from mlgo_gym.training._advantage_config import AdvantageConfig
 from mlgo_gym.training._data import Data, describe
+from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._fitting import FitConfig
 from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
