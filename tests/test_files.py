@@ -313,7 +313,6 @@ NEEDS_NO_CARE = {
     ("driver/_prepare.py", "write_bytes"),
     ("driver/_prepare.py", "write_text"),
     ("training/_export.py", "write_bytes"),
-    ("training/_export.py", "read_bytes"),
     ("training/_export.py", "open"),
     # A response file, which may be a pipe, into a temporary folder.
     ("driver/_development.py", "write_bytes"),

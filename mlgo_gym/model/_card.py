@@ -88,20 +88,15 @@ def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | Non
 
 
 def _parse(value: Any, source: str) -> ModelCard:
-    card = value if isinstance(value, dict) else {}
-    texts = [card.get(key) for key in ("problem", "llvm_version")]
-    features = card.get("features")
-    if (
-        not all(isinstance(each, str) for each in texts)
-        or not isinstance(features, list)
-        or not all(isinstance(each, str) for each in features)
-    ):
-        raise ModelError(
-            source,
-            f"{CARD_FILE}: expected problem and llvm_version as texts and features as a list of "
-            f"texts, found {value!r}",
-        )
-    return ModelCard(card["problem"], card["llvm_version"], tuple(features))
+    match value:
+        case {"problem": str(problem), "llvm_version": str(version), "features": [*features]}:
+            if all(isinstance(each, str) for each in features):
+                return ModelCard(problem, version, tuple(features))
+    raise ModelError(
+        source,
+        f"{CARD_FILE}: expected problem and llvm_version as texts and features as a list of "
+        f"texts, found {value!r}",
+    )
 
 
 def shipped_models() -> dict[str, Path]:

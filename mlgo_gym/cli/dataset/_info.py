@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli.show._grid import Grid, Row, amount
+from mlgo_gym.cli.show._grid import Grid, amount
 from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     for key, value in record.items():
         if key not in {"packages", "differences"}:
             table.add_row(key.replace("_", " "), _shown(value))
-    output.print(table, _packages(record["packages"]))
+    rows = [[name, *map(amount, counts.values())] for name, counts in record["packages"].items()]
+    output.print(table, Grid(("package", "modules", "decisions"), rows, folds=True))
     output.json(record)
     return output.warn_of(f"mixed: {difference}" for difference in dataset.differences)
 
@@ -71,14 +72,6 @@ def _as_record(dataset: Dataset) -> dict[str, Any]:
         "packages": packages,
         "differences": list(dataset.differences),
     }
-
-
-def _packages(packages: dict[str, dict[str, int]]) -> Grid:
-    rows: list[Row] = [
-        [name, amount(counts["modules"]), amount(counts["decisions"])]
-        for name, counts in packages.items()
-    ]
-    return Grid(("package", "modules", "decisions"), rows, folds=True)
 
 
 def _shown(value: Any) -> str:

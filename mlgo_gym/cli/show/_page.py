@@ -11,6 +11,7 @@ from string import Template
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli.show._grid import Cell, Grid, as_cell
+from mlgo_gym.files import read_bounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +20,7 @@ _DPI: Final = 110
 _BETTER: Final = "#cfe8dc"
 _WORSE: Final = "#f3d3cf"
 _PAGE: Final = Path(__file__).with_name("page.html")
+_MAX_BYTES: Final = 1 << 16
 
 
 def as_page(
@@ -30,7 +32,7 @@ def as_page(
         for heading, contents in sections
     )
     title, introduction = html.escape(title), html.escape(introduction)
-    page = Template(_PAGE.read_text(encoding="utf-8"))
+    page = Template(read_bounded(_PAGE, _MAX_BYTES).decode())
     filled = page.substitute(title=title, introduction=introduction, sections=parts)
     return filled.encode("utf-8", "backslashreplace")
 
