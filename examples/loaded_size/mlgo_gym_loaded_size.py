@@ -6,7 +6,7 @@ section that is loaded. Install the package, and the problem is there::
 
     pip install examples/loaded_size
     mlgo-gym rollout --problem inlining-for-loaded-size --policy small-callees
-    mlgo-gym train advantage --problem inlining-for-loaded-size --output run --budget 2m
+    mlgo-gym train group --problem inlining-for-loaded-size --output run --budget 2m
 
     env = gymnasium.make("mlgo_gym/InliningForLoadedSize-v0")
 

@@ -23,6 +23,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.scoring._measures import TextSize, measure_of
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._distillation import AdvantageConfig, distilled, labels_of
 from mlgo_gym.training._export import save_model
@@ -35,6 +36,11 @@ def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
     """Train for as long as the run's budget lasts, or until all rounds are done."""
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"advantage: expected InliningForSize, found {run.problem.name}")
+    if (measure := measure_of(run.problem)) is not TextSize:  # labels are bytes of code
+        raise TrainingError(
+            "advantage: expected a problem that is measured by bytes of code, found "
+            f"{run.problem.name}, which is by {measure.title}"
+        )
     return _Trainer(run, run.problem, config, data).train()
 
 

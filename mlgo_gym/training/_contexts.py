@@ -99,6 +99,7 @@ class Workshop:
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.problem: Final = problem
+        self._measure: Final = measure_of(problem)
         self._warn = warn
         self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
@@ -111,10 +112,10 @@ class Workshop:
 
         def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
             module = packages[key]
-            if measure_of(self.problem).by_function:
+            if self._measure.by_function:
                 return _functions(Allocator(compiler, self.problem), str(key), module)
-            size = compiler.compile_module(module).text_size_bytes
-            return [TrainingContext(str(key), module, float(size))] if size else []
+            size = self._measure.score(compiler.compile_module(module))
+            return [TrainingContext(str(key), module, size)] if size else []
 
         with closing(self.each(tuple(packages)[skip:], prepared)) as found:
             for done in found:
@@ -123,12 +124,12 @@ class Workshop:
                 yield [] if done.error else done.value
 
     def score(self, compiler: Compiler, context: TrainingContext, policy: PolicyLike) -> float:
-        """What comes out under a policy: bytes, or LLVM's score."""
+        """What comes out under a policy, by the problem's measure."""
         code = context.code
         if isinstance(code, OptimizedModule):
             return Allocator(compiler, self.problem).allocate(code, policy).score
         result = compiler.compile_module(code, problem=self.problem, policy=policy)
-        return result.text_size_bytes
+        return self._measure.score(result)
 
     def each(
         self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]

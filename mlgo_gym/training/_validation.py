@@ -24,7 +24,8 @@ WORSE_WEIGHT: Final = 0.1
 
 _LEAST: Final = 1e-9
 _MODEL: Final = "model"
-_CHOSEN_BY: Final = ("linked_text", "score_module_mean")
+_CHOSEN_BY: Final = ("score_module_mean", "linked_text")
+"""Of the statistics that there are: a measure of a problem's own comes before its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ class Validation:
     def loss(self, worse_weight: float = WORSE_WEIGHT) -> float:
         """What models are chosen by, the lower the better; infinite where no module was compiled.
 
-        The change of linked text, or of register allocation's score in the mean, and
+        The change of linked text, or of the score in the mean where the measure is another, and
         ``worse_weight`` times the share of the modules that are worse.
         """
         found = (self.changes[key] for key in _CHOSEN_BY if key in self.changes)
-        change = min(found, default=math.inf)
+        change = next(found, math.inf)
         return change + worse_weight * self.worse / max(1, self.modules)
 
     def to_json(self) -> dict[str, Any]:

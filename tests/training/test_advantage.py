@@ -24,6 +24,7 @@ from mlgo_gym.training._fitting import FitConfig
 from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
+from tests.training.test_contexts import InliningForObjects
 
 QUICK = AdvantageConfig(
     rounds=2,
@@ -207,6 +208,13 @@ def test_nothing_to_train_on_is_an_error(data: Data, tmp_path: Path) -> None:
     with run, pytest.raises(TrainingError) as error:
         train(run, QUICK, data)
     assert str(error.value) == "advantage: expected InliningForSize, found RegallocEviction"
+    run = TrainingRun(tmp_path / "third", "advantage", InliningForObjects(), QUICK)
+    with run, pytest.raises(TrainingError) as error:
+        train(run, QUICK, data)
+    assert str(error.value) == (
+        "advantage: expected a problem that is measured by bytes of code, found "
+        "InliningForObjects, which is by bytes of all sections"
+    )
 
 
 def test_the_teacher_weighs_bytes() -> None:

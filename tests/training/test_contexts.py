@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,12 +13,33 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.scoring._measures import Result, TextSize
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 
 EVICTION = RegallocEviction()
+
+
+class WholeObject(TextSize):
+    """All bytes of all sections."""
+
+    key: ClassVar[str] = "bytes"
+    title: ClassVar[str] = "bytes of all sections"
+
+    @classmethod
+    def score(cls, result: Result) -> float:
+        if not isinstance(result, CompilationResult):
+            raise TypeError(type(result))
+        return float(sum(size for _, size in result.sections))
+
+
+@dataclass(frozen=True)
+class InliningForObjects(InliningForSize):
+    name: ClassVar[str] = "InliningForObjects"
+    measure: ClassVar[str] = f"{__name__}:WholeObject"
 
 
 def packages(corpus: Corpus, *names: str) -> Packages:
@@ -70,6 +93,16 @@ def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
             sample[name], problem=InliningForSize(), policy=always
         ).text_size_bytes
         assert size.value == inlined
+
+
+def test_another_measure_of_modules(compiler: Compiler, sample: Corpus) -> None:
+    problem = InliningForObjects()
+    plain = compiler.compile_module(sample["digest.c"])
+    inlined = compiler.compile_module(sample["digest.c"], problem=problem, policy=always)
+    with Workshop(problem, jobs=1, timeout_s=120) as workshop:
+        (context,) = joined(workshop.contexts(packages(sample, "digest.c")))
+        assert context.baseline == WholeObject.score(plain) > plain.text_size_bytes
+        assert workshop.score(compiler, context, always) == WholeObject.score(inlined)
 
 
 def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
