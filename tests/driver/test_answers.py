@@ -46,6 +46,8 @@ def wait_for(size):
     while waiting[0] != size and time.monotonic() < until:
         fcntl.ioctl(inbound, termios.FIONREAD, waiting)
         time.sleep(0.01)
+    if waiting[0] != size:
+        sys.exit(f"expected {size} bytes of an answer, found {waiting[0]}")
 
 with open(f"{bases[0]}.out", "wb") as file:
     log = TrainingLogWriter(file, Header(tuple(specs), advice=InliningForSize.advice))
