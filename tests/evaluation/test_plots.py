@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.container import ErrorbarContainer
 
 from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
@@ -34,8 +35,10 @@ def test_what_is_drawn() -> None:
     text = next(each for each in STATISTICS if each.key == "text")
     change = scored.change(text, "mine")
     (bars,) = plots["totals"].axes[0].containers
+    assert isinstance(bars, ErrorbarContainer)
     row = [each.get_text() for each in plots["totals"].axes[0].get_yticklabels()].index("text, all")
     points, _, (lines,) = bars.lines
     ends = 100 * np.array(change.interval)
-    np.testing.assert_allclose(points.get_xdata()[row], 100 * change.value)
+    drawn = np.asarray(points.get_xdata(), float)
+    np.testing.assert_allclose(drawn[row], 100 * change.value)
     np.testing.assert_allclose(np.array(lines.get_segments())[row, :, 0], ends)

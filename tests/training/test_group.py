@@ -98,8 +98,9 @@ def test_one_generation_goes_only_so_far(already: float, low: float, high: float
     network = InliningNetwork(statistics, (4,), 0)
 
     def chances() -> Array:
-        exponentials: Array = np.exp(network(columns(rows[:1], INLINING)).numpy()[0])
-        return exponentials / exponentials.sum()
+        exponentials = np.exp(network(columns(rows[:1], INLINING)).numpy()[0])
+        found: Array = exponentials / exponentials.sum()
+        return found
 
     before = chances()
     tried = [
