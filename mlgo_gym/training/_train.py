@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, Final, TypedDict, Unpack
@@ -125,36 +126,40 @@ def train(
     if trainer not in TRAINERS:
         raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
-    module, run = imported(trainer), imported("run")
+    module = imported(trainer)
     make_config = getattr(module, f"{trainer.capitalize()}Config")
-    config = configured(make_config(seed=how.get("seed", 0)), settings)
     watcher = how.get("watcher") or Watcher()
-    failures: list[str] = []
-
-    def warn(message: str) -> None:
-        if message not in failures:
-            failures.append(message)
-            watcher.warn(f"{message}; left out")
-
-    data = imported("data")
-    compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
-    provenance = {
-        "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
-        "trained_on": data.describe(kept),
-        "validated_on": data.describe(held_out),
-    }
-    with run.TrainingRun(
+    failures: dict[str, None] = {}
+    with imported("run").TrainingRun(
         Path(output),
         trainer,
         problem_named(problem)() if isinstance(problem, str) else problem,
-        config,
+        configured(make_config(seed=how.get("seed", 0)), settings),
         budget_s=None if budget_minutes is None else 60 * budget_minutes,
         report=watcher.report,
         doing=watcher.doing,
-        provenance=provenance,
+        provenance=_provenance(kept, held_out),
     ) as going:
-        found = module.train(going, config, data.Data(kept, held_out, warn=warn, **compiling))
+        compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
+        warn = partial(_left_out, failures, watcher)
+        data = imported("data").Data(kept, held_out, warn=warn, **compiling)
+        found = module.train(going, going.config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
+
+
+def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
+    describe = imported("data").describe
+    return {
+        "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
+        "trained_on": describe(kept),
+        "validated_on": describe(held_out),
+    }
+
+
+def _left_out(failures: dict[str, None], watcher: Watcher, message: str) -> None:
+    if message not in failures:
+        failures[message] = None
+        watcher.warn(f"{message}; left out")
 
 
 def configured(config: Any, settings: Sequence[str]) -> Any:
