@@ -10,7 +10,7 @@ from typing import Any, Final
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
-from mlgo_gym.llvm._schedule import Done, each
+from mlgo_gym.llvm._schedule import Done, Jobs, each
 from mlgo_gym.llvm.process._request import DescribeRequest
 from mlgo_gym.llvm.text._fingerprint import Body
 from mlgo_gym.llvm.text._profile import Profile
@@ -54,7 +54,7 @@ def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
 
 
 def describe_modules(
-    corpora: PackagesLike, *, jobs: int = 1, timeout_s: float = DEFAULT_TIMEOUT_S
+    corpora: PackagesLike, *, jobs: Jobs = 1, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Generator[Done[ModuleKey, ModuleFacts]]:
     """What is in each of several modules, in their order.
 

@@ -24,7 +24,7 @@ from corpus_tools.staging import INFO_NAME, staged_folder
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import each
+from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._request import SplitRequest
 
@@ -82,7 +82,7 @@ def split_functions(
     *,
     opt_level: str | None = None,
     minimum_instructions: int = 0,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     progress: Callable[[], None] = lambda: None,
 ) -> FunctionSplit:

@@ -29,6 +29,7 @@ from mlgo_gym.curation._similarity import NearDuplicate, joined, near_duplicates
 from mlgo_gym.curation._split_options import SplitOptions
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm._schedule import Jobs
 
 _SUFFIXES: Final = (".bc", ".cmd", ".thinlto.bc")
 
@@ -84,7 +85,7 @@ def split_corpora(
     corpora: JoinedCorpora,
     options: SplitOptions,
     *,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     progress: Callable[[], None] = lambda: None,
 ) -> Split:

@@ -24,7 +24,7 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import CompilationError, InputError, ModuleError
 from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import each
+from mlgo_gym.llvm._schedule import Jobs, each
 
 
 class CheckOutcome(StrEnum):
@@ -82,7 +82,7 @@ def verify_corpus(
     *,
     clang: Clang | None = None,
     objects: Path | None = None,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Generator[Verdict]:
     """Compile every module back, and compare the code.

@@ -12,6 +12,7 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, ModuleError, UsageError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, llvm_version
+from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
@@ -68,7 +69,7 @@ def record(
     policy_name: str,
     policy: PolicyLike,
     *,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under a policy, and put the decisions into a dataset.

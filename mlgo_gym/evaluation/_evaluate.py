@@ -15,6 +15,7 @@ from mlgo_gym.errors import InputError, OptionsError, TraceError
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.model._card import find_model
 from mlgo_gym.policies._models import model_policies, problem_of_models
 from mlgo_gym.problems._policy import PolicyLike
@@ -47,7 +48,7 @@ class Setting:
 
     problem: Problem
     opt_level: str | None = None
-    jobs: int = 1
+    jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     with_text: bool = False
     traces: Path | None = None
@@ -85,7 +86,7 @@ class EvaluationSettings(TypedDict, total=False):
 
     problem: Problem
     opt_level: str | None
-    jobs: int
+    jobs: Jobs
     timeout_s: float
     with_text: bool
     traces: Path | None

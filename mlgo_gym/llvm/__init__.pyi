@@ -4,6 +4,7 @@ from ._compiler import options_of as options_of
 from ._result import CompilationResult as CompilationResult
 from ._result import Product as Product
 from ._schedule import Done as Done
+from ._schedule import Engine as Engine
 from ._schedule import Executor as Executor
 from ._schedule import each as each
 from ._schedule import workers as workers

@@ -103,7 +103,15 @@ class Executor(ABC, Generic[_State]):
 
 
 class Engine(Protocol):
-    """Makes executors, for work to be done elsewhere than in threads."""
+    """Makes executors, for work to be done elsewhere than in threads; given as ``jobs=``.
+
+    >>> from mlgo_gym import Compiler
+    >>> def engine(state):
+    ...     return workers(state, jobs=2)
+    >>> done = each([1, 2], lambda compiler, item: item + 1, Compiler, jobs=engine, in_order=True)
+    >>> [each.value for each in done]
+    [2, 3]
+    """
 
     def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
         """An executor whose workers have states that this function makes."""

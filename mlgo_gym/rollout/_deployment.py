@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import Done, each
+from mlgo_gym.llvm._schedule import Done, Jobs, each
 from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.policies._models import Model
@@ -90,7 +90,7 @@ def deploy_modules(
     model: Model | None,
     *,
     opt_level: str | None = None,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     form: Form = "object",
     keep_decisions: bool = False,

@@ -25,7 +25,7 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._schedule import each
+from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
@@ -183,7 +183,7 @@ def rollout(
     policies: Mapping[str, PolicyLike],
     problem: Problem,
     *,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     in_order: bool = True,
     **how: Unpack[Comparison],

@@ -25,7 +25,7 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import read_json, write_json
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import each
+from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._launch import installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -64,7 +64,7 @@ def search_corpus(
     *,
     policy: PolicyLike | None = None,
     opt_level: str | None = None,
-    jobs: int = 1,
+    jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Generator[ModuleSearch]:
     """Search modules, the largest first, and keep what is found in a folder.

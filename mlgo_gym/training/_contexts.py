@@ -20,7 +20,7 @@ import numpy as np
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm._schedule import Done, each, workers
+from mlgo_gym.llvm._schedule import Done, Jobs, each, workers
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm.text._allocation_score import score_function
 from mlgo_gym.llvm.text._machine_code import spill_code
@@ -94,7 +94,7 @@ class Workshop:
         self,
         problem: Problem,
         *,
-        jobs: int,
+        jobs: Jobs,
         timeout_s: float,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:

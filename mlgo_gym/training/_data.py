@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm._schedule import Done
+from mlgo_gym.llvm._schedule import Done, Jobs
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -23,7 +23,7 @@ class Data:
 
     packages: Packages
     validation: Packages
-    jobs: int = 1
+    jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     warn: Callable[[str], None] = lambda _: None
 

@@ -26,7 +26,7 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import settings_of
-from mlgo_gym.llvm._schedule import Done, each
+from mlgo_gym.llvm._schedule import Done, Jobs, each
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
@@ -54,14 +54,14 @@ class LabelSetting:
 
     problem: InliningForSize = field(default_factory=InliningForSize)
     batches: int = 2
-    jobs: int = 1
+    jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     seed: int = 0
     joint: bool = False
 
 
 def survey(
-    packages: Packages, *, jobs: int, timeout_s: float = DEFAULT_TIMEOUT_S
+    packages: Packages, *, jobs: Jobs, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Generator[Done[ModuleKey, tuple[str, ...]]]:
     """Compile all modules plainly: the functions of each object that are in COMDAT groups."""
 

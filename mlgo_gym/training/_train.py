@@ -19,6 +19,7 @@ from typing import Any, Final, TypedDict, Unpack
 
 from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
 
@@ -60,7 +61,7 @@ class RunSettings(TypedDict, total=False):
     """What every training run takes by keyword."""
 
     seed: int
-    jobs: int
+    jobs: Jobs
     timeout_s: float
     watcher: Watcher
 

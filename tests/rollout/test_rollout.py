@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.llvm._schedule import Executor, workers
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._rollout import RolloutLog, rollout
@@ -102,6 +105,20 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
     assert broken.error == "module 'broken': LLVM bitcode parsing error\nExpected a single module"
     assert (broken.attempts, broken.is_complete, good.is_complete) == ((), False, True)
     assert RolloutLog(io.BytesIO(), LIFTED).write(broken) == 0
+
+
+def test_workers_of_somebody_else(small: Corpus) -> None:
+    made = []
+
+    def engine(state: Callable[[], Any]) -> Executor[Any]:
+        made.append(workers(state, jobs=2))
+        return made[-1]
+
+    policies = {"never": InliningForSize.policy("never")}
+    here = rollout(small, policies, LIFTED)
+    there = rollout(small, policies, LIFTED, jobs=engine)
+    assert [each.attempts[0].result for each in there] == [each.attempts[0].result for each in here]
+    assert len(made) == 1
 
 
 def test_a_policy_that_raises_ends_the_rollout(small: Corpus) -> None:
