@@ -162,3 +162,21 @@ def test_modules_taken_apart_are_forgotten(
         baselines.append(env.reset(options={"module": name})[1]["baseline_score"])
         assert len(env._known) == 1
     assert baselines[0] == baselines[2] != baselines[1]
+
+
+def test_no_more_is_forgotten_than_has_to_be(
+    env: AllocationEnv, sample: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("lru_cache.cpp", "expr_vm.c", "hash_map.c")
+
+    def known() -> list[int]:
+        env._known.clear()
+        for name in names:
+            env.reset(options={"module": sample[name]})
+        functions = (parts.functions.values() for parts in env._known.values())
+        return [sum(len(each.module.data) for each in every) for every in functions]
+
+    sizes = known()
+    assert len(sizes) == len(names)
+    monkeypatch.setattr(_allocation_env, "_REMEMBERED_BYTES", sum(sizes[1:]))
+    assert known() == sizes[1:]
