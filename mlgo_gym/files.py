@@ -184,10 +184,7 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked_folder(folder: Path, *, mode: int = 0o777, waits: bool = True) -> Iterator[None]:
-    """Make a folder if need be, and keep other processes from locking it meanwhile.
-
-    Where another has locked it and is not waited for, it is a ``BlockingIOError``.
-    """
+    """Make and lock a folder; a lock that is not waited for is a ``BlockingIOError``."""
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

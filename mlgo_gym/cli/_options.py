@@ -92,14 +92,9 @@ class Options:
     ) -> None:
         """Add an option, or an argument where the name has no dashes.
 
-        Args:
-            names: of the option, with spaces between.
-            value: what help calls its value, which says what it is; empty where there is none. Or
-                what it must be one of.
-            what: the option is for; its default is said behind that.
-            default: as it is written on a command line.
-            many: it may be repeated.
-            **settings: more of `argparse.ArgumentParser.add_argument`.
+        Names stand with spaces between, and the default as on a command line. The value is what
+        help calls it, empty where there is none, or what it must be one of; further settings are
+        those of `argparse.ArgumentParser.add_argument`.
         """
         made: dict[str, Any] = {"action": "append", "default": []} if many else {}
         if not value:
@@ -237,10 +232,7 @@ def models_of(options: argparse.Namespace) -> list[str]:
 
 @contextlib.contextmanager
 def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[str, PolicyLike]]:
-    """The models by the ends of their paths, and the policies of `Options.policy` by name.
-
-    Where neither is given, the problem's default policy.
-    """
+    """The models by the ends of their paths, and policies by name; without any, the default."""
     from mlgo_gym.policies._models import model_policies
 
     models = models_of(options)
@@ -285,10 +277,7 @@ def rolled_out(
     output: Output,
     **settings: Any,
 ) -> Iterator[ModuleReport]:
-    """Roll policies out over packages, as the options of `Options.compilation` say.
-
-    Reports call modules by their labels (`Packages.label`).
-    """
+    """Roll policies out as `Options.compilation` says; reports call modules by their labels."""
     from mlgo_gym.rollout._rollout import rollout
 
     settings |= compilation_of(options)

@@ -39,10 +39,7 @@ def save_figure(path: Path, figure: Figure) -> None:
 
 
 def make_folder(folder: Path, *, to_write: Path | None = None) -> None:
-    """Make a folder if need be, before the work whose results it gets.
-
-    Where it cannot be made, the error names what was to be written there.
-    """
+    """Make a folder if need be, before the work; the error names what was to be written there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -205,10 +205,7 @@ def _read(
 
 
 def language_of(module: Module) -> str:
-    """``C``, ``C++`` or `OTHER_LANGUAGE`.
-
-    By clang's ``-x``, else by the name of the module, else by that of the source
-    (``-main-file-name``), which an extracted command has.
+    """``C``, ``C++`` or `OTHER_LANGUAGE`, by ``-x``, else the module's name, else its source's.
 
     >>> language_of(Module("a.o", b"", ("-cc1", "-main-file-name", "a.cc")))
     'C++'

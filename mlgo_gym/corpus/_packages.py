@@ -211,10 +211,7 @@ PackagesLike = Packages | Mapping[str, Corpus] | Corpus | Path | str | Sequence[
 
 
 def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Path]:
-    """Corpora, where a folder without a manifest stands for the corpora in it.
-
-    With a split, those that ``corpus_info.json`` says are of the other one are left out.
-    """
+    """Corpora, of folders without a manifest those in them, but for those of another split."""
     found: list[Path] = []
     for folder in folders:
         if (folder / MANIFEST_NAME).exists():

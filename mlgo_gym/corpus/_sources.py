@@ -15,13 +15,7 @@ from mlgo_gym.errors import CorpusError
 
 @dataclass(frozen=True, slots=True)
 class JoinedCorpora:
-    """Several corpora as one.
-
-    Attributes:
-        packages: the modules, in the alphabetical order of their names.
-        keys: theirs, by the names of which there is one each.
-        sides: of `SPLITS`, the one that a module's corpus says it is for, where it says so.
-    """
+    """Several corpora as one; keys and, where a corpus records one, sides are by modules' names."""
 
     packages: Packages
     keys: Mapping[str, ModuleKey]

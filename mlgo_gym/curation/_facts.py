@@ -20,10 +20,7 @@ _PROFILE_OPTIONS: Final = ("-fprofile-instrument-use-path=", "-fprofile-sample-u
 
 @dataclass(frozen=True, slots=True)
 class ModuleFacts:
-    """What is in a module: its function definitions, and the profile that its bitcode carries.
-
-    ``profile_path`` is the one that its command line names, as it stands there.
-    """
+    """A module's function definitions, its bitcode's profile, and the path its command names."""
 
     name: str
     sha256: str

@@ -60,10 +60,7 @@ def split_module(
     *,
     minimum_instructions: int = 0,
 ) -> tuple[FunctionModule, ...]:
-    """Optimise a module and make one of each of its functions that is not too small.
-
-    How it is optimised is the module's command line's where no options are given.
-    """
+    """Optimise a module, as its command says or as told, and make one of each function."""
     chosen = options or options_of(module)
     request = SplitRequest(module.is_text, chosen.target(), minimum_instructions)
     answer, payload = compiler.inquire(module, request, chosen.llvm_options)

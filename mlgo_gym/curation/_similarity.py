@@ -26,10 +26,7 @@ MAXIMUM_HOLDERS: Final = 64
 
 @dataclass(frozen=True, slots=True, order=True)
 class NearDuplicate:
-    """Two modules, in the order of their names, that share much of their code.
-
-    The similarity is the share of the smaller one's own instructions whose bodies both have.
-    """
+    """Two modules, by name, and the share of the smaller one's own instructions that both have."""
 
     first: str
     second: str

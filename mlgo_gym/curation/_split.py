@@ -46,16 +46,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What goes where.
+    """What goes where, by side, and which near-duplicates keep units together.
 
-    Attributes:
-        sides: the groups of ``train`` and of ``test``.
-        near_duplicates: the pairs of modules that keep units together.
-        own_overlap: the share of the test side's instructions whose bodies are in ``train`` too;
-            bodies that come with headers are left out.
-        overlap: the same with those bodies.
-        hashes: of the bitcode of each module, by name, in hexadecimal digits.
-        failures: why modules were left out, by name.
+    Overlaps are the share of the test side's instructions whose bodies are in ``train`` too, the
+    own one without bodies that come with headers. Hashes, in hexadecimal digits, are by module.
     """
 
     sides: Mapping[str, tuple[Group, ...]]

@@ -13,15 +13,10 @@ UNITS: Final = ("package", "module")
 
 @dataclass(frozen=True, slots=True)
 class SplitOptions:
-    """How corpora are split.
+    """How corpora are split: what is kept together is one of `UNITS`.
 
-    Attributes:
-        test_fraction: the share of the bitcode's bytes that goes to the test side, aimed at.
-        seed: decides the order in which groups are dealt out.
-        by: what is kept together, one of `UNITS`.
-        similarity: the share of the smaller of two modules' instructions from which they are
-            near-duplicates, above 0 and at most 1.
-        honour_recorded: a package that its recipe keeps for one side goes there.
+    The test side aims at a fraction of the bitcode's bytes; near-duplicates share this much of the
+    smaller module's instructions, above 0 and at most 1.
     """
 
     test_fraction: float = 0.2

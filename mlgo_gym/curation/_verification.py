@@ -53,11 +53,7 @@ class Check:
 class Verdict:
     """One module of a corpus, of several packages ``PACKAGE/NAME``.
 
-    Attributes:
-        embedded: whether LLVM reads and verifies it and the embedded LLVM compiles it.
-        original: clang's code against the original object's.
-        clang: the embedded LLVM's code against clang's.
-        not_honoured: what the embedded compiler leaves out of the module's command line.
+    Clang's code is compared with the original object's, the embedded LLVM's with clang's.
     """
 
     module: str

@@ -160,11 +160,7 @@ def episodes_of_trace(
     policy: str = "trace",
     labels: Mapping[str, _Array] | None = None,
 ) -> tuple[Source, tuple[Episode, ...]]:
-    """What a trace with observations holds: one episode, or none where it has no decision.
-
-    A trace does not say which function a decision is of, so all are one episode. Nor does it have
-    the baseline, so there is no reward.
-    """
+    """One episode of a trace with observations, without a reward; none where it has no decision."""
     problem = problem_of(trace)
     source = Source(package, trace.module, trace.module_sha256, policy, dict(trace.settings))
     if trace.decisions == 0:

@@ -85,10 +85,7 @@ class DatasetHeader:
         return Header((*self.problem.sent(), self.problem.advice), self.score)
 
     def differences(self, other: DatasetHeader) -> list[str]:
-        """What the decisions of another dataset were made with, and not these.
-
-        The score is not among it, nor is llvmlite: they do not decide anything.
-        """
+        """What decides and is not as in another dataset: neither the score nor llvmlite does."""
         if self.problem is not other.problem:
             return [f"problem: expected {self.problem.name}, found {other.problem.name}"]
         mine, others = self._decisive(), other._decisive()

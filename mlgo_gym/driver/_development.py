@@ -85,10 +85,7 @@ class _RecordingRunner(ModelUnderTrainingRunner):
 
 @dataclass(slots=True)
 class _Session:
-    """One command line of clang with a model's answers, and the jobs that clang does by it.
-
-    Standard input, if clang reads it, is read once for each compilation.
-    """
+    """One command line of clang, its jobs under a model, and its standard input, read once."""
 
     _model: Path
     _clang: str

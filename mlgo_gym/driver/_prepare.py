@@ -82,10 +82,7 @@ def build_driver(folder: Path) -> None:
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
-    """Freeze a model into the shared library that the driver loads, compiled and linked by clang.
-
-    A folder with a frozen model is code, and is trusted.
-    """
+    """Freeze a model, or trust a frozen one, into the shared library that the driver loads."""
     with _locked(library.parent):
         if library.exists():  # another compilation was first
             return

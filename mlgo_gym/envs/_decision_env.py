@@ -140,10 +140,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     def resetting(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
-        """`reset`, for several environments at once (`llvm._waiting`).
-
-        What cannot be asked for is an error at once, before anything has changed.
-        """
+        """`reset`, for several at once (`llvm._waiting`); a wrong option changes nothing."""
         return self._resetting(seed, _asked_for(options or {}, self._reset_options, self.corpus))
 
     def _resetting(
@@ -172,10 +169,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     def stepping(
         self, action: Any
     ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
-        """`step`, for several environments at once (`llvm._waiting`).
-
-        An action that LLVM does not take is an error at once, before anything has changed.
-        """
+        """`step`, for several at once (`llvm._waiting`); a wrong action changes nothing."""
         if self._compilation is None or self._pending is None:
             raise UsageError("step: expected a pending decision, found none; call reset first")
         return self._stepping(self._compilation, *self._choose(action, self._pending))

@@ -10,11 +10,9 @@ from typing import Any
 
 
 def register_envs() -> None:
-    """Register an environment for each problem with Gymnasium; importing `mlgo_gym` does it.
+    """Register an environment for each problem once Gymnasium is imported, so that nobody waits.
 
-    That is when Gymnasium is imported, or at once where it is already: a command that needs no
-    environment does not wait for it. Nothing is loaded (`problems._registry` is, when one is made):
-    the id has the name of the class that the entry point leads to.
+    Its id has the name of the entry point's class; nothing is loaded before one is made.
     """
     if "gymnasium" in sys.modules:
         _register(sys.modules["gymnasium"])

@@ -137,11 +137,7 @@ def evaluate(
 def module_scores(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[ModuleScores]:
-    """Compile every module of every package plainly and under each policy.
-
-    A module that LLVM refuses, or crashes or hangs on, has errors; the others go on. Modules come
-    as they are finished.
-    """
+    """Compile every module plainly and under each policy; with errors, as they are finished."""
     if BASELINE in policies:
         raise OptionsError(f"policy: expected a name other than {BASELINE!r}, found it")
     packages = Packages.of(corpora)
@@ -183,12 +179,7 @@ def _compiled(
 
 
 def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:
-    """The scores with the size of the module's trace, where a folder has one.
-
-    It is looked for as ``NAME.trace`` and, where several packages share a folder, as
-    ``PACKAGE/NAME.trace``. The size of a trace of another module, LLVM or level says nothing
-    here: the scores then say what is wrong with it.
-    """
+    """The scores with the size in ``[PACKAGE/]NAME.trace``, or with why it cannot be compared."""
     if folder is None or not scores.is_complete:
         return scores
     paths = [trace_path(each, scores.module) for each in (folder / scores.package, folder)]

@@ -34,13 +34,9 @@ FEATURES: Final = tuple(spec.name for spec in InliningForSize.sent())
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What a model was asked on its own way through modules.
+    """What a model was asked on its own way through modules, and how often in each, in order.
 
-    Attributes:
-        values: int64 ``[observations, len(FEATURES)]``.
-        decisions: what the model answered, int64 ``[observations]``.
-        asked: how often it was asked in each module, in their order.
-        errors: why modules have no observations.
+    Values are int64 ``[observations, len(FEATURES)]``, decisions int64 ``[observations]``.
     """
 
     values: NDArray[Any]
@@ -59,13 +55,9 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """What the decisions are when one feature is permuted.
+    """The share of decisions that change when a feature is permuted: the repeats' mean, deviation.
 
-    Attributes:
-        changed: the share of decisions that change, the mean of the repeats.
-        deviation: the standard deviation of the repeats.
-        to_inline: the part of `changed` that is now to inline.
-        values: how many different values were recorded; with one, nothing can change.
+    `to_inline` is a part of `changed`; of one different value nothing can change.
     """
 
     feature: str
@@ -146,11 +138,9 @@ def text_when_permuted(
     *,
     seed: int,
 ) -> Generator[ModuleReport]:
-    """Compile modules under a model that gets one feature's values from other, recorded decisions.
+    """Compile modules as they are (``""``) and with each feature's values from other decisions.
 
-    Yields:
-        A report for each module, with an attempt called ``""`` of the model as it is, and one for
-        each feature under its name. The same seed, module and feature give the same draws.
+    The same seed, module and feature give the same draws.
     """
     policies = {"": policy} | {
         feature: _Permuted(policy, FEATURES.index(feature), recorded.values, seed)
@@ -161,10 +151,7 @@ def text_when_permuted(
 
 @dataclass(frozen=True, slots=True)
 class PermutedText:
-    """What modules weigh when a model gets one feature from other decisions, by the feature.
-
-    Under ``""`` the model is as it is.
-    """
+    """What modules weigh by the feature that comes of other decisions; under ``""`` none does."""
 
     modules: tuple[str, ...]
     text_bytes: Mapping[str, int]

@@ -52,12 +52,7 @@ def importance_plot(importances: Sequence[Importance]) -> Figure:
 
 
 def boundary_plot(runner: MLModelRunner, recorded: Questions, other: str, seed: int) -> Figure:
-    """Where a model's answer turns from inlining to leaving, over `COST`.
-
-    On the left, the share of recorded calls that are inlined, by the model and by LLVM's default,
-    and what the model would inline if all calls had this cost and were otherwise as they are. On
-    the right the latter again, with one more feature varied.
-    """
+    """Where a model's answer turns over `COST`, and how it does with one more feature varied."""
     figure = new_figure(13, 5)
     left, right = figure.subplots(1, 2)
     _curves(left, runner, recorded, seed)

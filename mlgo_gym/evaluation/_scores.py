@@ -20,15 +20,8 @@ BASELINE: Final = "LLVM"
 class ModuleScores:
     """One module under LLVM's own heuristic, which is called `BASELINE`, and under each policy.
 
-    Attributes:
-        decisions: how often each policy was asked.
-        costs: LLVM's score of register allocation, where that is the problem.
-        functions: of each policy, over the module's functions that ask.
-        oracle_text_bytes: the size of the code that a search has found.
-        trace_error: why what a search has found cannot be compared.
-        settings: what decided the code, under the first policy.
-        errors: what failed; then it is left out of all sums.
-        not_honoured: what the embedded compiler leaves out of the module's command line.
+    Costs are of register allocation, functions those that ask, by policy; the oracle's size is a
+    search's, or has an error. A module with errors is left out of all sums.
     """
 
     package: str

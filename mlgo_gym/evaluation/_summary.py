@@ -33,10 +33,7 @@ WORSE_BYTES: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class RelativeChange:
-    """How a policy changes a statistic, as a share of LLVM's: -0.01 is 1 % less.
-
-    The interval is of 95 %, by bootstrap; ``None`` where one module or none is all there is.
-    """
+    """A policy's change as a share of LLVM's, -0.01 is 1 % less; a 95 % bootstrap interval."""
 
     value: float
     interval: tuple[float, float] | None
@@ -53,12 +50,7 @@ class Worse:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """Something that policies are compared by: its name in records, and in tables.
-
-    Attributes:
-        is_mean: the geometric mean of ratios, otherwise the ratio of totals.
-        is_minor: left out where there is little room.
-    """
+    """What policies are compared by: a geometric mean of ratios, otherwise a ratio of totals."""
 
     key: str
     title: str
@@ -245,10 +237,7 @@ class Scored:
 
 
 def draw(packages: Sequence[Hashable], seed: int, resamples: int = RESAMPLES) -> NDArray[Any]:
-    """How often each module is drawn: int64 ``[resamples, modules]``.
-
-    ``packages`` has each module's package; the same seed gives the same draws.
-    """
+    """How often each module is drawn, its package before it: int64 ``[resamples, modules]``."""
     order = {name: number for number, name in enumerate(dict.fromkeys(packages))}
     numbers = np.array([order[name] for name in packages], np.int64)
     random = np.random.default_rng(seed)

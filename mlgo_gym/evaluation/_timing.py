@@ -30,10 +30,7 @@ from mlgo_gym.scoring._measures import TextSize
 
 @dataclass(frozen=True, slots=True)
 class ModuleTimes:
-    """How long a module takes, in seconds: the median of some compilations.
-
-    Under LLVM's own heuristic (`BASELINE`) and under each policy, or why it could not be timed.
-    """
+    """A module's median seconds under `BASELINE` and each policy, or why it could not be timed."""
 
     package: str
     module: str
@@ -43,10 +40,7 @@ class ModuleTimes:
 
 @dataclass(frozen=True, slots=True)
 class TimeChange:
-    """How a policy changes the sum of the times, the median of the modules' changes, and the sum.
-
-    Changes are shares of LLVM's times: 0.1 is 10 % more.
-    """
+    """Changes of the total and of the modules' median, 0.1 is 10 % more; the sum of the times."""
 
     total: RelativeChange
     median: float

@@ -24,10 +24,7 @@ Steps = Generator[Compilation, None, _Result]
 
 
 def wait_for_any(compilations: Sequence[_Compilation]) -> list[_Compilation]:
-    """Those to look at (`Compilation.is_ready`), once something has come or a deadline is outrun.
-
-    The time counts against the deadlines of all.
-    """
+    """Those to look at, once something has come; the time counts against the deadlines of all."""
     poll = select.poll()
     owners: dict[int, _Compilation] = {}
     for compilation in compilations:
@@ -55,10 +52,7 @@ def run_to_end(steps: Steps[_Result]) -> _Result:
 
 
 def run_together(work: Sequence[Steps[_Result]]) -> list[_Result]:
-    """Run several pieces of work at once, each with compilations of its own; the results in order.
-
-    Where some raise, the others run to their end, and the first error is raised then.
-    """
+    """Run several pieces of work at once, to the end of all; the results in order, or an error."""
     waiting: dict[int, Compilation] = {}
     results: dict[int, _Result] = {}
     errors: dict[int, Exception] = {}

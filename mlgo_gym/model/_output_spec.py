@@ -74,13 +74,8 @@ def choose_outputs(
 ) -> tuple[tuple[str, int], ...]:
     """Which of a graph's outputs are meant: logging names and numbers, the decision first.
 
-    Args:
-        specs: those of ``output_spec.json``; an output is found by ``NAME:PORT``, as LLVM does, or
-            else by its name. Without, the decision is the output of the advice's name, or the only
-            one, and the others follow.
-        outputs: the names of each of the graph's outputs.
-        advice: what the decision must be called.
-        source: what errors name.
+    A spec finds its output by ``NAME:PORT``, as LLVM does, or else by its name. Without specs the
+    decision is the output of the advice's name, or the only one, and the others follow.
 
     >>> choose_outputs(None, [("logits", "call:1"), ("advice", "call:0")], "advice", "model")
     (('advice', 1), ('logits', 0))

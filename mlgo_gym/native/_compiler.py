@@ -35,11 +35,7 @@ def compile_ir(
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> NativeObject:
-    """Compile IR at -O3, for this CPU or one of this machine's architecture that LLVM names so.
-
-    For this CPU what is trusted is compiled in this process, which saves starting another. Errors
-    (`ModelError`) call the module ``source``.
-    """
+    """Compile IR at -O3; what is trusted, for this CPU, in this process. Errors name ``source``."""
     if trusted and cpu is None:  # LLVM ends its process over a CPU that it does not know
         from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - children have their own
 
@@ -91,11 +87,7 @@ def _decode(data: bytes, source: str) -> NativeObject:
 
 
 def main() -> None:
-    """What the child process runs: serve the one request that standard input holds.
-
-    Limits on time and memory are set before LLVM is loaded, so a graph made to exhaust the compiler
-    ends this process and nothing else.
-    """
+    """Serve the request in standard input, under limits that are set before LLVM is loaded."""
     output = os.dup(1)
     os.dup2(2, 1)  # nothing that LLVM prints can garble the answer
     decoder = FrameDecoder()

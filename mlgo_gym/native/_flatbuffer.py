@@ -24,11 +24,7 @@ class FlatbufferError(Exception):
 
 
 class Table:
-    """One table of a file; fields are addressed by their number in the schema.
-
-    What lies outside the file, or is a vector of more than ``limit`` entries, is a
-    `FlatbufferError`.
-    """
+    """A table, fields by their number in the schema; a `FlatbufferError` bounds what they hold."""
 
     def __init__(self, data: bytes, position: int, budget: list[int] | None = None) -> None:
         self._data = data

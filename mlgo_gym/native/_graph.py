@@ -30,11 +30,7 @@ Attribute = int | float | bool | str | tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value of the graph; only constants, such as a list of axes, can be empty.
-
-    The data are a constant's elements in row-major order and little-endian bytes, ``None`` for what
-    is computed or given.
-    """
+    """A value; of constants, which may be empty, the data are row-major and little-endian."""
 
     name: str
     dtype: str

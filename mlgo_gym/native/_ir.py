@@ -124,10 +124,7 @@ class FunctionWriter:
 
     @contextlib.contextmanager
     def nest(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Iterator[list[str]]:
-        """Loops over all positions of a shape; gives the offset of each operand.
-
-        The strides are each operand's steps in elements along each dimension, 0 to stay.
-        """
+        """Loops over a shape; gives each operand's offset by its strides in elements, 0 to stay."""
         sizes, strides = _merged(sizes, strides)
         with contextlib.ExitStack() as stack:
             offsets = ["0"] * len(strides)

@@ -91,10 +91,7 @@ class NativeModel:
 
 
 class BoundModel(AbstractContextManager["BoundModel"]):
-    """A model in this process that reads and writes fixed buffers; close it to unload it.
-
-    Its ``call`` evaluates, without arguments; the result is that of ``NAME_evaluate``.
-    """
+    """A model in this process on fixed buffers; ``call`` gives the result of ``NAME_evaluate``."""
 
     def __init__(
         self, model: NativeModel, inputs: Sequence[Array], outputs: Sequence[Array]

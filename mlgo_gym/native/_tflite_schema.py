@@ -24,10 +24,7 @@ ACTIVATIONS: Final[Mapping[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A field of an operator's options table.
-
-    Its kind is FlatBuffers' name of its type, ``activation``, or ``reals``, a vector of floats.
-    """
+    """An option's field, of a FlatBuffers type, an ``activation``, or ``reals``, many floats."""
 
     name: str
     field: int

@@ -65,9 +65,6 @@ def observation_array(payloads: Iterable[bytes], problem: Problem | type[Problem
 
 
 def columns(array: _Array, problem: Problem | type[Problem]) -> dict[str, _Array]:
-    """The features by name, each contiguous, ``[N]`` or ``[N, 33]``: what a network takes.
-
-    What LLVM sends besides (`Problem.extras`) is left out; ``array[name]`` has it.
-    """
+    """The features by name, contiguous, ``[N]`` or ``[N, 33]``, without `Problem.extras`."""
     names = [feature.spec.name for feature in problem.features]
     return {name: np.ascontiguousarray(array[name]) for name in names}

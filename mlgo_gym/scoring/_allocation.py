@@ -37,10 +37,7 @@ from mlgo_gym.stream._events import Observation
 
 @dataclass(frozen=True, slots=True)
 class GeometricMean:
-    """A geometric mean of ratios, below 1 where it is better than the baseline, and how many.
-
-    Left out are those whose score or baseline is 0; where no others are, it is 1.
-    """
+    """A geometric mean of ratios, below 1 is better, or 1 of none; those with a 0 are left out."""
 
     ratio: float
     count: int
@@ -66,11 +63,7 @@ def geometric_mean_ratio(
 
 @dataclass(frozen=True, slots=True)
 class AllocationResult:
-    """What came out of allocating the registers of a module, which had been optimised before.
-
-    The scores are those of each function that has allocated registers, in LLVM's order; in those
-    that are ``asked``, a policy was.
-    """
+    """Scores of an optimised module's functions with registers; of those `asked`, a policy was."""
 
     module: str
     module_sha256: str
@@ -103,11 +96,7 @@ class AllocationResult:
 
 @dataclass(frozen=True)
 class OptimizedModule:
-    """A module that has been through the optimiser, and the options with the level of that.
-
-    The functions are those that LLVM asks about, in its order; the frequencies are those of each
-    function's blocks, once the baseline is known.
-    """
+    """A module after the optimiser, the functions that ask, and, after a baseline, frequencies."""
 
     module: Module
     options: CompileOptions
@@ -135,10 +124,7 @@ class Allocator:
         )
 
     def find_functions(self, optimized: OptimizedModule) -> OptimizedModule:
-        """The same module with the names of the functions that LLVM asks about.
-
-        A function asks first before any answer, so they are the same under every policy.
-        """
+        """The same module with the names of the functions that ask, alike under every policy."""
         return run_to_end(self.finding_functions(optimized))
 
     def finding_functions(self, optimized: OptimizedModule) -> Steps[OptimizedModule]:
@@ -173,10 +159,7 @@ class Allocator:
     def baseline(
         self, optimized: OptimizedModule, policy: PolicyLike | None = None
     ) -> tuple[AllocationResult, OptimizedModule]:
-        """Allocate as policies are compared with, and learn the block frequencies.
-
-        Without a policy it is LLVM's own heuristic, with the advisor off.
-        """
+        """Allocate under a policy, or LLVM's own heuristic, and learn the block frequencies."""
         return run_to_end(self.comparing(optimized, policy))
 
     def comparing(

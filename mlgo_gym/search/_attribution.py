@@ -31,12 +31,7 @@ inlined, since the callee's last call is worth more."""
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Other answers that are tried together.
-
-    Attributes:
-        decisions: positions among the decisions of the compilation that they are flips of.
-        functions: what they may change.
-    """
+    """Answers tried together: positions of decisions, and the functions that they may change."""
 
     decisions: tuple[int, ...]
     functions: frozenset[str]

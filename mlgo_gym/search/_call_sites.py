@@ -166,10 +166,7 @@ class _Reader:
         self._remarks += _REMARK.findall(printed)
 
     def callees(self, payloads: list[bytes]) -> list[str]:
-        """The callee of each decision, from the remark that repeats its features.
-
-        Past the growth limit LLVM decides by itself, and its remarks have no decision here.
-        """
+        """The decisions' callees, from remarks with their features; LLVM decides others itself."""
         remarks = iter(self._remarks)
         callees = []
         for payload in payloads:

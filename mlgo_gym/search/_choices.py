@@ -69,13 +69,10 @@ def _row(observation: Observation) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One policy among those that are searched.
+    """One policy among those that are searched: a base, and groups of calls with other answers.
 
-    Attributes:
-        base: the name of the policy that answers where nothing else does.
-        limits: for each class of ``callee_users``, the inline cost below which a call is inlined;
-            ``None`` leaves it to the base.
-        flips: groups of calls and their answer.
+    For each class of ``callee_users`` there is an inline cost below which calls are inlined, or
+    ``None``, which leaves it to the base.
     """
 
     base: str

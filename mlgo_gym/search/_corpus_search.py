@@ -40,13 +40,7 @@ _NUMBERS: Final = ("default_size_bytes", "size_bytes", "compilations", "spent_s"
 
 @dataclass(frozen=True, slots=True)
 class ModuleSearch:
-    """What is known about one module, of several packages ``PACKAGE/NAME``; see `Found`.
-
-    Attributes:
-        compilations: how many compilations and branches the last run took.
-        spent_s: how long all runs have searched, in seconds.
-        error: why there is nothing; then the numbers are 0.
-    """
+    """What is known about a module (see `Found`), over all runs; numbers are 0 with an error."""
 
     module: str
     default_size_bytes: int = 0

@@ -56,10 +56,7 @@ def small(observation: Observation) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The best compilation that was found: the policy that made it, and what the measure says.
-
-    The trace has observations, for imitation; compilations count branches, too.
-    """
+    """The best compilation, with observations for imitation; branches are counted, too."""
 
     choice: Choice
     trace: Trace

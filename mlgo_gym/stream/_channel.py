@@ -51,10 +51,7 @@ class Channel:
         _CHANNELS.add(self)
 
     def branch(self) -> tuple[Self, tuple[int, int]]:
-        """A channel that goes on where this one is, with a compiler of its own.
-
-        With it come the compiler's ends, reading and writing: the caller's to hand over and close.
-        """
+        """A channel that goes on here, and its compiler's ends, read and write, to be closed."""
         from_host, inbound = os.pipe()
         try:
             outbound, to_host = os.pipe()
@@ -112,10 +109,7 @@ class Channel:
         return None
 
     def reply(self, advice: bytes) -> None:
-        """Send the advice tensor's raw bytes; LLVM is waiting for them, so this never blocks.
-
-        Where LLVM has died, nothing happens: whoever waits for it next is told.
-        """
+        """Send the advice's raw bytes; it never blocks, and nothing happens if LLVM has died."""
         with contextlib.suppress(BrokenPipeError):
             if os.write(self._open_ends().inbound, advice) != len(advice):
                 raise InternalError(f"channel: could not write {len(advice)} bytes at once")
@@ -172,11 +166,7 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 def remove_stale_folders() -> None:
-    """Remove the FIFOs of processes that were killed before LLVM had opened them.
-
-    Only folders of the calling user, of dead processes of the same process namespace, with
-    nothing but FIFOs in them.
-    """
+    """Remove folders of this user's dead processes, in this namespace, with nothing but FIFOs."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*"):
         owner = folder.name.removeprefix(_folder_prefix()).partition("-")[0]
         if owner.isdigit() and not _is_alive(int(owner)):

@@ -39,15 +39,10 @@ _DRAWN: Final = 0.98
 
 @dataclass(frozen=True)
 class TrainingContext:
-    """One thing that is compiled again and again.
+    """One thing that is compiled again and again: a module, or an optimised function by itself.
 
-    Attributes:
-        name: ``PACKAGE/MODULE``, for a function with ``:FUNCTION`` behind it.
-        code: the module as it was, or the function by itself, optimised.
-        baseline: what LLVM's own heuristic reaches: bytes, or a score; above 0.
-        share: the part of its module's baseline, from 0 to 1.
-        potential: the part of its module's baseline that a policy might save: for a function its
-            spill code, for a module all of it.
+    Its baseline, above 0, is what LLVM's own heuristic reaches. Parts of its module's are its
+    share, from 0 to 1, and its potential: of a function the spill code, of a module all of it.
     """
 
     name: str
@@ -104,11 +99,7 @@ class Workshop:
         self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
     def contexts(self, packages: Packages, skip: int = 0) -> Iterator[list[TrainingContext]]:
-        """The contexts of each module of packages, in their order, but for the first few.
-
-        What fails, and what never asks, has none. A module is compiled a few times for them;
-        this takes as long as some rollouts.
-        """
+        """The contexts of each module but the first few: none of one that fails or never asks."""
 
         def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
             module = packages[key]

@@ -44,11 +44,7 @@ _MAX_WEIGHTS_BYTES: Final = 1 << 28
 def save_model(
     model: PolicyNetwork | Path, problem: Problem, directory: Path, card: Mapping[str, Any]
 ) -> None:
-    """Write a model directory; one that is there is replaced at once, or left as it was.
-
-    Of another model directory it is a copy, since converting a network takes seconds. The card
-    says more where it is given: corpora and their hashes, seed, command, results.
-    """
+    """Write a model directory, or replace it at once, by a network or another one's copy."""
     try:
         with staged_folder(directory) as staged:
             if isinstance(model, Path):
@@ -64,10 +60,7 @@ def save_model(
 
 
 def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, Any]:
-    """A TensorFlow module with the network's decision function, and the function at LLVM's shapes.
-
-    It takes the network's features by name and returns the decision under the advice's.
-    """
+    """A TensorFlow module, and its function from features to the decision at LLVM's shapes."""
     module = tf.Module()
     # Variables of TensorFlow's own: its TFLite converter does not freeze those of Keras 3.
     module.weights = [tf.Variable(each) for each in network.trainable_variables]

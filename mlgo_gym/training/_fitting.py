@@ -33,13 +33,7 @@ class FitConfig:
 
 @dataclass(frozen=True)
 class Rows:
-    """What a network is fitted to.
-
-    Attributes:
-        columns: the features, ``[N]`` or ``[N, 33]`` each.
-        targets: ``[N]``: the actions, or the logits' differences.
-        weights: ``float [N]``, how much each row counts.
-    """
+    """Columns ``[N]`` or ``[N, 33]``; targets ``[N]``, actions or logits' differences; weights."""
 
     columns: Mapping[str, _Array]
     targets: _Array
@@ -64,10 +58,7 @@ def fit_actions(
 def fit_advantages(
     network: PolicyNetwork, rows: Rows, config: FitConfig, seed: int
 ) -> Iterator[dict[str, float]]:
-    """Make the second logit less the first equal to given numbers, in place: Huber's loss.
-
-    Rows agree where the signs do.
-    """
+    """Fit the second logit less the first, in place, by Huber's loss; rows agree by sign."""
 
     def loss(logits: Any, targets: Any) -> Any:
         return keras.losses.huber(targets[:, None], (logits[:, 1] - logits[:, 0])[:, None])
@@ -82,11 +73,7 @@ def fit_advantages(
 def _epochs(
     network: PolicyNetwork, rows: Rows, config: FitConfig, seed: int, goal: _Goal
 ) -> Iterator[dict[str, float]]:
-    """Gradient steps over rows in a random order.
-
-    Yields:
-        After each epoch: the mean loss and the weighted share of rows that agree.
-    """
+    """Gradient steps in random order; yields each epoch's mean loss and weighted agreement."""
     count = len(rows.targets)
     if count == 0 or not rows.weights.sum() > 0:
         raise OptionsError(f"fit: expected rows that count, found {count} of no weight")

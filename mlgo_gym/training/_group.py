@@ -231,10 +231,7 @@ class _Trainer:
 
 @dataclass(slots=True)
 class _Answers:
-    """Answers with the likeliest action, or, of a share of the decisions, with one that is drawn.
-
-    `open` counts the decisions that had a choice.
-    """
+    """Answers with the likeliest action or, for a share of those with a choice, a drawn one."""
 
     network: CompiledNetwork
     share: float = 0.0

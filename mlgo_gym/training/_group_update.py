@@ -65,10 +65,7 @@ class Update:
     def learn(
         self, tried: Sequence[Tried], advantages: _Array, generator: np.random.Generator
     ) -> dict[str, float]:
-        """Take a generation's gradient steps; returns the means of what they measured.
-
-        The advantages, ``float [N]``, say how much better each decision's run was, in any unit.
-        """
+        """Take a generation's gradient steps; advantages are ``float [N]``, in any unit."""
         rows = observation_array([each.payload for each in tried], self._problem)
         features = columns(rows, self._problem)
         actions = np.array([each.action for each in tried], np.int64)

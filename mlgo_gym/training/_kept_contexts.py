@@ -50,10 +50,7 @@ def kept_contexts(
 
 
 def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
-    """What contexts depend on: LLVM, the problem's settings, and the modules with their commands.
-
-    Modules that cannot be read count by their names alone.
-    """
+    """What contexts depend on; modules that cannot be read count by their names alone."""
     digest = hashlib.sha256()
     for key in packages:
         found: list[Any] = [*key]

@@ -45,12 +45,7 @@ _BEYOND: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LabelSetting:
-    """How modules are labelled.
-
-    Attributes:
-        batches: how many compilations flip single decisions, and how many all calls of callees.
-        joint: whether what all departures from LLVM's default did together is shared out, too.
-    """
+    """How many batches flip single decisions, and callees; and if all departures are shared out."""
 
     problem: InliningForSize = field(default_factory=InliningForSize)
     batches: int = 2
@@ -88,12 +83,7 @@ def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, i
 def label_modules(
     packages: Packages, policy: PolicyLike, policy_name: str, shares: Shares, setting: LabelSetting
 ) -> Generator[Done[ModuleKey, tuple[Source, Episode | None]]]:
-    """Label the decisions of modules under a policy; modules are started in their order.
-
-    Yields:
-        As modules are finished: where the decisions come from, and all of them with the labels that
-        were found, ``None`` where there was no decision.
-    """
+    """Label modules in order; yields sources, and decisions or ``None`` where there are none."""
     problem = setting.problem
 
     def labelled(compiler: Compiler, key: ModuleKey) -> tuple[Source, Episode | None]:

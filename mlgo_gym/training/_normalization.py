@@ -26,10 +26,7 @@ _BULK: Final = (0.5, 99.5)
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """The statistics of each feature, in the network's order.
-
-    The mean and standard deviation of ``sign(x) * log(1 + |x|)``, and two percentiles of ``x``.
-    """
+    """Of each feature the mean and deviation of ``sign(x) * log(1 + |x|)``, two percentiles."""
 
     names: tuple[str, ...]
     mean: tuple[float, ...]

@@ -66,12 +66,8 @@ class Checkpoint:
 class TrainingRun:
     """The folder of one training run, which is made or gone on with; a context manager.
 
-    Args:
-        config: the trainer's configuration, a dataclass of JSON values.
-        budget_s: how long all runs in this folder may take together; ``None`` is no limit.
-        report: called with the step and its scalars, for people to see.
-        doing: called with what the run does next, such as ``fitting``, for people to see.
-        provenance: more for the card of the model: corpora, their hashes, the command.
+    The budget is for all runs in this folder together. People see what the run reports, step by
+    step, and what it is doing; provenance goes into the model's card.
     """
 
     directory: Path = field(kw_only=False)

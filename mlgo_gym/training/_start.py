@@ -35,10 +35,7 @@ inliner, of which whole packages are compiled."""
 
 @contextmanager
 def prepared(run: TrainingRun, data: Data, most_modules: int, seed: int) -> Iterator[Prepared]:
-    """Yield compilers, and contexts of at most so many modules of each package.
-
-    Contexts are kept in the run's folder as they are found, and read there when it goes on.
-    """
+    """Yield compilers, and contexts of so many modules a package, kept in the run's folder."""
     with Workshop(
         run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
     ) as workshop:
@@ -63,10 +60,7 @@ def load_start(folder: str, problem: Problem) -> PolicyNetwork:
 
 
 def statistics(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:
-    """The statistics of what contexts ask under LLVM's own rule, which new networks start as.
-
-    Of positions only those count that may be chosen.
-    """
+    """The statistics of what contexts ask under LLVM's own rule; of positions, the legal ones."""
     problem = workshop.problem
     if not problem.network:
         raise OptionsError(

@@ -34,14 +34,9 @@ class TeacherConfig:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of decisions, ``[N]`` each.
+    """What is known of decisions: features ``[N, features]``, and ``[N]`` of all else.
 
-    Attributes:
-        features: ``[N, features]``.
-        advantages: bytes that inlining saves; NaN where that is not known.
-        weights: how much each row counts besides.
-        defaults: 1 where LLVM's default inlines, otherwise -1.
-        packages: the number of the package that each row is from.
+    Advantages are bytes that inlining saves, or NaN; defaults, LLVM's, are 1 or -1.
     """
 
     features: _Array

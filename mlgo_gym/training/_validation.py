@@ -30,13 +30,9 @@ _CHOSEN_BY: Final = ("score_module_mean", "linked_text")
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Changes against LLVM's own heuristic, negative is better.
+    """Changes against LLVM's own heuristic by the statistic's key, negative is better.
 
-    Attributes:
-        changes: by the statistic's key: ``text`` and ``linked_text``, or ``score_module_mean``,
-            the geometric mean over modules of register allocation's score, and others.
-        worse: how many modules are worse by more than 1 % (and 64 bytes).
-        failed: how many modules were not compiled, or functions where these are compiled alone.
+    Worse are modules by more than 1 % (and 64 bytes); failed are modules, or functions alone.
     """
 
     changes: Mapping[str, float]
@@ -89,12 +85,7 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
 def validate_functions(
     workshop: Workshop, contexts: Sequence[TrainingContext], network: CompiledNetwork
 ) -> Validation:
-    """Allocate functions that were held out, each by itself, with a network.
-
-    Far quicker than `validate`, for nothing is optimised again and LLVM's own scores are known. Its
-    means are over the modules and functions that ask, which are all given; a function that fails
-    counts as unchanged.
-    """
+    """Allocate held-out functions with a network, each by itself; a failure counts as unchanged."""
     largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
 
     def score(compiler: Compiler, context: TrainingContext) -> float:

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 
 def as_grid(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Grid:
-    """The score per module under LLVM's default, and each policy's change against it.
-
-    The last row sums up the modules that every policy compiled.
-    """
+    """Scores under LLVM's default, each policy's change, and a sum of what all of them compiled."""
     complete = [report for report in reports if report.is_complete]
     baseline = _total(complete, None)
     title = reports[0].measure.title if reports else "score"

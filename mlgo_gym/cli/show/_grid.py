@@ -23,14 +23,10 @@ _COLOURS: Final = {"better": "green", "worse": "red"}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a grid.
+    """A cell of a grid; rows are sorted by the value, or by the text where that is ``None``.
 
-    Attributes:
-        text: what is shown.
-        value: the number that rows are sorted by; ``None`` sorts by the text.
-        kind: ``better`` or ``worse``, which have colours, or empty.
-        note: shown beside it, fainter.
-        bar: how long a bar is behind it, from -1, to the left, to 1; 0 is none. Pages only.
+    The kind is ``better`` or ``worse``, which have colours, or empty; the note is shown fainter. A
+    bar behind it, on pages only, goes from -1, to the left, to 1; 0 is none.
     """
 
     text: str
@@ -52,16 +48,10 @@ Row = list[Cell | str]
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table whose first column has names and whose others have numbers.
+    """A table whose first column has names and whose others have numbers; a footer sums up.
 
     Where it would be too wide for a terminal, headings are broken into lines, and then names lose
-    their beginnings; numbers never lose anything.
-
-    Attributes:
-        headings: of the columns.
-        rows: their cells.
-        footer: the cells of a last row, which sums up.
-        folds: names are broken into lines instead of cut.
+    their beginnings or, if it folds, are broken, too; numbers never lose anything.
     """
 
     headings: Sequence[str]
@@ -153,10 +143,7 @@ def cut(name: str, width: int) -> str:
 
 
 def narrow_table(columns: Sequence[str], *, right: Collection[str]) -> Table:
-    """An empty table without lines between its columns, so that many fit into 80 characters.
-
-    Only the cells of the last column are wrapped; those on the right are numbers.
-    """
+    """An empty table without lines between columns; only the last is wrapped, numbers are right."""
     from rich import box
     from rich.table import Column, Table
 

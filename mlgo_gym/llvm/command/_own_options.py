@@ -41,10 +41,7 @@ _SHOWING: Final = frozenset(
 
 @functools.cache
 def known_llvm_options() -> Mapping[str, str]:
-    """The options that the embedded LLVM lists: a pattern of the values for each name.
-
-    Asks LLVM in a child process, once; options whose value is a text are left out.
-    """
+    """Patterns of values by the options' names, asked of LLVM in a child once; no texts."""
     command = child_command("mlgo_gym.llvm.command._own_options")
     try:
         done = subprocess.run(

@@ -67,10 +67,7 @@ class Session:
         self._options: dict[str, str] = {}
 
     def set_options(self, options: Iterable[str]) -> None:
-        """Set LLVM's command-line options, of which those that already hold are left out.
-
-        One that LLVM does not know is ignored, since llvmlite does not pass LLVM's verdict on.
-        """
+        """Set those of LLVM's options that do not hold; it ignores unknown ones without a word."""
         for option in options:
             name = option.partition("=")[0]
             if self._options.get(name) != option:
@@ -118,10 +115,7 @@ def emit_object(module: Any, target: Target, level: str) -> bytes:
 
 
 def emit_text(module: Any, target: Target, level: str) -> bytes:
-    """Generate the code of an optimised module as assembly.
-
-    Where LLVM's options end code generation early, it is the machine code so far, as MIR.
-    """
+    """Generate assembly, or MIR where LLVM's options end code generation early."""
     with _refusals(), _target_machine(module, level, target) as machine:
         return str(machine.emit_assembly(module)).encode()
 
@@ -148,11 +142,7 @@ def to_bitcode(module: Any) -> bytes:
 
 
 def section_sizes(data: bytes) -> list[tuple[str, int, str]]:
-    """Name, size in bytes and COMDAT group of each named section of an object, in its order.
-
-    LLVM's own reader: ELF, Mach-O and COFF. The group's name is empty where there is none, and
-    in formats other than ELF.
-    """
+    """Name, bytes and, of ELF's, COMDAT group or ``""`` of an object's named sections, in order."""
     groups = comdat_groups(data)
     with llvm.ObjectFileRef.from_data(data) as file:
         return [

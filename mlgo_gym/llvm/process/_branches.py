@@ -58,11 +58,7 @@ class Branches:
 
 
 def fork_worker(worker: Worker, channel: Channel, timeout_s: float) -> tuple[Worker, Channel]:
-    """Clone a worker that waits for advice on a channel.
-
-    It must have been asked with ``is_forkable``, and all that LLVM has sent been taken in. After a
-    ``TimeoutError`` it must not be used again.
-    """
+    """Clone a forkable worker that waits for advice, all taken in; a timeout leaves it unusable."""
     if not can_fork():
         raise ForkRefusedError("this platform is neither Linux on x86-64 nor on AArch64")
     compilers_ends = channel.compilers_ends(worker.pid)

@@ -35,11 +35,7 @@ _ANY_LLVM: Final = "MLGO_ANY_LLVM"
 
 
 def child_command(module: str, argument: str = "") -> list[str]:
-    """The command line of a Python process that calls a module's ``main`` with these arguments.
-
-    It finds modules just as this process does, in the same order; its own folder and the current
-    one are not put before them.
-    """
+    """A Python process that calls a module's ``main`` and finds modules just as this one does."""
     start = f"import sys; sys.path[:] = sys.argv[1:]; from {module} import main; main({argument})"
     path = [entry or str(Path.cwd()) for entry in sys.path]
     return [sys.executable, "-P", "-c", start, *path]
@@ -60,10 +56,7 @@ def check_llvmlite(version: str | None) -> None:
 
 
 def check_llvm(version: str, llvmlite: str) -> None:
-    """Raise unless this is the LLVM that everything here was made for.
-
-    ``MLGO_ANY_LLVM=1`` in the environment lifts it, for those who move mlgo_gym to another LLVM.
-    """
+    """Raise unless this is the LLVM that all was made for, or ``MLGO_ANY_LLVM=1`` lifts it."""
     if os.environ.get(_ANY_LLVM) == "1" or version.partition(".")[0] == str(LLVM_MAJOR):
         return
     raise EnvironmentSetupError(

@@ -114,11 +114,7 @@ class NativeObject:
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """Compile a module; LLVM's options say whether it asks meanwhile, and over which channels.
-
-    The plain options are those with which it asks nothing and emits objects; a process that is
-    forkable may be told to clone itself meanwhile.
-    """
+    """Compile a module, which asks nothing under the plain options; if forkable, may be cloned."""
 
     is_text: bool
     verify: bool

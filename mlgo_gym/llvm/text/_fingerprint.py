@@ -47,13 +47,7 @@ _FINGERPRINT_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """One function body.
-
-    Attributes:
-        fingerprint: hexadecimal digits; equal for equal code.
-        is_own: the body is the module's own, and not one that every module with the same header
-            has: neither one of `MERGED_LINKAGES` nor an initialiser of variables.
-    """
+    """One function body: own is what is neither of `MERGED_LINKAGES` nor an initialiser."""
 
     name: str
     fingerprint: str

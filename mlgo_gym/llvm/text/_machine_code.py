@@ -83,11 +83,7 @@ class MachineFunction:
 
 
 def machine_functions(text: str, module: str) -> Iterator[MachineFunction]:
-    """The functions of a module's MIR, in its order.
-
-    A target whose rematerialisable instructions are not known is a `ModuleError`, and so is a name
-    that is not UTF-8, since LLVM writes another.
-    """
+    """The functions in MIR; an unknown target or a name not in UTF-8 is a `ModuleError`."""
     starts = list(_DOCUMENT.finditer(text))
     ends = [*(match.start() for match in starts), len(text)][1:] if starts else []
     reader = _Reader(_architecture(text, module))
@@ -117,11 +113,7 @@ def spill_code(text: str, name: str) -> MachineFunction:
 
 
 def block_frequencies(text: str) -> dict[str, dict[int, float]]:
-    """For each function the frequency of its blocks, by number, relative to the entry's.
-
-    LLVM prints them (``-print-machine-bfi``) whenever it computes those of a function anew; what it
-    printed last holds.
-    """
+    """Each function's block frequencies, relative to the entry's, as LLVM has printed them last."""
     tables: dict[str, dict[int, float]] = {}
     for table in _TABLE.split(text)[1:]:
         # A name is printed as it is, whatever is in it.

@@ -94,13 +94,7 @@ class Function:
 
 @dataclass(frozen=True)
 class ModuleText:
-    """A module's entities, each by the name it has in the text, in the text's order.
-
-    Attributes:
-        preamble: source name, data layout, target and types.
-        variables: the lines of variables, constants, aliases and ifuncs.
-        epilogue: attribute groups and named metadata.
-    """
+    """A module's entities by the name in the text, in its order; aliases are variables."""
 
     preamble: list[str] = field(default_factory=list)
     comdats: list[str] = field(default_factory=list)

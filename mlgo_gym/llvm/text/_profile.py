@@ -32,14 +32,9 @@ _COUNT_BITS: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a module says of how often its functions run.
+    """What a module says of how often its functions run; cold ones are so by attribute, too.
 
-    Attributes:
-        kind: ``InstrProf``, ``CSInstrProf`` or ``SampleProfile``; ``None`` where the module has
-            no profile.
-        hot_functions: definitions that are (``ProfileSummaryInfo::isFunctionEntryHot``).
-        cold_functions: those that are cold and not hot (``isFunctionEntryCold``); those with the
-            attribute ``cold`` are, profile or not.
+    The kind is ``InstrProf``, ``CSInstrProf`` or ``SampleProfile``, ``None`` without a profile.
     """
 
     kind: str | None
@@ -67,11 +62,7 @@ def profile_of(module: ModuleText) -> Profile:
 
 
 def _summary(module: ModuleText) -> str:
-    """The nodes of the profile's summary, one after the other; empty where there is none.
-
-    Where there are two, LLVM takes the context-sensitive one
-    (``ProfileSummaryInfo::refresh``).
-    """
+    """The nodes of the profile's summary, or empty; of two LLVM takes the context-sensitive one."""
     flags = [line for line in module.metadata.values() if _SUMMARY_FLAG.search(line)]
     flags.sort(key=lambda line: '"CSProfileSummary"' not in line)
     match = _SUMMARY_FLAG.search(flags[0]) if flags else None

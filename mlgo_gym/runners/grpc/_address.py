@@ -57,10 +57,7 @@ class Address:
 
 
 class SocketFile:
-    """The file of a Unix socket: never somebody else's, for this user only, gone at the end.
-
-    A path of a living host, or of something else than a socket, is an `OptionsError`.
-    """
+    """A Unix socket's file, for this user only; another's, or no socket, is an `OptionsError`."""
 
     def __init__(self, address: Address) -> None:
         self._path = Path(address.path) if address.path else None

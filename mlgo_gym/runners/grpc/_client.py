@@ -256,10 +256,7 @@ class _Conversation:
 
 
 class _Watchdog:
-    """Cancels a call when a wait for it outruns its deadline, without a timer for every wait.
-
-    Its thread sleeps until the deadline that it knows; waits that end in time only move it.
-    """
+    """Cancels a call whose wait outruns its deadline; one thread, not a timer for every wait."""
 
     def __init__(self, cancel: Callable[[], object], deadline_s: float) -> None:
         self.has_fired = False
