@@ -1,7 +1,4 @@
-"""Episodes as Arrow tables: the columns of a dataset, and the way there and back.
-
-Importing this module needs the extra ``train``.
-"""
+"""Episodes as Arrow tables (extra ``train``): a dataset's columns, and the way there and back."""
 
 from __future__ import annotations
 

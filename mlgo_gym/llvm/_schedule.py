@@ -1,8 +1,4 @@
-"""Work on many things at once, by workers that keep a state from one thing to the next.
-
-`each` decides what is done when, and what becomes of errors. Where it is done is an `Executor`'s
-matter: in the caller's thread, in several threads, or wherever else somebody's own class takes it.
-"""
+"""Work on many things: `each` says when, and what becomes of errors, an `Executor` where."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""LLVM IR to an object file, for this CPU or a named one.
-
-A graph that is not trusted is compiled in a child process with a deadline: what it does to LLVM
-stays there. Request and answer are frames (`llvm.process._request`).
-"""
+"""LLVM IR to an object file; what a graph that is not trusted does to LLVM, it does in a child."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Operators that compute each element of their output from one element of each input.
-
-Inputs are broadcast to the output's shape as numpy does. Integers wrap around.
-"""
+"""Operators element by element, inputs broadcast as numpy does; integers wrap around."""
 
 from __future__ import annotations
 

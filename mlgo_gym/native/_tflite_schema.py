@@ -1,7 +1,4 @@
-"""The part of TFLite's schema that policies need, by the numbers of ``schema.fbs`` (version 3).
-
-Source: ``tensorflow/compiler/mlir/lite/schema/schema.fbs``.
-"""
+"""What policies need of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` (version 3)."""
 
 from __future__ import annotations
 

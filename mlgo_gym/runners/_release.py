@@ -1,8 +1,4 @@
-"""``ReleaseModeModelRunner``: a policy as machine code in this process.
-
-The counterpart of LLVM's class (``llvm/include/llvm/Analysis/ReleaseModeModelRunner.h``); the model
-is compiled when the runner is made, or has been frozen before.
-"""
+"""A policy as machine code in this process (``llvm/Analysis/ReleaseModeModelRunner.h``)."""
 
 from __future__ import annotations
 

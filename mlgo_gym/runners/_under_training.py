@@ -1,8 +1,6 @@
-"""A model that is being trained: a TFLite graph, loaded at run time.
+"""LLVM's ``ModelUnderTrainingRunner`` on ``ai-edge-litert``, or on ``tflite-runtime``.
 
-It is LLVM's ``ModelUnderTrainingRunner`` (``llvm/lib/Analysis/ModelUnderTrainingRunner.cpp``) on
-``ai-edge-litert``, or on ``tflite-runtime`` where that is what is installed. A runner is made for
-each compilation, so a newer model in the same folder, or another folder, counts from the next one.
+A runner is made for each compilation, so a newer model, or another folder, counts from the next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What training logs and channels are made of: headers, contexts, observations and outcomes.
-
-`stream._training_log` has the format, and reads and writes it.
-"""
+"""What training logs and channels (`stream._training_log`) are made of."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""``clone``: a network that answers as a known policy does, LLVM's default for one.
-
-A starting point for others, and the test that features, network and export are all right: a clone
-of the default leaves the code as it was.
+"""``clone``: a network that answers as a known policy does, to start from or as a test of it all.
 
 ::
 

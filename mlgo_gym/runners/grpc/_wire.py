@@ -1,8 +1,4 @@
-"""What both ends of the gRPC contract share: limits, the token, specs as messages.
-
-The contract itself is ``protos/mlgo_gym/v1/model_runner.proto``. Importing this module needs the
-extra ``grpc``, and a little-endian machine.
-"""
+"""What both ends of the gRPC contract share: limits, the token, specs as messages."""
 
 from __future__ import annotations
 
