@@ -50,7 +50,7 @@ def test_it_runs_and_says_something(example: Path) -> None:
     assert done.stderr.replace(GREETING, "") == ""
 
 
-@pytest.mark.e2e
+@pytest.mark.stress
 def test_rllib_runs() -> None:
     python = sys.executable if importlib.util.find_spec("ray") else APART_PYTHON
     if not Path(python).exists():
