@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import lief
@@ -15,8 +13,10 @@ from corpus_tools import Manifest, find_clang
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.curation._verification import CheckOutcome, verify_corpus
 from mlgo_gym.errors import OptionsError
+from tests.cli.command import Done, run
 
 SECTIONS = "-ffunction-sections: functions share .text, where padding counts and jumps are shorter"
+
 SOURCES = {
     "good.o": "int external(int); int good(int a) { return external(a) * 3; }",
     "sub/broken.o": "int broken(int a) { return a + 1; }",
@@ -51,29 +51,15 @@ def corpus(clang22: str, tmp_path: Path) -> Path:
     return folder
 
 
-def run(corpus: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mlgo_gym.cli._main",
-            "corpus",
-            "verify",
-            "--corpus",
-            corpus,
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "120"},
-        check=False,
-    )
+def verify(corpus: Path, *arguments: str | Path) -> Done:
+    command = ("corpus", "verify", "--corpus", corpus)
+    return run(*command, *arguments, cwd=corpus.parent, COLUMNS="120")
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_every_outcome(corpus: Path, clang22: str, jobs: str) -> None:
     objects = corpus.parent / "objects"
-    done = run(corpus, "--clang", clang22, "--objects", objects, "--jobs", jobs, "--json")
+    done = verify(corpus, "--clang", clang22, "--objects", objects, "--jobs", jobs, "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)
     outcomes = {
@@ -96,7 +82,7 @@ def test_every_outcome(corpus: Path, clang22: str, jobs: str) -> None:
 
 
 def test_the_table_names_what_is_wrong(corpus: Path, clang22: str) -> None:
-    done = run(corpus, "--clang", clang22, "--objects", corpus.parent / "objects")
+    done = verify(corpus, "--clang", clang22, "--objects", corpus.parent / "objects")
     assert done.returncode == 1
     rows = [line for line in done.stdout.splitlines() if ".o" in line]
     assert [line.split()[1] for line in rows] == ["sub/broken.o", "sub/broken.o", "other.o"]
@@ -106,7 +92,7 @@ def test_the_table_names_what_is_wrong(corpus: Path, clang22: str) -> None:
 def test_what_is_good_gives_status_0(corpus: Path, clang22: str) -> None:
     Manifest(("good.o", "gone.o", "sections.o")).write(corpus)
     for arguments in ((), ("--clang", clang22, "--objects", corpus.parent / "objects")):
-        done = run(corpus, *arguments)
+        done = verify(corpus, *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -128,7 +114,7 @@ def test_a_module_without_a_command(corpus: Path, clang22: str) -> None:
 
 def test_thinlto_is_for_clang_alone(corpus: Path, clang22: str) -> None:
     Manifest(("good.o",), has_thinlto=True).write(corpus)
-    refused = run(corpus)
+    refused = verify(corpus)
     assert refused.returncode == 1
     assert "expected has_thinlto false, found true" in refused.stderr
     loaded = Corpus.load(corpus, allow_thinlto=True)
@@ -158,7 +144,7 @@ def test_thinlto_is_for_clang_alone(corpus: Path, clang22: str) -> None:
     ],
 )
 def test_options_that_cannot_be_used(sample: Corpus, arguments: list[str], message: str) -> None:
-    done = run(sample.folder, *arguments)
+    done = verify(sample.folder, *arguments)
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
 
 
