@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow test-stress scale check format bench lock hooks protos sample-corpus recipes-table clean
+.PHONY: demo test test-slow test-stress explore scale check format bench lock hooks protos sample-corpus recipes-table clean
 
 demo: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[corpus,plot,train]'
@@ -23,6 +23,10 @@ test-slow: $(DEV_READY)
 
 test-stress: $(DEV_READY)
 	$(BIN)/pytest -m stress --timeout 3600
+
+explore: $(DEV_READY)
+	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \
+	  --timeout 7200 --durations 15
 
 scale:
 	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # Tests run side by side, a process a core. Threads that spin for one another on cores that are busy
 # make a second's fitting take minutes; read when the libraries are loaded, also by child processes.
@@ -21,7 +21,19 @@ os.environ |= {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_IN
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # How long one example takes is the machine's business; a whole test has pytest's own limit.
-settings.register_profile("mlgo-gym", deadline=None)
+# The usual examples are the same in every run, so that what fails is the change's fault; at night,
+# `--hypothesis-profile explore` looks for others (`tests.generated` multiplies what tests ask for).
+settings.register_profile(
+    "mlgo-gym", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=100
+)
+settings.register_profile(
+    "explore",
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    max_examples=5000,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("mlgo-gym")
 
 

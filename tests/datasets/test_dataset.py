@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.datasets import _dataset as reading
@@ -29,6 +29,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
 from tests.datasets.samples import NAMES, episode, episodes, same, source
+from tests.generated import examples
 
 LLVM = "22.1.0"
 
@@ -49,7 +50,7 @@ def write(
 
 
 @pytest.mark.parametrize("problem", problems().values())
-@settings(max_examples=20)
+@examples(20)
 @given(data=st.data())
 def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) -> None:
     sources = [

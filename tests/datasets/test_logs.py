@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.corpus._corpus import Corpus
@@ -25,6 +25,7 @@ from mlgo_gym.rollout._rollout import RolloutLog, rollout
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
+from tests.generated import examples
 
 REWARD = TensorSpec("reward", "float", (1,))
 NAMES = st.text(max_size=5).filter(lambda text: text.isprintable())
@@ -63,7 +64,7 @@ def logs(draw: st.DrawFn) -> bytes:
     return file.getvalue()
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(logs())
 def test_any_log_comes_back(log: bytes) -> None:
     if log.count(b"\n") == 1:

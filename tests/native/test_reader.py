@@ -10,12 +10,13 @@ from pathlib import Path
 
 import flatbuffers
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.errors import ModelError
 from mlgo_gym.native._lowering import lower_graph
 from mlgo_gym.native._tflite_reader import MAX_FILE_BYTES, read_tflite
+from tests.generated import examples
 from tests.native.make_models import FOLDER
 
 DENSE = (FOLDER / "dense.tflite").read_bytes()
@@ -71,7 +72,7 @@ def test_flipped_bytes(name: str) -> None:
         _read_and_lower(bytes(broken))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(min_size=8, max_size=64), st.integers(0, len(DENSE)), st.sampled_from(SMALL))
 def test_overwritten_bytes(noise: bytes, position: int, name: str) -> None:
     data = (FOLDER / f"{name}.tflite").read_bytes()
