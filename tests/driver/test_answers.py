@@ -26,7 +26,8 @@ long f(const long *a, const long *b) {
 
 # The compiler's end of a channel, as a job of clang's leaves it that is killed once it has asked: a
 # header, one observation in which LLVM's own answer is to inline, and nobody who reads the answer.
-# It ends when that has come and was taken back.
+# It ends when that has come and was taken back. Behind "overlapping" that is so at the header of the
+# next, which has opened the channel before the end of the killed one was seen.
 ASK = """
 import array, fcntl, os, sys, termios, time
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
@@ -49,12 +50,17 @@ def wait_for(size):
     if waiting[0] != size:
         sys.exit(f"expected {size} bytes of an answer, found {waiting[0]}")
 
+header = Header(tuple(specs), advice=InliningForSize.advice)
 with open(f"{bases[0]}.out", "wb") as file:
-    log = TrainingLogWriter(file, Header(tuple(specs), advice=InliningForSize.advice))
+    log = TrainingLogWriter(file, header)
     log.start_context("f")
     log.log_observation(b"".join(bytes(spec.size_bytes) for spec in specs[:-1]) + b"\\1" + bytes(7))
     file.flush()
     wait_for(8)
+    if sys.argv[1] == "overlapping":
+        TrainingLogWriter(file, header)
+        file.flush()
+        wait_for(0)
 wait_for(0)
 """
 
@@ -105,7 +111,10 @@ def test_a_model_of_the_same_size_in_the_same_files(
     assert objects[0] == objects[2] != objects[1]
 
 
-def test_an_answer_that_nobody_took_is_not_the_next_job_s(driver: Driver, work: Path) -> None:
+@pytest.mark.parametrize("jobs", ["one by one", "overlapping"])
+def test_an_answer_that_nobody_took_is_not_the_next_job_s(
+    driver: Driver, work: Path, jobs: str
+) -> None:
     """Here it says that all is inlined, and clang's own heuristic would not."""
     (work / "f.c").write_text(
         """
@@ -116,7 +125,7 @@ def test_an_answer_that_nobody_took_is_not_the_next_job_s(driver: Driver, work: 
     )
     (work / "ask.py").write_text(ASK)
     script = (
-        f'case "$*" in *channel-base*) {sys.executable} {work}/ask.py "$@" || exit;; esac\n'
+        f'case "$*" in *channel-base*) {sys.executable} {work}/ask.py "{jobs}" "$@" || exit;; esac\n'
         'exec $clang "$@"\n'
     )
     assert driver.plain("-O2", "-c", "f.c", cwd=work).returncode == 0
