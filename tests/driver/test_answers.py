@@ -26,8 +26,8 @@ long f(const long *a, const long *b) {
 
 # The compiler's end of a channel, as a job of clang's leaves it that is killed once it has asked: a
 # header, one observation in which LLVM's own answer is to inline, and nobody who reads the answer.
-# It ends when that has come and was taken back. Behind "overlapping" that is so at the header of the
-# next, which has opened the channel before the end of the killed one was seen.
+# It ends when that has come and was taken back. "overlapping" ends after another header: the next
+# job's, which has opened the channel before the end of this one was seen.
 ASK = """
 import array, fcntl, os, sys, termios, time
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
@@ -125,7 +125,8 @@ def test_an_answer_that_nobody_took_is_not_the_next_job_s(
     )
     (work / "ask.py").write_text(ASK)
     script = (
-        f'case "$*" in *channel-base*) {sys.executable} {work}/ask.py "{jobs}" "$@" || exit;; esac\n'
+        f'case "$*" in *channel-base*) {sys.executable} {work}/ask.py "{jobs}" "$@" || exit\n'
+        ";; esac\n"
         'exec $clang "$@"\n'
     )
     assert driver.plain("-O2", "-c", "f.c", cwd=work).returncode == 0
