@@ -13,6 +13,7 @@ from types import MappingProxyType
 import pytest
 
 from mlgo_gym import __version__
+from tests.conftest import require
 
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "tests" / "models"
@@ -23,6 +24,10 @@ AS_DEFAULT = {
     "MLGO_SIZE_INCREASE_THRESHOLD": "1e9",
     "MLGO_STRICT": "1",
 }
+
+# With it the tests' driver is built with sanitizers (test_sanitizers.py runs them so).
+SANITIZED = "SANITIZED_DRIVER"
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -86,7 +91,22 @@ def work(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+    folder = tmp_path_factory.mktemp("cache")
+    if os.environ.get(SANITIZED):
+        build_sanitized(folder, tmp_path_factory.mktemp("compiler"))
+    return folder
+
+
+def build_sanitized(cache: Path, programs: Path) -> None:
+    """The driver as `prepare` makes it, by a compiler that adds the sanitizers."""
+    compiler = programs / "clang"  # the first that `prepare` looks for
+    real = require("clang-22", "clang-22")
+    compiler.write_text(f'#!/bin/sh\nexec {real} {" ".join(SANITIZERS)} "$@"\n')
+    compiler.chmod(0o755)
+    prepare = [sys.executable, "-P", "-m", "mlgo_gym.driver._prepare", "driver"]
+    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+    target = f"{cache}/cc-{__version__}{ROOT / 'scripts'}"
+    subprocess.run([*prepare, target], env=environment, check=True, timeout=120)
 
 
 @pytest.fixture
