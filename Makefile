@@ -5,11 +5,14 @@
 # with LOCK= they are the newest.
 PYTHON ?= python3
 LOCK ?= requirements-dev.lock
+# Of `make mutate`: a seed's run goes on where it stopped, and every day has another.
+SEED ?= $(shell date +%Y%m%d)
+COUNT ?= 60
 VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow test-stress explore scale check format bench lock hooks protos sample-corpus recipes-table clean
+.PHONY: demo test test-slow test-stress mutate explore scale check format bench lock hooks protos sample-corpus recipes-table clean
 
 demo: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[corpus,plot,train]'
@@ -23,6 +26,9 @@ test-slow: $(DEV_READY)
 
 test-stress: $(DEV_READY)
 	$(BIN)/pytest -m stress --timeout 3600
+
+mutate: $(DEV_READY)
+	$(BIN)/python scripts/mutate.py --seed $(SEED) --count $(COUNT)
 
 explore: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \
