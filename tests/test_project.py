@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -51,6 +53,28 @@ def test_the_lock_has_all_that_development_takes() -> None:
     for each in map(Requirement, wanted):
         versions = locked[canonicalize_name(each.name)]
         assert all(each.specifier.contains(version) for version in versions), each
+
+
+def _records(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """The dataclasses of a file, with what their decorators say."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        for each in getattr(node, "decorator_list", ()):
+            name, keywords = (
+                (each.func, each.keywords) if isinstance(each, ast.Call) else (each, [])
+            )
+            if isinstance(node, ast.ClassDef) and ast.unparse(name) == "dataclass":
+                yield node.name, {str(word.arg): ast.unparse(word.value) for word in keywords}
+
+
+def test_records_are_values() -> None:
+    """But for those that are filled in bit by bit."""
+    paths = [path for each in ("mlgo_gym", "corpus_tools") for path in (ROOT / each).rglob("*.py")]
+    found = dict(each for path in paths for each in _records(path))
+    assert len(found) > 150
+    changing = {name for name, words in found.items() if words.get("frozen") != "True"}
+    assert changing == {
+        *("TrainingRun", "_Answers", "_Link", "_Parts", "_Pending", "_Progress", "_Session")
+    }
 
 
 def test_one_licence_everywhere() -> None:

@@ -92,3 +92,42 @@ def test_another_length_is_refused() -> None:
 )
 def test_the_batch_is_left_out_of_the_shape(shape: tuple[int, ...], row: tuple[int, ...]) -> None:
     assert row_shape(TensorSpec("x", "float", shape)) == row
+
+
+INT32, UINT32, EXACT = 2**31 - 1, 2**32 - 1, 2**53
+
+
+@pytest.mark.parametrize(
+    ("problem", "ranges"),
+    [
+        (
+            InliningForSize,
+            {"cost": (-INT32 - 1, INT32), "count": (0, EXACT), "flag": (0, 1)},
+        ),
+        (
+            RegallocEviction,
+            {
+                "flag": (0, 1),
+                "share of largest": (0, 1),
+                "stage": (0, 6),
+                "count": (0, INT32),
+                "ratio": (0, INT32),
+            },
+        ),
+        (
+            RegallocPriority,
+            {
+                "slots": (0, UINT32),
+                "stage": (0, 6),
+                "weight": (0, float(np.finfo(np.float32).max)),
+            },
+        ),
+    ],
+)
+def test_ranges_go_by_the_unit(
+    problem: type[Problem], ranges: dict[str, tuple[float, float]]
+) -> None:
+    """Those of LLVM's types; a count that it keeps in 64 bits ends where a float64 is exact."""
+    features = (*problem.features, *getattr(problem, "extras", ()))
+    assert [(each.low, each.high) for each in features] == [ranges[each.unit] for each in features]
+    assert {each.unit for each in features} == set(ranges)
