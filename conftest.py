@@ -13,6 +13,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.left_out"]
+
 # Tests run side by side, a process a core. Threads that spin for one another on cores that are busy
 # make a second's fitting take minutes; read when the libraries are loaded, also by child processes.
 os.environ |= {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
