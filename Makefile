@@ -12,7 +12,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-slow test-stress mutate explore scale check format bench lock hooks protos sample-corpus recipes-table clean
+.PHONY: demo test test-random test-slow test-stress mutate explore scale check format bench lock hooks protos \
+  sample-corpus recipes-table clean
 
 demo: $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[corpus,plot,train]'
@@ -20,6 +21,11 @@ demo: $(BIN)/python
 
 test: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m "not (network or e2e or stress)" --durations 15
+
+# The run prints the seed of its order first; ORDER= repeats it.
+test-random: $(DEV_READY)
+	$(BIN)/pytest -n auto --dist worksteal -m "not (network or e2e or stress)" \
+	  --random-order $(ORDER:%=--random-order-seed=%)
 
 test-slow: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m "(network or e2e) and not stress" --durations 15
