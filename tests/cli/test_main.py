@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from mlgo_gym import __version__
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.cli.command import PROGRAM, run, run_process
+from tests.waiting import wait_for
 
 
 @pytest.mark.e2e
@@ -336,10 +336,8 @@ def test_interrupted(tmp_path: Path) -> None:
         [*command, "--corpus", corpus, "--jobs", "2"],
         cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        deadline = time.monotonic() + 60
-        while not list(work.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: list(work.iterdir()))
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate()
     assert (process.returncode, errors) == (130, "mlgo-gym: error: interrupted\n")
     assert not list(work.iterdir())

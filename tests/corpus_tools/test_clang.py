@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -136,11 +135,9 @@ def test_a_clang_that_is_killed_is_reported_with_its_signal(tmp_path: Path) -> N
 def test_a_clang_past_its_deadline_is_killed(tmp_path: Path) -> None:
     path = _program(tmp_path / "clang", "import time\ntime.sleep(600)")
     slow = Clang(path, (22, 0, 0), "clang version 22.0.0")
-    start = time.monotonic()
     with pytest.raises(CompileError) as caught:
         compile_to_bitcode(slow, "a.c", tmp_path / "a.bc", root=tmp_path, deadline_s=0.2)
     assert str(caught.value) == "a.c: clang ran past its deadline of 0.2 s"
-    assert time.monotonic() - start < 20
 
 
 def test_a_clang_that_has_gone_is_reported(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from corpus_tools import Clang, read_command
 from corpus_tools.compilation import Compilation, compile_sources
 
 _SLOW_FAILURE = """\
-import sys, time
-time.sleep(1 if "a.c" in sys.argv else 0)
+import pathlib, sys
+if "a.c" in sys.argv:
+    pathlib.Path(sys.argv[0]).with_name("b.c has failed").read_text()
 sys.exit(3)
 """
 
@@ -35,18 +37,20 @@ def test_each_source_leaves_its_bitcode_and_command_under_its_own_name(
 
 
 def test_failures_come_sorted_however_long_each_took(tmp_path: Path) -> None:
+    def progress(_done: int, _total: int, source: str) -> None:
+        order.append(source)
+        if source == "b.c":
+            fifo.write_text("")
+
+    fifo = tmp_path / "b.c has failed"
+    os.mkfifo(fifo)
     program = tmp_path / "clang"
     program.write_text(f"#!{sys.executable}\n{_SLOW_FAILURE}")
     program.chmod(0o755)
     clang = Clang(program, (22, 0, 0), "clang version 22.0.0")
     compilation = Compilation(clang=clang, root=tmp_path, jobs=2)
     order: list[str] = []
-    failures = compile_sources(
-        compilation,
-        ["a.c", "b.c"],
-        tmp_path,
-        progress=lambda _done, _total, source: order.append(source),
-    )
+    failures = compile_sources(compilation, ["a.c", "b.c"], tmp_path, progress=progress)
     assert order == ["b.c", "a.c"]
     assert [failure.source for failure in failures] == ["a.c", "b.c"]
     assert failures[0].reason == "a.c: clang exited with 3"

@@ -75,7 +75,6 @@ class Driver:
             input=stdin,
             capture_output=True,
             env={**self.environment, **settings},
-            timeout=120,
             check=False,
         )
 

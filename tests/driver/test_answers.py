@@ -43,12 +43,9 @@ inbound = os.open(f"{bases[0]}.in", os.O_RDONLY | os.O_NONBLOCK)
 
 def wait_for(size):
     waiting = array.array("i", [-1])
-    until = time.monotonic() + 20
-    while waiting[0] != size and time.monotonic() < until:
+    while waiting[0] != size:
         fcntl.ioctl(inbound, termios.FIONREAD, waiting)
         time.sleep(0.01)
-    if waiting[0] != size:
-        sys.exit(f"expected {size} bytes of an answer, found {waiting[0]}")
 
 header = Header(tuple(specs), advice=InliningForSize.advice)
 with open(f"{bases[0]}.out", "wb") as file:

@@ -121,7 +121,7 @@ def build(
     done = subprocess.run(
         ["/bin/sh", "-ec", system.command],
         cwd=folder, env={**environment(driver, is_plain=is_plain), **settings},
-        capture_output=True, text=True, timeout=200, check=False,
+        capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (program,) = (each for each in folder.rglob("program") if each.is_file())

@@ -38,7 +38,7 @@ class Cached:
         return subprocess.run(
             [self.ccache, *self.driver.command("-O2", *arguments, "-c", "f.c", cxx=cxx)],
             cwd=self.work, env={**self.environment, **settings}, capture_output=True, text=True,
-            timeout=120, check=False,
+            check=False,
         )  # fmt: skip
 
     def made(self, settings: Mapping[str, str], *arguments: Argument) -> bytes:

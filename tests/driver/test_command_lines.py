@@ -182,7 +182,7 @@ def test_standard_input_is_left_alone_where_it_is_no_input(driver: Driver, tmp_p
         done = subprocess.run(
             driver.command("-O2", "-S", "two.c", "-o", "-"),
             cwd=folder, env={**driver.environment, **AS_DEFAULT}, stdin=read,
-            capture_output=True, timeout=60, check=False,
+            capture_output=True, check=False,
         )  # fmt: skip
     finally:
         os.close(read)

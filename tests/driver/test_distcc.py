@@ -12,7 +12,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ import pytest
 
 from tests.conftest import require
 from tests.driver.conftest import MODELS, NOTHING, SOURCE, Driver
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -68,7 +68,7 @@ class Farm:
         return subprocess.run(
             [self.distcc, "mlgo-cc", "-O2", "-c", "f.c", *arguments],
             cwd=self.work, env={**environment, **settings}, capture_output=True, text=True,
-            timeout=120, check=False,
+            check=False,
         )  # fmt: skip
 
     def object(self) -> bytes:
@@ -76,11 +76,8 @@ class Farm:
 
     def served(self) -> list[str]:
         """How the server's jobs ended, of which there is one at least; it logs that afterwards."""
-        deadline = time.monotonic() + WAIT_S
-        while not (ends := ENDS.findall(self.log.read_text(errors="replace"))):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        return ends
+        wait_for(lambda: ENDS.search(self.log.read_text(errors="replace")))
+        return ENDS.findall(self.log.read_text(errors="replace"))
 
     def expected(self, *arguments: str) -> bytes:
         """What this machine makes by itself."""
@@ -142,11 +139,8 @@ def server(farm: Farm, *, knows_driver: bool = True) -> Iterator[None]:
         subprocess.Popen(command, env=environment, cwd=farm.folder, stderr=log) as process,
     ):
         try:
-            deadline = time.monotonic() + WAIT_S
-            while not is_listening(farm.port):
-                assert process.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
+            wait_for(lambda: is_listening(farm.port) or process.poll() is not None)
+            assert process.poll() is None
             yield
         finally:
             process.terminate()

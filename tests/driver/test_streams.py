@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.driver.conftest import MODELS, SOURCE, Driver
+from tests.waiting import wait_for
 
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
 BAD = 'static int g(int x) { return x; }\nint f(int x) { asm("bogus"); return g(x); }\n'
@@ -40,7 +41,7 @@ def test_a_source_that_is_a_pipe(driver: Driver, work: Path, name: str, text: st
 def test_our_side_fails_where_nothing_can_be_had_twice(driver: Driver, work: Path) -> None:
     script = (
         f'case "$*" in *-###*) ;; *enable-ml-inliner*) echo $PPID > {work}/new; '
-        f"mv {work}/new {work}/server; exec sleep 60;; esac; "
+        f"mv {work}/new {work}/server; exec sleep infinity;; esac; "
         'exec $clang "$@"\n'
     )
     settings = in_place_of_clang(driver, work, script)
@@ -49,11 +50,9 @@ def test_our_side_fails_where_nothing_can_be_had_twice(driver: Driver, work: Pat
         driver.command("-O2", "-c", "pipe.c"), cwd=work, stderr=subprocess.PIPE,
         env={**driver.environment, **settings},
     )  # fmt: skip
-    until = time.monotonic() + 60
-    while not (work / "server").exists() and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_for((work / "server").exists)
     os.kill(int((work / "server").read_text()), signal.SIGKILL)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate()
     assert (process.returncode, stderr.decode()) == (
         1,
         "mlgo-cc: error: the process that answers clang was killed; "
@@ -87,7 +86,7 @@ def test_assembly_on_standard_output(driver: Driver, work: Path, output: list[st
     try:
         done = subprocess.run(
             driver.command(*command), cwd=work, env={**driver.environment, **NEVER}, check=False,
-            capture_output=True, stdin=readable, timeout=60,
+            capture_output=True, stdin=readable,
         )  # fmt: skip
     finally:
         os.close(readable)
@@ -117,11 +116,11 @@ def test_messages_through_a_pipe_that_does_not_block(driver: Driver, work: Path)
     process = subprocess.Popen(
         driver.command(*command), cwd=work, env={**driver.environment, **NEVER}, stderr=writable
     )
+    wait_for(lambda: not select.select([], [writable], [], 0)[1])  # the pipe is full
     os.close(writable)
-    time.sleep(1)  # the pipe is full now
     with open(readable, "rb") as stream:
         found = stream.read()
-    assert process.wait(60) == 0
+    assert process.wait() == 0
     assert len(expected) > 1 << 16
     assert found == expected
 
@@ -138,19 +137,14 @@ def test_a_word_for_the_linker_is_not_clang_s(driver: Driver, work: Path) -> Non
 def test_clang_ends_with_the_driver(driver: Driver, work: Path, when: str) -> None:
     """The plain one does, and one that is asked for its version."""
     version = "--version) exec $clang --version;;" if "SEGV" in when else ""
-    script = f'case "$*" in {version} {when};; *) exec sleep 600;; esac\n'
+    script = f'case "$*" in {version} {when};; *) exec sleep infinity;; esac\n'
     assert driver.run("-O2", "-c", "f.c", cwd=work, settings=NEVER).returncode == 0  # freezes
     settings = in_place_of_clang(driver, work, script)
     process = psutil.Popen(
         driver.command("-O2", "-c", "f.c"), cwd=work, env={**driver.environment, **settings}
     )
-    until = time.monotonic() + 60
-    children: list[psutil.Process] = []
-    while not any(each.name() == "sleep" for each in children) and time.monotonic() < until:
-        time.sleep(0.05)
-        children = process.children(recursive=True)
+    wait_for(lambda: "sleep" in {each.name() for each in process.children(recursive=True)})
+    children = process.children(recursive=True)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == -signal.SIGTERM
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert children
-    assert not alive
+    assert process.wait() == -signal.SIGTERM
+    psutil.wait_procs(children)

@@ -21,6 +21,7 @@ from mlgo_gym.envs._vector import CompilationVectorEnv
 from mlgo_gym.errors import CorpusError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from tests.waiting import time_is_up
 
 ID = "mlgo_gym/InliningForSize-v0"
 
@@ -76,7 +77,7 @@ def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: Autorese
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Signals) -> None:
     envs = CompilationVectorEnv(
-        InliningForSize(), 3, corpus=small, timeout_s=2, autoreset_mode="Disabled"
+        InliningForSize(), 3, corpus=small, timeout_s=120, autoreset_mode="Disabled"
     )
     alone = CompilationEnv(InliningForSize(), small)
     envs.reset(options={"module": "digest.c"})
@@ -84,6 +85,8 @@ def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Si
     worker = envs.envs[1].compiler.worker_pid
     assert worker is not None
     os.kill(worker, kill)
+    if kill == signal.SIGSTOP:
+        time_is_up(envs.envs[1].compiler)
     observations, rewards, terminations, truncations, infos = envs.step(np.zeros(3, np.int64))
     expected, *_ = alone.step(0)
     for row in (0, 2):

@@ -30,11 +30,13 @@ from mlgo_gym.errors import (
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.process import _exchange
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default, never
 from mlgo_gym.problems._problem import Feature
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
 from tests.llvm.process.killed_parent import children_of_killed
+from tests.waiting import wait_for
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
@@ -270,25 +272,30 @@ def test_a_killed_worker_is_replaced(compiler: Compiler, small: Corpus) -> None:
 
 
 def test_a_hanging_worker_is_killed(small: Corpus) -> None:
-    with Compiler(timeout_s=0.5) as compiler:
+    with Compiler(timeout_s=120) as compiler:
         compilation = compiler.start(small["digest.c"], LIFTED)
         assert compilation.next_observation() is not None
         pid = compiler.worker_pid
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
+        compilation.charge(compilation.remaining_s)
         compilation.answer(1)
         with pytest.raises(CompilationTimeoutError) as caught:
             compilation.next_observation()
-        message = "module 'digest.c': LLVM took more than its 0.5 s after 1 decisions"
+        message = "module 'digest.c': LLVM took more than its 120 s after 1 decisions"
         assert str(caught.value) == message
         assert not psutil.pid_exists(pid)
 
 
-def test_the_callers_time_does_not_count(small: Corpus) -> None:
-    with Compiler(timeout_s=2) as compiler:
+def test_the_callers_time_does_not_count(small: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed_s = [0]
+    monkeypatch.setattr(_exchange, "monotonic", lambda: time.monotonic() + passed_s[0])
+    with Compiler(timeout_s=120) as compiler:
         compilation = compiler.start(small["json_write.c"], LIFTED)
         assert compilation.next_observation() is not None
-        time.sleep(2.5)
+        left_s = compilation.remaining_s
+        passed_s[0] += 1000
+        assert compilation.remaining_s == left_s
         while compilation.next_observation() is not None:
             compilation.answer(0)
         assert compilation.result.decisions > 1
@@ -453,7 +460,13 @@ def test_forgotten_compilers_leave_nothing(small: Corpus) -> None:
 
 def test_an_interrupt_while_the_worker_starts(small: Corpus) -> None:
     compiler = Compiler()
-    threading.Timer(0.03, compiler.interrupt).start()
+    children = set(psutil.Process().children())
+
+    def interrupt() -> None:
+        wait_for(lambda: set(psutil.Process().children()) - children)
+        compiler.interrupt()
+
+    threading.Thread(target=interrupt).start()
 
     def compile_for_ever() -> None:
         while True:
@@ -484,7 +497,7 @@ def test_a_worker_found_dead_is_reaped(compiler: Compiler, small: Corpus) -> Non
     pid = compiler.worker_pid
     assert pid is not None
     psutil.Process(pid).kill()
-    psutil.Process(pid).wait(10)
+    psutil.Process(pid).wait()
     compiler.compile_module(small["digest.c"])
     gc.collect()  # an unreaped process would be a ResourceWarning, and so an error
 
@@ -505,16 +518,16 @@ def test_a_temporary_folder_that_cannot_be_used(
 def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
     """SIGKILL the process that owns a worker in the middle of a decision."""
     script = """
-        import sys, time
+        import signal
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
         compiler = Compiler()
         compilation = compiler.start(Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize())
         compilation.next_observation()
         print(compiler.worker_pid, flush=True)
-        time.sleep(60)
+        signal.pause()
     """
     (worker,) = children_of_killed(script, own_temporary_folder)
-    worker.wait(10)  # SIGIO from the kernel; it is not our child, so its status is not known
+    worker.wait()  # SIGIO from the kernel; it is not our child, so its status is not known
     assert not list(own_temporary_folder.glob("mlgo-gym-*"))
 
 

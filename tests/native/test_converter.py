@@ -32,7 +32,6 @@ def test_the_committed_models_are_what_the_converter_writes(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         cwd=root,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]

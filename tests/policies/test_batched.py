@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
-from time import sleep
 
 import pytest
 
@@ -21,6 +20,7 @@ from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, lowest_density
 from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.stream._events import Observation
+from tests.waiting import wait_for
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
@@ -64,7 +64,7 @@ def test_what_is_asked_meanwhile_is_answered_together(compiler: Compiler, sample
     def number(observations: Sequence[Observation]) -> list[int]:
         batches.append(len(observations))
         asked_first.set()
-        assert others_ask.wait(60)
+        others_ask.wait()
         return list(range(len(observations)))
 
     policy = BatchedPolicy(number)
@@ -73,10 +73,9 @@ def test_what_is_asked_meanwhile_is_answered_together(compiler: Compiler, sample
         ThreadPoolExecutor(4) as threads,
     ):
         first = threads.submit(answer, observation)
-        assert asked_first.wait(60)
+        asked_first.wait()
         others = [threads.submit(answer, observation) for _ in range(3)]
-        while len(policy._pending) < 3:
-            sleep(0.001)
+        wait_for(lambda: len(policy._pending) == 3)
         others_ask.set()
         assert first.result() == 0
         assert sorted(other.result() for other in others) == [0, 1, 2]

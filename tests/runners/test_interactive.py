@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -210,11 +211,16 @@ def test_a_host_that_does_not_answer(tmp_path: Path) -> None:
         os.close(end)
 
 
+def _close_once_asked(stream: int, replies: int) -> None:
+    select.select([stream], [], [])
+    os.close(replies)
+
+
 def test_a_context_is_sent_at_once(tmp_path: Path) -> None:
     """As LLVM does: a host may prepare for a function before it is asked about."""
     base = tmp_path / "channel"
     replies, stream = _half_host(base)
-    with InteractiveModelRunner(base, INPUTS, OUTPUT, deadline_s=5) as runner:
+    with InteractiveModelRunner(base, INPUTS, OUTPUT, deadline_s=60) as runner:
         assert os.read(stream, 1 << 16).startswith(b'{"features":')
         runner.switch_context("f")
         assert os.read(stream, 1 << 16) == b'{"context":"f"}\n'
@@ -227,8 +233,9 @@ def test_a_context_is_sent_at_once(tmp_path: Path) -> None:
 def test_a_host_that_goes_away(tmp_path: Path) -> None:
     base = tmp_path / "channel"
     replies, stream = _half_host(base)
-    with InteractiveModelRunner(base, INPUTS, OUTPUT, deadline_s=5) as runner:
-        threading.Timer(0.2, os.close, [replies]).start()
+    with InteractiveModelRunner(base, INPUTS, OUTPUT, deadline_s=60) as runner:
+        assert os.read(stream, 1 << 16).startswith(b'{"features":')
+        threading.Thread(target=_close_once_asked, args=(stream, replies)).start()
         with pytest.raises(RunnerError, match="found that the host has closed its end$"):
             runner.evaluate()
         os.close(stream)

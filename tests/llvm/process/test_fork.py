@@ -137,25 +137,27 @@ def test_a_killed_branch_is_an_error_of_its_own(compiler: Compiler, small: Corpu
 
 
 def test_a_hanging_branch_has_its_own_deadline(small: Corpus) -> None:
-    with Compiler(timeout_s=1) as compiler:
+    with Compiler(timeout_s=120) as compiler:
         trunk = compiler.start(small["digest.c"], LIFTED)
         advance(trunk, 1)
         branch = trunk.fork()
         os.kill(branch.worker_pid, signal.SIGSTOP)
+        branch.charge(branch.remaining_s)
         branch.answer(0)
-        with pytest.raises(CompilationTimeoutError, match="took more than its 1 s after 2 decisi"):
+        with pytest.raises(CompilationTimeoutError, match="took more than its 120 s after 2 dec"):
             branch.next_observation()
         assert finish(trunk, 0)
 
 
 def test_a_worker_that_hangs_when_it_is_to_fork(small: Corpus) -> None:
-    with Compiler(timeout_s=0.5) as compiler:
+    with Compiler(timeout_s=120) as compiler:
         trunk = compiler.start(small["digest.c"], LIFTED)
         advance(trunk, 1)
         worker = compiler.worker_pid
         assert worker is not None
         os.kill(worker, signal.SIGSTOP)
-        with pytest.raises(CompilationTimeoutError, match="took more than its 0.5 s after 1 decis"):
+        trunk.charge(trunk.remaining_s)
+        with pytest.raises(CompilationTimeoutError, match="took more than its 120 s after 1 decis"):
             trunk.fork()
         assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
 
@@ -362,7 +364,7 @@ def test_a_forked_process_lets_go_of_branches(compiler: Compiler, small: Corpus)
 def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
     """SIGKILL the process that owns a worker and branches, also of a worker that is dead."""
     script = """
-        import os, signal, time, psutil
+        import os, signal, psutil
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
         compiler = Compiler()
         trunk = compiler.start(Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize())
@@ -371,12 +373,12 @@ def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
         twig = branch.fork()
         os.kill(compiler.worker_pid, signal.SIGKILL)
         print(*(each.pid for each in psutil.Process().children()), flush=True)
-        time.sleep(60)
+        signal.pause()
     """
     children = children_of_killed(script, own_temporary_folder)
     assert len(children) == 3
     for child in children:
-        child.wait(10)
+        child.wait()
     assert not list(own_temporary_folder.glob("mlgo-gym-*"))
 
 
@@ -399,7 +401,7 @@ def test_branches_answer_to_the_same_policy(compiler: Compiler, sample: Corpus) 
 def test_ten_thousand_forks_leave_nothing(sample: Corpus, own_temporary_folder: Path) -> None:
     """Branches that end, are closed, are killed, or lose their worker, in random order."""
     generator = np.random.default_rng(7)
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before, others = len(list(Path("/proc/self/fd").iterdir())), psutil.Process().children()
     forks = 0
     while forks < 10_000:
         with Compiler() as compiler:
@@ -413,7 +415,7 @@ def test_ten_thousand_forks_leave_nothing(sample: Corpus, own_temporary_folder: 
             _kill_one(generator, compiler)
             for branch in live[1:]:
                 branch.close()
-        assert not psutil.Process().children()
+        assert psutil.Process().children() == others
         assert not list(own_temporary_folder.iterdir())
         assert len(list(Path("/proc/self/fd").iterdir())) <= before
 

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
 from mlgo_gym.tensor_spec import TensorSpec
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 SIZE = TensorSpec("size", "int64_t", (1,))
@@ -54,7 +54,7 @@ class Sum(MLModelRunner):
             raise ValueError("no advice today")
         if size == -2:
             self.is_evaluating.set()
-            self.is_released.wait(20)
+            self.is_released.wait(60)
         if size == -3:
             return b"short"
         total = sum(self.get_tensor(index).sum() for index in range(len(self.inputs)))
@@ -76,9 +76,19 @@ class Recorder:
         return self.runners[-1]
 
 
+class Announcing(Sum):
+    """Says on standard output that it is to answer what it never will."""
+
+    def _evaluate(self) -> bytes:
+        if self.get_tensor(0)[0] == -2:
+            sys.stdout.write("evaluating\n")
+            sys.stdout.flush()
+        return super()._evaluate()
+
+
 def host_process(address: str) -> None:
     """What a host in another process runs; says where it listens."""
-    with serve_grpc(Sum, address=address) as host:
+    with serve_grpc(Announcing, address=address) as host:
         sys.stdout.write(f"{host.address}\n")
         sys.stdout.flush()
         host.wait()
@@ -93,10 +103,9 @@ def client_process(address: str) -> None:
 
 def interrupted_process(address: str) -> None:
     """What a compiler in another process runs: an evaluation that Ctrl-C ends."""
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with asking(address) as runner:
         runner.get_tensor(0)[0] = -2
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
         for error in (KeyboardInterrupt, RunnerError):
             try:
                 runner.evaluate()
@@ -113,22 +122,15 @@ def start(function: Callable[[str], None], address: str) -> subprocess.Popen[str
 
 def asking(host: GrpcHost | str, **settings: Any) -> GrpcInteractiveModelRunner:
     target = host if isinstance(host, str) else host.address
-    return GrpcInteractiveModelRunner(target, FEATURES, ADVICE, **settings)
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 10) -> bool:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition() and time.monotonic() < deadline_s:
-        time.sleep(0.005)
-    return condition()
+    return GrpcInteractiveModelRunner(target, FEATURES, ADVICE, **{"deadline_s": 60} | settings)
 
 
 def nothing_left() -> Iterator[None]:
     """Threads and sockets are gone after a test; gRPC closes sockets shortly after a stop."""
     threads, descriptors = set(threading.enumerate()), _descriptors()
     yield
-    assert until(lambda: set(threading.enumerate()) <= threads), threading.enumerate()
-    assert until(lambda: _descriptors() <= descriptors + 2), "file descriptors left over"
+    wait_for(lambda: set(threading.enumerate()) <= threads)
+    wait_for(lambda: _descriptors() <= descriptors + 2)
 
 
 def _descriptors() -> int:

@@ -8,7 +8,7 @@ import random
 import re
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -184,17 +184,22 @@ def test_an_oversized_message(recorder: Recorder) -> None:
 
 
 def test_a_client_that_says_nothing_is_dropped() -> None:
-    with serve_grpc(Sum, header_deadline_s=0.2) as host:
-        with grpc.insecure_channel(host.address) as channel:
-            silence: queue.SimpleQueue[None] = queue.SimpleQueue()
-            call = channel.stream_stream(METHOD, None, None)(iter(silence.get, None))
-            with pytest.raises(grpc.RpcError):
-                next(iter(call))
-            silence.put(None)
-            assert call.code() is grpc.StatusCode.CANCELLED
-        with asking(host) as runner:
-            time.sleep(0.4)
-            assert runner.evaluate().tolist() == [0]
+    with (
+        serve_grpc(Sum, header_deadline_s=0.2) as host,
+        grpc.insecure_channel(host.address) as channel,
+    ):
+        silence: queue.SimpleQueue[None] = queue.SimpleQueue()
+        call = channel.stream_stream(METHOD, None, None)(iter(silence.get, None))
+        with pytest.raises(grpc.RpcError):
+            next(iter(call))
+        silence.put(None)
+        assert call.code() is grpc.StatusCode.CANCELLED
+
+
+def test_a_client_that_has_said_something_has_time(host: GrpcHost) -> None:
+    with asking(host) as runner:
+        assert not [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+        assert runner.evaluate().tolist() == [0]
 
 
 def test_mutilated_messages_harm_nobody(host: GrpcHost) -> None:
