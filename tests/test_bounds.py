@@ -1,0 +1,76 @@
+"""The page of bounds, beside the bounds; that they hold is tested where things are read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from corpus_tools import archive, object_file, reading, recipes
+from corpus_tools.extraction import inputs
+from mlgo_gym import tensor_spec
+from mlgo_gym.corpus import _corpus
+from mlgo_gym.llvm.process import _request
+from mlgo_gym.model import _output_spec
+from mlgo_gym.native import _compiler, _freeze, _graph, _scope, _tflite_reader
+from mlgo_gym.records import _trace
+from mlgo_gym.runners.grpc import _wire
+from mlgo_gym.search import _corpus_search
+from mlgo_gym.stream import _events, _training_log
+from mlgo_gym.training import _export, _run
+
+PAGE = Path(__file__).parent.parent / "docs" / "bounds.md"
+
+BYTES = {
+    "a module of a corpus": _corpus._MAX_MODULE_BYTES,
+    "an object file, before bitcode is taken out of it": object_file.LARGEST_BYTES,
+    "what the members of an archive of sources unpack to, all together": archive.MAX_UNPACKED_BYTES,
+    "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
+    "a recipe": recipes._LARGEST_BYTES,
+    "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
+    "a line of JSON in a training log or on a channel": _training_log.MAX_LINE_BYTES,
+    "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
+    "the tensors of a trace": _trace._MAX_BODY_BYTES,
+    "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
+    "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
+    "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
+    "the constants of a model": _scope.MAX_CONSTANT_BYTES,
+    "the intermediate results of a model": _scope.MAX_STACK_BYTES,
+    "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
+    "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
+    "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
+    "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
+    "a file of a training run": _run._MAX_BYTES,
+    "a JSON file of a training run": _run._MAX_JSON_BYTES,
+    "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
+}
+NUMBERS = {
+    "arguments of one command": inputs._MOST_ARGUMENTS,
+    "elements of a model's tensor": _graph.MAX_ELEMENTS,
+    "dimensions of a model's tensor": _graph.MAX_RANK,
+}
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def test_the_page_has_the_bounds() -> None:
+    rows = dict(re.findall(r"^\| (.+) \| (\d.*) \|$", PAGE.read_text(), re.MULTILINE))
+    sizes = {name: text.split() for name, text in rows.items() if " " in text}
+    assert {name: int(number) * UNITS[unit] for name, (number, unit) in sizes.items()} == BYTES
+    numbers = {name: int(text.replace(",", "")) for name, text in rows.items() if " " not in text}
+    assert numbers == NUMBERS
+
+
+def test_bounds_that_other_pages_name() -> None:
+    page = " ".join((PAGE.parent / "native.md").read_text().split())
+    files, constants, stack = (
+        each >> 20
+        for each in (
+            _tflite_reader.MAX_FILE_BYTES,
+            _scope.MAX_CONSTANT_BYTES,
+            _scope.MAX_STACK_BYTES,
+        )
+    )
+    limits = (
+        f"files of {files} MiB, weights of {constants} MiB, {stack} MiB of intermediate results"
+    )
+    assert limits in page
+    assert f"fixed shapes of up to {_graph.MAX_RANK} dimensions" in page
