@@ -8,6 +8,8 @@ import inspect
 import pkgutil
 import re
 import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -93,6 +95,40 @@ def test_what_modules_export_exists(name: str) -> None:
     assert module.__doc__
     for exported in getattr(module, "__all__", ()):
         assert hasattr(module, exported), exported
+
+
+_BY_CASE = {
+    *("deadline_s", "default", "hidden", "in_order", "mode", "name", "opt_level", "policy"),
+    *("objects", "problem", "progress", "seed", "source", "split", "start", "task"),
+}
+"""Parameters that are something else in another place."""
+
+
+def _defaults(path: Path) -> Iterator[tuple[str, str]]:
+    """The parameters of a file's functions that have a default, with it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            positional = node.args.posonlyargs + node.args.args
+            pairs = [
+                *zip(reversed(positional), reversed(node.args.defaults), strict=False),
+                *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
+            ]
+            yield from ((name.arg, ast.unparse(value)) for name, value in pairs if value)
+
+
+def test_parameters_of_one_name_have_one_default() -> None:
+    """Who knows one function knows the others."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in (each for name in ("mlgo_gym", "corpus_tools") for each in _sources(ROOT / name)):
+        for name, default in _defaults(path):
+            found[name].append(default)
+    several = {name: set(each) for name, each in found.items() if len(each) > 1}
+    assert len(several) > 40
+    assert {name for name, each in several.items() if len(each) > 1} == _BY_CASE
+
+
+def _sources(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*.py") if "_proto" not in each.parts]
 
 
 def test_version_and_changelog_agree() -> None:
