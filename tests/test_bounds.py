@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from corpus_tools import archive, object_file, reading, recipes
+from corpus_tools import archive, clang, object_file, pip_config, reading, recipes
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.corpus import _corpus
-from mlgo_gym.llvm.process import _request
+from mlgo_gym.driver import _prepare
+from mlgo_gym.llvm import _compiler as llvm_compiler
+from mlgo_gym.llvm.process import _request, _worker
 from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _freeze, _graph, _scope, _tflite_reader
 from mlgo_gym.records import _trace
+from mlgo_gym.runners import _interactive
 from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
@@ -42,19 +45,33 @@ BYTES = {
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
+    "a worker's memory, unless told otherwise: after a compilation another takes its place": (
+        llvm_compiler.DEFAULT_MEMORY_LIMIT_BYTES
+    ),
 }
 NUMBERS = {
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
 }
-UNITS = {"MiB": 1 << 20, "GiB": 1 << 30}
+SECONDS = {
+    "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
+    "the start of a worker": _worker._START_TIMEOUT_S,
+    "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,
+    "the linker of a frozen model": _freeze._LINK_TIMEOUT_S,
+    "the other end of a channel, unless told otherwise": (_interactive.DEFAULT_DEADLINE_S),
+    "clang, for one command of a corpus": clang.DEADLINE_S,
+    "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
+    "pip, asked for its settings": pip_config._DEADLINE_S,
+}
+UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
 
 
 def test_the_page_has_the_bounds() -> None:
     rows = dict(re.findall(r"^\| (.+) \| (\d.*) \|$", PAGE.read_text(), re.MULTILINE))
     sizes = {name: text.split() for name, text in rows.items() if " " in text}
-    assert {name: int(number) * UNITS[unit] for name, (number, unit) in sizes.items()} == BYTES
+    found = {name: int(number) * UNITS[unit] for name, (number, unit) in sizes.items()}
+    assert found == BYTES | SECONDS
     numbers = {name: int(text.replace(",", "")) for name, text in rows.items() if " " not in text}
     assert numbers == NUMBERS
 

@@ -35,10 +35,18 @@ def test_what_is_drawn() -> None:
     scored = Scored(scores, ["mine"])
     plots = plots_of(scored)
     assert set(plots) == {"totals", "modules"}
+    rows = len(plots["totals"].axes[0].get_yticklabels())
+    assert plots["totals"].get_size_inches().tolist() == pytest.approx([9, 1.5 + 0.32 * rows])
     mine, oracle = plots["modules"].axes[0].collections
     assert np.asarray(mine.get_offsets()).tolist() == [[1000, -50], [200, 25]]
     assert np.asarray(oracle.get_offsets()).tolist() == [[1000, -60]]
-    assert plots["modules"].axes[0].get_title() == "2 modules by text"
+    axes = plots["modules"].axes[0]
+    assert axes.get_title() == "2 modules by text"
+    low, high = axes.get_ylim()
+    assert -100 < low < -50
+    assert 25 < high < 50
+    ticks = ["-50", "-20", "-10", "-5", "-2", "0", "+2", "+5", "+10", "+20"]
+    assert [each.get_text() for each in axes.get_yticklabels()] == ticks
     text = next(each for each in STATISTICS if each.key == "text")
     change = scored.change(text, "mine")
     (bars,) = plots["totals"].axes[0].containers
@@ -54,7 +62,9 @@ def test_what_is_drawn() -> None:
 def test_importances_as_bars() -> None:
     """Twenty at most, in percent, and none that changes nothing."""
     found = [Importance(f"f{each}", each / 100, each / 200, 0.0, 2) for each in range(30, -1, -1)]
-    axes = importance_plot(found).axes[0]
+    figure = importance_plot(found)
+    assert figure.get_size_inches().tolist() == pytest.approx([8, 7.1])
+    (axes,) = figure.axes
     percent = pytest.approx(np.arange(30, 10, -1))
     assert [each.get_text() for each in axes.get_yticklabels()] == [f"f{30 - i}" for i in range(20)]
     bars = next(each for each in axes.containers if isinstance(each, ErrorbarContainer))
