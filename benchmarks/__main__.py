@@ -1,7 +1,8 @@
 """Runs the measurements: ``make bench`` runs all, ``python -m benchmarks NAME`` one.
 
-Each is imported when it runs. ``python -m benchmarks.object_hashes`` and
-``python -m benchmarks.driver_builds`` have options of their own.
+Each is imported when it runs. ``python -m benchmarks.NAME`` has options of its own where NAME is
+driver_builds, driver_modules, ml_compiler_opt or object_hashes. Corpora are taken from
+``build/corpora``, and built there where they are missing.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ RUNS: Final[dict[str, _Run]] = {
     "forks": lambda module, _: module.run(built("lupa", "O3", whole_program=True), forks=30),
     "scaling": lambda module, _: module.run(built("libsass")),
     "oracle": lambda module, options: module.run(
-        [[built("libsass")], [built("fasttext"), built("sentencepiece")]], options.seconds
+        [[built("libsass")], [built("fasttext"), built("sentencepiece")]],
+        options.seconds,
+        options.modules,
     ),
     "runner_latency": lambda module, options: module.run(options.model),
     "extraction_throughput": lambda module, options: module.run(
@@ -61,6 +64,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="for runner_latency (benchmarks.latency_model)")
     parser.add_argument("--sdists", type=Path, help="for driver_builds: where sdists are kept")
     parser.add_argument("--seconds", type=float, default=60.0, help="a module, for oracle")
+    parser.add_argument("--modules", type=int, default=10, help="of each set, for oracle")
     parser.add_argument("--tries", type=int, default=200, help="a function, for regalloc_headroom")
     parser.add_argument("--objects", type=int, default=1000, help="for extraction_throughput")
     parser.add_argument("--build", help="for real_builds: only those with this in their names")

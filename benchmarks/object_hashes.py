@@ -35,12 +35,13 @@ _HASHES: Final = ("object_sha256", "machine_code_sha256")
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="object_hashes", description=__doc__)
     parser.add_argument("--corpus", type=Path, action="append", default=[], metavar="DIR")
+    parser.add_argument("--run", choices=_RUNS, action="append", help="default: all; repeat")
     parser.add_argument("--jobs", default="2", metavar="N")
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--save", type=Path, metavar="FILE")
     target.add_argument("--against", type=Path, metavar="FILE")
     options = parser.parse_args(arguments)
-    found = dict(_hashes([None, *options.corpus], options.jobs))
+    found = dict(_hashes([None, *options.corpus], options.run or list(_RUNS), options.jobs))
     if options.save:
         options.save.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
         print(f"{len(found)} hashes in {options.save}")
@@ -48,11 +49,13 @@ def main(arguments: list[str] | None = None) -> int:
     return _compare(json.loads(options.against.read_text()), found)
 
 
-def _hashes(corpora: list[Path | None], jobs: str) -> Iterator[tuple[str, str | None]]:
+def _hashes(
+    corpora: list[Path | None], runs: list[str], jobs: str
+) -> Iterator[tuple[str, str | None]]:
     for corpus in corpora:
-        for run, options in _RUNS.items():
+        for run in runs:
             place = ["--corpus", str(corpus)] if corpus else []
-            for module in _rollout([*place, *options, "--jobs", jobs])["modules"]:
+            for module in _rollout([*place, *_RUNS[run], "--jobs", jobs])["modules"]:
                 key = f"{corpus.name if corpus else 'sample'} / {run} / {module['module']}"
                 yield f"{key} / LLVM", _hash_of(module.get("baseline"))
                 for result in module["policies"].values():

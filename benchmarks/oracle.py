@@ -1,6 +1,7 @@
 """What the search oracle saves against LLVM's default, module by module, on one core.
 
-Ten modules of each set, evenly spaced by the size of their bitcode among those of at least 50 kB.
+Some modules of each set, ten by default, evenly spaced by the size of their bitcode among those of
+at least 50 kB.
 The default is the plain compilation, with the advisor off.
 """
 
@@ -15,14 +16,13 @@ from mlgo_gym import Compiler, Corpus, InliningForSize
 from mlgo_gym.search import SearchSetting, search_corpus
 
 LEAST_BYTES = 50_000
-MODULES = 10
 
 
-def run(sets: Sequence[Sequence[Corpus]], budget_s: float) -> None:
+def run(sets: Sequence[Sequence[Corpus]], budget_s: float, modules: int) -> None:
     total = [0, 0]
     with Compiler() as compiler, tempfile.TemporaryDirectory() as folder:
         for corpora in sets:
-            for corpus, name in evenly_spaced(corpora):
+            for corpus, name in evenly_spaced(corpora, modules):
                 plain = compiler.compile_module(corpus[name]).text_size_bytes
                 module, setting = corpus.only([name]), SearchSetting(budget_s)
                 (found,) = search_corpus(module, Path(folder), InliningForSize(), setting)
@@ -37,12 +37,12 @@ def run(sets: Sequence[Sequence[Corpus]], budget_s: float) -> None:
     print(f"total: {total[0]:,} bytes, found {total[1]:,}: {1 - total[1] / total[0]:.2%} less")
 
 
-def evenly_spaced(corpora: Sequence[Corpus]) -> list[tuple[Corpus, str]]:
+def evenly_spaced(corpora: Sequence[Corpus], count: int) -> list[tuple[Corpus, str]]:
     sized = [
         ((corpus.folder / f"{name}.bc").stat().st_size, corpus, name)
         for corpus in corpora
         for name in corpus
     ]
     large = sorted((each for each in sized if each[0] >= LEAST_BYTES), key=lambda each: each[0])
-    step = (len(large) - 1) / (MODULES - 1)
-    return [large[round(index * step)][1:] for index in range(MODULES)]
+    step = (len(large) - 1) / max(1, count - 1)
+    return [large[round(index * step)][1:] for index in range(count)]

@@ -1,5 +1,7 @@
 """Memory and leftovers over many episodes of random answers, a tenth of them abandoned.
 
+What it grows is counted from a tenth of the episodes on.
+
 Prints the resident memory of this process and of its worker along the way, and at the end the
 processes, FIFOs and descriptors that are left.
 """
@@ -15,7 +17,6 @@ import psutil
 import mlgo_gym
 from mlgo_gym.envs import CompilationEnv
 
-WARM_UP = 200
 MEMORY_LIMIT_BYTES = 256 << 20
 """Half the default, so that workers are seen to be replaced."""
 
@@ -30,13 +31,14 @@ def run(episodes: int) -> None:
     inner = env.unwrapped
     if not isinstance(inner, CompilationEnv):
         raise TypeError(inner)
+    warm_up = max(1, episodes // 10)
     parent, workers = psutil.Process(), set[int]()
     after_warm_up = 0
     most = 0
     for episode in range(episodes + 1):
-        if episode % WARM_UP == 0:
+        if episode % warm_up == 0:
             own = parent.memory_info().rss
-            after_warm_up = own if episode == WARM_UP else after_warm_up
+            after_warm_up = own if episode == warm_up else after_warm_up
             print(
                 f"{episode:6} episodes: parent {mib(own)}, worker at most {mib(most)}", flush=True
             )
@@ -53,7 +55,7 @@ def run(episodes: int) -> None:
     env.close()
     left = [each for each in workers if psutil.pid_exists(each)]
     folders = list(Path(tempfile.gettempdir()).glob(f"mlgo-gym-{parent.pid}-*"))
-    print(f"parent after episode {WARM_UP}: {100 * growth:+.1f} %; workers used: {len(workers)}")
+    print(f"parent after episode {warm_up}: {100 * growth:+.1f} %; workers used: {len(workers)}")
     print(f"left over: processes {left}, FIFO folders {folders}, descriptors {parent.num_fds()}")
 
 

@@ -1,0 +1,275 @@
+"""Every benchmark runs, on corpora of a module or two, and prints what it is there to measure.
+
+How large the numbers are is not looked at, but for those that do not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import RUNS
+from benchmarks.debian_source import DebianSource, fetch_tree
+from corpus_tools.build import build_from_sources
+from corpus_tools.clang import find_clang
+from corpus_tools.compilation import Compilation
+from tests.conftest import lacking, require
+
+ROOT = Path(__file__).parent.parent
+SOURCES = ROOT / "mlgo_gym" / "corpus" / "sample" / "src"
+CORPORA = {
+    "lupa-{}": ("digest.c", "lisp_cells.c"),
+    **dict.fromkeys(
+        ("lupa-{}-whole", "fasttext-{}", "libsass-{}", "sentencepiece-{}"), ("scene.cpp",)
+    ),
+    **dict.fromkeys(
+        (
+            *("box2d-py-{}", "brotli-{}", "cmarkgfm-{}", "lz4-{}", "pycares-{}"),
+            *("yara-python-{}", "zstandard-{}"),
+        ),
+        ("expr_vm.c",),
+    ),
+}
+"""Sources of the sample corpus, under the names that the benchmarks' corpora have."""
+
+NUMBER = r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?"
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """A benchmark at its smallest.
+
+    Attributes:
+        lines: what is run, behind `python -m`, one after another.
+        says: parts of what is printed; "#" is a number, and any white space is one space.
+        needs: programs and the Debian packages of each.
+        imports: what else has to be installed.
+    """
+
+    lines: tuple[str, ...]
+    says: tuple[str, ...]
+    needs: tuple[tuple[str, str], ...] = ()
+    imports: str = ""
+
+
+CLANG = ("clang-22", "clang-22")
+OBJCOPY = ("llvm-objcopy-22", "llvm-22")
+TINY = {
+    "clang_equality": Tiny(
+        ("benchmarks clang_equality",),
+        (
+            *(
+                f"{level}: # decisions; equal to LLVM left alone: 2 of 2 objects; "
+                "code equal to clang-22's: 2;"
+                for level in ("-Oz", "-O3")
+            ),
+            "size's text column: # against # bytes (# %)",
+            "LLVM left alone #; default answers, limit 2: #; default answers, limit inf: #",
+        ),
+        (CLANG, ("llvm-size-22", "llvm-22")),
+    ),
+    "driver_modules": Tiny(
+        ("benchmarks.driver_modules --rounds 1 --corpus build/corpora/lupa-Oz",),
+        tuple(
+            f"{model}: 2 modules, clang # s, mlgo-cc # s, # x; geometric mean # x [#, #]"
+            for model in ("default", "inlining-for-size", "regalloc-eviction")
+        ),
+        (CLANG,),
+    ),
+    "extraction_throughput": Tiny(
+        ("benchmarks extraction_throughput --objects 4",),
+        ("mlgo-utils # s # objects/s", "mlgo-extract-corpus # s # objects/s", "ratio #"),
+        (CLANG, OBJCOPY),
+    ),
+    "forks": Tiny(
+        ("benchmarks forks",),
+        ("decision 10: 30 forks, median # ms, at most # ms;", "median # kB, at most # kB"),
+    ),
+    "ml_compiler_opt": Tiny(
+        ("benchmarks.ml_compiler_opt --help",), ("--source SOURCE --python PYTHON",)
+    ),
+    "object_hashes": Tiny(
+        (
+            "benchmarks.object_hashes --run never --save hashes.json",
+            "benchmarks.object_hashes --run never --against hashes.json",
+        ),
+        ("44 hashes in hashes.json", "44 of 44 equal"),
+    ),
+    "oracle": Tiny(
+        ("benchmarks oracle --seconds 0.5 --modules 1",),
+        ("scene.cpp: # bytes, found #: #% less; # compilations", "total: # bytes, found #: #%"),
+    ),
+    "regalloc_baselines": Tiny(("benchmarks regalloc_baselines",), ("all # (# of score 0) # %",)),
+    "regalloc_headroom": Tiny(
+        ("benchmarks regalloc_headroom --tries 1",),
+        (
+            "6 modules, # functions that ask, # searched",
+            "no spill code at all: #%",
+            "the policy that ships: #%",
+            "the best of 2 allocations: #%",
+        ),
+        imports="tensorflow",
+    ),
+    "regalloc_score": Tiny(
+        ("benchmarks regalloc_score",),
+        (
+            "# functions, # policies",
+            "within 0.1 %: 1.0000",
+            "mlgo_gym improvements: rank correlation 1.0000, signs agree 1.0000; of the",
+            "remarks improvements: rank correlation #, signs agree #; of the # of # that change: #",
+        ),
+        (("clang++-22", "clang-22"), ("llvm-config-22", "llvm-22-dev")),
+    ),
+    "regalloc_sweep": Tiny(
+        ("benchmarks regalloc_sweep --rounds 1",),
+        tuple(f"{way} # s # x replay" for way in ("replay", "whole", "environment")),
+    ),
+    "runner_latency": Tiny(
+        ("benchmarks.latency_model latency", "benchmarks runner_latency --model latency"),
+        (
+            "TFLite: invoke alone # us # x TFLite's invoke",
+            "release: inputs in place # us # x",
+            "TensorFlow: SavedModel from Python # us # x",
+            "FIFOs round trip: median # us, 99th percentile #",
+            "gRPC, Unix socket round trip: median # us, 99th percentile #",
+        ),
+        imports="tensorflow",
+    ),
+    "scaling": Tiny(
+        ("benchmarks scaling",),
+        (
+            "a policy for each worker: # episodes a second with one worker, # with two: # x; by",
+            "batches: # episodes a second with one worker, # with two: # x; by round #, #, #",
+        ),
+    ),
+    "soak": Tiny(
+        ("benchmarks soak --episodes 10",),
+        (
+            "10 episodes: parent # MiB, worker at most # MiB",
+            "parent after episode 1: # %; workers used: #",
+            "left over: processes [], FIFO folders [], descriptors #",
+        ),
+    ),
+    "sweep_overhead": Tiny(
+        ("benchmarks sweep_overhead --rounds 1",),
+        (
+            *(f"{way} # s # x plain" for way in ("bare", "plain", "environment")),
+            "environment / bare #",
+            "a decision costs # us more than none",
+        ),
+    ),
+}
+FROM_PYPI = {
+    "driver_builds": Tiny(
+        ("benchmarks.driver_builds --project lua --rounds 1 --sources sdists",),
+        (
+            "lua, clang: # s, 1.00 x; bytes of code: # in 34 objects, 34 of clang's size, # linked",
+            "lua, default: # s, # x; bytes of code: # in 34 objects, 34 of clang's size, # linked",
+            "lua, inliner: # s, # x; bytes of code: # in 34 objects, # of clang's size, # linked",
+        ),
+        (CLANG, ("make", "make")),
+    ),
+    "real_builds": Tiny(
+        ("benchmarks real_builds --build Lua",),
+        ("Lua, make 34 34 34 68 of 68",),
+        (CLANG, OBJCOPY, ("make", "make")),
+    ),
+}
+"""One of the projects of each: others take many minutes, cmake, meson, Debian's archive."""
+
+PARTS = {
+    "__init__": "what the package is about",
+    "__main__": "runs the others",
+    "recipes": "corpora for the others",
+    "latency_model": "the model of runner_latency",
+    "debian_source": "zstd for driver_builds, from Debian's archive; below",
+    "their_environment": "runs in the Python of ml-compiler-opt, with its packages; imported below",
+}
+"""What is no benchmark of its own, and who runs it."""
+
+
+def test_none_is_forgotten() -> None:
+    found = {each.stem for each in (ROOT / "benchmarks").glob("*.py")}
+    assert found == {*TINY, *FROM_PYPI, *PARTS}
+    assert RUNS.keys() <= {*TINY, *FROM_PYPI}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With `build/corpora`, in which the benchmarks find tiny ones by the names of large ones."""
+    require(*CLANG)
+    folder = tmp_path_factory.mktemp("benchmarks")
+    corpora = folder / "build" / "corpora"
+    corpora.mkdir(parents=True)
+    for level in ("Oz", "O3"):
+        compilation = Compilation(
+            clang=find_clang(), root=SOURCES, flags=("-std=c++17",), opt_level=level
+        )
+        for name, sources in CORPORA.items():
+            build_from_sources(compilation, sources, corpora / name.format(level))
+    return folder
+
+
+def printed(tiny: Tiny, folder: Path, cache: Path) -> str:
+    for tool, package in tiny.needs:
+        require(tool, package)
+    if tiny.imports and not importlib.util.find_spec(tiny.imports):
+        lacking(f"needs {tiny.imports}: pip install 'mlgo-gym[train]'")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLGO_CACHE": str(cache)}
+    said = ""
+    for line in tiny.lines:
+        command = [sys.executable, "-m", *line.split()]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        said += done.stdout
+    return " ".join(said.split())
+
+
+def pattern(says: str) -> str:
+    return re.escape(says).replace(r"\#", NUMBER)
+
+
+def look(tiny: Tiny, said: str) -> None:
+    for part in tiny.says:
+        assert re.search(pattern(part), said), (part, said)
+    assert "nan" not in said.split()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", TINY)
+def test_it_runs(name: str, folder: Path, tmp_path: Path) -> None:
+    look(TINY[name], printed(TINY[name], folder, tmp_path))
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", FROM_PYPI)
+def test_it_runs_on_what_pypi_has(name: str, tmp_path: Path) -> None:
+    look(FROM_PYPI[name], printed(FROM_PYPI[name], tmp_path, tmp_path))
+
+
+def test_it_can_be_imported_where_it_runs() -> None:
+    """In a Python that has little."""
+    command = [sys.executable, "-c", "import benchmarks.their_environment"]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def test_a_tree_of_debian_is_the_one_that_was_recorded(tmp_path: Path) -> None:
+    tree = tmp_path / "tree.tar.xz"
+    tree.write_bytes(b"a tree")
+    source = DebianSource("tree=1", tree.name, hashlib.sha256(b"a tree").hexdigest())
+    assert fetch_tree(source, tmp_path) == tree
+    tree.write_bytes(b"another")
+    found = hashlib.sha256(b"another").hexdigest()
+    with pytest.raises(RuntimeError) as raised:
+        fetch_tree(source, tmp_path)
+    assert str(raised.value) == f"{tree}: expected sha256 {source.sha256}, found {found}"
