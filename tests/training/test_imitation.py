@@ -6,13 +6,17 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.records._replay import record
+from mlgo_gym.records._trace import Trace
 from mlgo_gym.search._corpus_search import search_corpus
 from mlgo_gym.search._oracle import SearchSetting
 from mlgo_gym.training import _clone as clone
@@ -78,6 +82,39 @@ def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: P
     assert str(error.value) == "imitation: expected recorded decisions, found none"
     path = next((tmp_path / "traces").rglob("digest.c.trace"))
     assert f"trace {str(path)!r}: size_increase_threshold: expected 7.0, found 2.0" in warnings
+
+
+def test_what_traces_are_imitated(
+    data: Data, sample: Corpus, compiler: Compiler, tmp_path: Path
+) -> None:
+    """Those of the same LLVM and settings; where they depart from the default they weigh more."""
+    folder = tmp_path / "traces"
+    problem = InliningForSize()
+
+    def trace(name: str, limit: InliningForSize = problem) -> Trace:
+        return record(compiler, sample[name], limit, lambda _: 0, keep_observations=True)
+
+    kept = trace("digest.c")
+    kept.save(folder / "2.trace")
+    replace(kept, llvm_version="21.0").save(folder / "0.trace")
+    trace("digest.c", InliningForSize(7.0)).save(folder / "1.trace")
+    trace("hash_map.c").save(folder / "3.trace")  # which the result is chosen by
+    other = trace("json_write.c")
+    other.save(folder / "4.trace")
+    config = imitate.ImitateConfig(traces=str(folder))
+    warnings: list[str] = []
+    with TrainingRun(tmp_path / "run", "imitate", problem, config) as run:
+        paths = sorted(folder.iterdir())
+        found = list(imitate._episodes(run, config, replace(data, warn=warnings.append), paths))
+    assert list(map(len, found)) == [kept.decisions, other.decisions]
+    for each in found:
+        inlined = each.observations["inlining_default"].reshape(-1) != 0
+        assert set(inlined) == {True, False}
+        assert each.labels["sample_weight"].tolist() == np.where(inlined, 3.0, 1.0).tolist()
+    assert warnings == [
+        f"trace '{folder}/0.trace': llvm_version: expected {kept.llvm_version}, found 21.0",
+        f"trace '{folder}/1.trace': size_increase_threshold: expected 2.0, found 7.0",
+    ]
 
 
 def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
