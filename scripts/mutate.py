@@ -226,18 +226,25 @@ class Checkout:
 
 def stages(path: str, jobs: str) -> list[list[str]]:
     """Arguments of pytest for one run after the other: a module's tests, its room's, the rest."""
-    package, *rooms, name = Path(path).parts
-    parallel = ["-n", jobs, "--dist=worksteal"]
+    package, *rooms = Path(path).parts[:-1]
     room = Path("tests", rooms[0] if package == "mlgo_gym" and rooms else package)
-    found = sorted((ROOT / "tests").rglob(f"test_*{Path(name).stem.strip('_')}*.py"))
-    tests = [str(each.relative_to(ROOT)) for each in found]
-    if not (ROOT / room).is_dir():
-        first = [path, *tests]
-        return [[*first, "-n0"], [*_ALL_TESTS, *parallel, *(f"--ignore={each}" for each in first)]]
-    first = [path, *(each for each in tests if each.startswith(f"{room}/"))]
-    done = [f"--ignore={each}" for each in first]
-    rest = [*_ALL_TESTS, *parallel, *done, f"--ignore={room}"]
-    return [[*first, "-n0"], [str(room), *parallel, *done], rest]
+    has_room = (ROOT / room).is_dir()
+    tests = sorted((ROOT / room).rglob("test_*.py") if has_room else (ROOT / "tests").glob("*.py"))
+    own = [path, *(str(each.relative_to(ROOT)) for each in tests if _is_about(each, path))]
+    parallel = ["-n", jobs, "--dist=worksteal"]
+    first = [*own, *(["-n0"] if len(own) < 5 else parallel)]
+    done = [f"--ignore={each}" for each in own]
+    rest = [*_ALL_TESTS, *parallel, *done]
+    if not has_room:
+        return [first, rest]
+    return [first, [str(room), *parallel, *done], [*rest, f"--ignore={room}"]]
+
+
+def _is_about(test: Path, path: str) -> bool:
+    """Whether a test is named after a module or imports it."""
+    parent, _, stem = path.removesuffix(".py").replace("/", ".").rpartition(".")
+    names = rf"\b{re.escape(parent)}(\.| import ){stem}\b"
+    return stem.strip("_") in test.stem or bool(re.search(names, test.read_text("utf-8")))
 
 
 def _arguments() -> argparse.Namespace:
