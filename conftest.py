@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -56,8 +57,7 @@ def own_temporary_folder(
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     descriptors, processes = _descriptors(), _descendants()
     yield folder
-    left = {pid: command for pid, command in _descendants().items() if pid not in processes}
-    assert not left, "processes left over"
+    assert not _commands(_descendants() - processes), "processes left over"
     assert not [each.name for each in folder.glob("mlgo*")], "temporary files left over"
     if _descriptors() - descriptors:
         gc.collect()  # a caught exception keeps its frames, and they what was open
@@ -85,12 +85,21 @@ def _descriptors() -> set[tuple[str, str]]:
     return found
 
 
-def _descendants() -> dict[int, list[str]]:
+def _descendants(pid: int | str = "self") -> set[int]:
+    """Children and theirs, from the kernel's own list of them."""
+    found: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            found.update(map(int, task.read_text().split()))
+    return found.union(*map(_descendants, found))
+
+
+def _commands(pids: set[int]) -> dict[int, list[str]]:
+    """The command lines of those that still run."""
     found = {}
-    for each in psutil.Process().children(recursive=True):
-        try:
-            if each.status() != psutil.STATUS_ZOMBIE:
-                found[each.pid] = each.cmdline()
-        except psutil.NoSuchProcess:
-            continue
+    for pid in pids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found[pid] = process.cmdline()
     return found

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from typing import Any, NoReturn
 
 import pytest
 
@@ -21,7 +21,7 @@ def sample() -> Corpus:
 @pytest.fixture(scope="session")
 def small(sample: Corpus) -> Corpus:
     """Three modules of few decisions, for tests that compile a lot."""
-    return Corpus(sample.folder, ("json_write.c", "hash_map.c", "digest.c"))
+    return Corpus(sample.folder, ("json_write.c", "hash_map.c", "frame_stream.c"))
 
 
 class _Warm:
@@ -33,7 +33,7 @@ class _Warm:
     def start(self) -> Compiler:
         if self.compiler is None:
             self.compiler = Compiler(timeout_s=120)
-            self.compiler.compile_module(Corpus.load(SAMPLE_CORPUS)["digest.c"])
+            self.compiler.compile_module(Corpus.load(SAMPLE_CORPUS)["frame_stream.c"])
             self._pid = self.compiler.worker_pid
         return self.compiler
 
@@ -75,6 +75,14 @@ def compiler() -> Iterator[Compiler]:
 def own_compiler() -> Iterator[Compiler]:
     with Compiler(timeout_s=120) as compiler:
         yield compiler
+
+
+def one_in(count: int, cases: Sequence[Any]) -> list[Any]:
+    """Cases that differ in little: one in so many is of the fast tier, the others are ``e2e``."""
+    return [
+        pytest.param(case, marks=() if index % count == 0 else pytest.mark.e2e)
+        for index, case in enumerate(cases)
+    ]
 
 
 def require(tool: str, package: str) -> str:

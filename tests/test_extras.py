@@ -98,9 +98,9 @@ def _one_module(folder: Path) -> list[str]:
     corpus = folder / "corpus"
     corpus.mkdir()
     for suffix in (".bc", ".cmd"):
-        (corpus / f"digest.c{suffix}").write_bytes(
-            (SAMPLE_CORPUS / f"digest.c{suffix}").read_bytes()
+        (corpus / f"frame_stream.c{suffix}").write_bytes(
+            (SAMPLE_CORPUS / f"frame_stream.c{suffix}").read_bytes()
         )
-    manifest = {"modules": ["digest.c"], "has_thinlto": False}
+    manifest = {"modules": ["frame_stream.c"], "has_thinlto": False}
     (corpus / "corpus_description.json").write_text(json.dumps(manifest))
     return ["--corpus", str(corpus)]

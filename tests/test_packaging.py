@@ -171,7 +171,7 @@ def test_a_third_partys_problem_works_everywhere(wheel: Path, tmp_path: Path) ->
     card = json.loads((Path(trained["model"]) / "card.json").read_text())
     assert card["problem"] == "InliningForLoadedSize"
     sample = there.run("python", "-c", "import mlgo_gym as m; print(m.SAMPLE_CORPUS)").strip()
-    module = Path(sample) / "digest.c.bc"
+    module = Path(sample) / "frame_stream.c.bc"
     compiled = there.answer("compile", module, "-o", tmp_path / "o", "--model", trained["model"])
     assert compiled["total"]["baseline_loaded_size_bytes"] > 0
     found = there.answer("search", *problem, "--output", tmp_path / "found", "--budget", "1s")

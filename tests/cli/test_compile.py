@@ -20,7 +20,7 @@ ADVICE = f"{MODEL}"
 
 @pytest.fixture
 def scene(sample: Corpus) -> Path:
-    name = next(each for each in sample if each.endswith("scene.cpp"))
+    name = next(each for each in sample if each.endswith("lru_cache.cpp"))
     return sample.folder / f"{name}.bc"
 
 

@@ -41,7 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, small: Corpus) -> Path:
     (corpus / "corpus_description.json").write_text(json.dumps(manifest))
     done = run("dataset", "record", "--corpus", "small", "--output", "set", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "133 decisions of 3 modules in set\n"
+    assert done.stdout == "137 decisions of 3 modules in set\n"
     done = run("rollout", "--corpus", "small", "--log", "rollout.log", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return folder
@@ -72,13 +72,13 @@ def test_info(recorded: Path) -> None:
     assert found["problem"] == "InliningForSize"
     assert found["settings"] == InliningForSize().settings()
     assert (found["levels"], found["forced_level"]) == (["Oz"], "none")
-    assert (found["modules"], found["decisions"], found["parts"]) == (3, 133, 1)
-    assert found["packages"] == {"small": {"modules": 3, "decisions": 133}}
+    assert (found["modules"], found["decisions"], found["parts"]) == (3, 137, 1)
+    assert found["packages"] == {"small": {"modules": 3, "decisions": 137}}
     assert found["policies"] == ["default"]
     assert set(found["labelled"].values()) == {0}
     done = run("dataset", "info", "set", cwd=recorded)
     assert (done.returncode, done.stderr) == (0, "")
-    for word in ("InliningForSize", "llvm version", "small", "133"):
+    for word in ("InliningForSize", "llvm version", "small", "137"):
         assert word in done.stdout
 
 
@@ -86,7 +86,7 @@ def test_the_log_is_that_of_a_rollout(recorded: Path, tmp_path: Path) -> None:
     path = tmp_path / "out.log"
     done = run("dataset", "export", "set", "--log", path, cwd=recorded)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"133 decisions in {path}\n"
+    assert done.stdout == f"137 decisions in {path}\n"
     assert path.read_bytes() == (recorded / "rollout.log").read_bytes()
 
 
@@ -97,7 +97,7 @@ def test_logs_in_and_out(recorded: Path, tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("mlgo-gym: bad.log: left out: training log, byte 0: ")
     found = json.loads(done.stdout)
-    assert found["imported"] == {str(recorded / "rollout.log"): 133}
+    assert found["imported"] == {str(recorded / "rollout.log"): 137}
     assert list(found["skipped"]) == ["bad.log"]
     done = run("dataset", "import", recorded / "rollout.log", "--output", "set", cwd=tmp_path)
     assert done.returncode == 1
@@ -119,7 +119,7 @@ def test_traces(recorded: Path, traces: list[Path], tmp_path: Path) -> None:
     arguments: list[str | Path] = [*traces, "--output", "set", "--package", "small"]
     done = run("dataset", "import", *arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "122 decisions of 3 files in set\n"
+    assert done.stdout == "125 decisions of 3 files in set\n"
     dataset = Dataset.open(tmp_path / "set", recorded / "set", problem=InliningForSize())
     assert {each.source.package for each in dataset.episodes()} == {"small"}
     done = run("dataset", "import", *arguments, cwd=tmp_path)
@@ -166,17 +166,21 @@ def test_mixed_datasets(recorded: Path, tmp_path: Path) -> None:
     done = run("dataset", "export", *both, "--log", "out.log", "--allow-mixed", cwd=tmp_path)
     assert done.returncode == 0
     with (tmp_path / "out.log").open("rb") as file:
-        assert len(list(TrainingLogReader(file))) == 2 * 133
+        assert len(list(TrainingLogReader(file))) == 2 * 137
 
 
 def test_one_bad_module_among_good_ones(small_folder: Path, tmp_path: Path) -> None:
-    (small_folder / "digest.c.bc").write_bytes(b"no bitcode")
+    (small_folder / "frame_stream.c.bc").write_bytes(b"no bitcode")
     arguments = ("dataset", "record", "--corpus", small_folder, "--policy", "random")
     done = run(*arguments, "--seed", "7", "--output", "set", "--json", cwd=tmp_path)
     assert done.returncode == 1
-    assert "digest.c" in done.stderr
+    assert "frame_stream.c" in done.stderr
     found = json.loads(done.stdout)
-    assert (found["modules"], found["failed"], found["policy"]) == (2, ["digest.c"], "random 7")
+    assert (found["modules"], found["failed"], found["policy"]) == (
+        2,
+        ["frame_stream.c"],
+        "random 7",
+    )
 
 
 @pytest.mark.parametrize(

@@ -106,9 +106,9 @@ def test_packages_and_languages(evaluate: Evaluate, small_folder: Path, cpp_fold
 
 
 def test_the_same_seed_gives_the_same_whatever_the_jobs(
-    evaluate: Evaluate, small_folder: Path, cpp_folder: Path
+    evaluate: Evaluate, cpp_folder: Path
 ) -> None:
-    arguments = ("--corpus", cpp_folder, "--corpus", small_folder, "--policy", "random")
+    arguments = ("--corpus", cpp_folder, "--policy", "random")
     first = evaluate(*arguments, "--seed", "5")
     assert evaluate(*arguments, "--seed", "5", "--jobs", "2") == first
     assert evaluate(*arguments, "--seed", "6")["total"] != first["total"]
@@ -139,7 +139,7 @@ def test_what_a_search_found_is_beside_it(
     traces = tmp_path / "traces"
     rolled = ("rollout", "--corpus", str(small_folder), "--policy", "default", "--traces")
     assert main([*rolled, str(traces)]) == 0
-    (traces / "digest.c.trace").unlink()
+    (traces / "frame_stream.c.trace").unlink()
     capsys.readouterr()
     found = evaluate("--policy", "never", "--traces", traces)
     searched = [each for each in found["modules"] if "oracle_text_bytes" in each]
@@ -151,10 +151,10 @@ def test_what_a_search_found_is_beside_it(
     out = capsys.readouterr().out
     assert "2 modules with traces" in out
     assert "search oracle" in out
-    (traces / "hash_map.c.trace").rename(traces / "digest.c.trace")
+    (traces / "hash_map.c.trace").rename(traces / "frame_stream.c.trace")
     assert main([*command, str(traces)]) == 1
     printed = capsys.readouterr()
-    path = traces / "digest.c.trace"
+    path = traces / "frame_stream.c.trace"
     assert printed.err.startswith(f"mlgo-gym: trace {str(path)!r}: module_sha256: expected ")
     assert "1 module with traces" in printed.out
     assert "Left out" not in printed.out  # the module's own numbers are as good as ever
@@ -162,8 +162,10 @@ def test_what_a_search_found_is_beside_it(
     assert "opt_level: expected O2, found Oz" in capsys.readouterr().err
 
 
-def test_times(evaluate: Evaluate) -> None:
-    found = evaluate("--policy", "never", "--model", MODELS / "default", "--time")
+def test_times(evaluate: Evaluate, sample: Corpus, tmp_path: Path) -> None:
+    folder = copied(sample, ("frame_stream.c", "json_write.c"), tmp_path / "two")
+    policies = ("--policy", "never", "--model", MODELS / "default")
+    found = evaluate("--corpus", folder, *policies, "--time")
     time = found["time"]
     assert set(time["policies"]) == {"never", "default"}
     for record in time["modules"]:
@@ -243,12 +245,12 @@ def test_tables_fit_a_narrow_screen(
 def test_a_bad_module_among_good_ones(
     small_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (small_folder / "digest.c.bc").write_bytes(b"no bitcode")
+    (small_folder / "frame_stream.c.bc").write_bytes(b"no bitcode")
     command = ["evaluate", "--corpus", str(small_folder), "--policy", "never"]
     assert main(command) == 1
     printed = capsys.readouterr()
     assert printed.err == (
-        "mlgo-gym: module 'digest.c': LLVM bitcode parsing error\nInvalid bitcode signature\n"
+        "mlgo-gym: module 'frame_stream.c': LLVM bitcode parsing error\nInvalid bitcode signature\n"
     )
     assert "Left out of all this since LLVM failed on them: 1 modules." in printed.out
     assert main([*command, "--json"]) == 1

@@ -61,12 +61,12 @@ def test_a_model_that_looks_at_nothing(
 def test_a_bad_module_among_good_ones(
     small_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (small_folder / "digest.c.bc").write_bytes(b"no bitcode")
+    (small_folder / "frame_stream.c.bc").write_bytes(b"no bitcode")
     model = str(MODELS / "default")
     assert main(["explain-features", "--model", model, "--corpus", str(small_folder)]) == 1
     printed = capsys.readouterr()
     assert printed.err == (
-        "mlgo-gym: module 'digest.c': LLVM bitcode parsing error\nInvalid bitcode signature\n"
+        "mlgo-gym: module 'frame_stream.c': LLVM bitcode parsing error\nInvalid bitcode signature\n"
     )
     assert "inlining_default" in printed.out
 

@@ -24,7 +24,7 @@ def traces(small_folder: Path, tmp_path: Path) -> Path:
 def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_path: Path) -> None:
     files = sorted(traces.iterdir())
     assert [each.name for each in files] == [
-        "digest.c.trace", "hash_map.c.trace", "json_write.c.trace",
+        "frame_stream.c.trace", "hash_map.c.trace", "json_write.c.trace",
     ]  # fmt: skip
     done = run("replay", *files, "--corpus", small_folder, "--opt-level", "Oz", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -36,7 +36,7 @@ def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_p
     assert trace.observation(0)
     assert record == {
         "trace": str(files[0]),
-        "module": "digest.c",
+        "module": "frame_stream.c",
         "decisions": trace.decisions,
         "object_sha256": trace.object_sha256,
         "text_size_bytes": trace.text_size_bytes,
@@ -44,7 +44,7 @@ def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_p
 
 
 def test_what_differs_is_an_error(traces: Path, small_folder: Path, tmp_path: Path) -> None:
-    good, damaged = traces / "digest.c.trace", tmp_path / "damaged.trace"
+    good, damaged = traces / "frame_stream.c.trace", tmp_path / "damaged.trace"
     damaged.write_bytes(good.read_bytes()[:-1])
     done = run("replay", damaged, good, "--corpus", small_folder, cwd=tmp_path)
     assert done.returncode == 1
@@ -52,7 +52,7 @@ def test_what_differs_is_an_error(traces: Path, small_folder: Path, tmp_path: Pa
     assert "the same object" in done.stdout  # the other was replayed
     done = run("replay", good, "--corpus", small_folder, "--opt-level", "O2", cwd=tmp_path)
     assert done.returncode == 1
-    assert "trace 'digest.c': opt_level: expected Oz, found O2" in done.stderr
+    assert "trace 'frame_stream.c': opt_level: expected Oz, found O2" in done.stderr
 
 
 def test_traces_that_cannot_be_written(small_folder: Path, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_search_finds_and_goes_on(small_folder: Path, tmp_path: Path) -> None:
     done = run(*arguments, "--budget", "2s", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert [each["module"] for each in found] == ["json_write.c", "hash_map.c", "digest.c"]
+    assert [each["module"] for each in found] == ["json_write.c", "hash_map.c", "frame_stream.c"]
     assert all(each["size_bytes"] <= each["default_size_bytes"] for each in found)
     again = run(*arguments, "--budget", "2s", cwd=tmp_path)
     assert json.loads(again.stdout) == found

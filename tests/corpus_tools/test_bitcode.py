@@ -14,7 +14,7 @@ from tests.conftest import require
 from tests.corpus_tools.extraction.conftest import run
 
 MODULES = sorted(SAMPLE_CORPUS.glob("*.bc"))
-ONE = (SAMPLE_CORPUS / "digest.c.bc").read_bytes()
+ONE = (SAMPLE_CORPUS / "frame_stream.c.bc").read_bytes()
 TWO = (SAMPLE_CORPUS / "graph.cpp.bc").read_bytes()
 
 

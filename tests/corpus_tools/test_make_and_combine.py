@@ -25,7 +25,7 @@ def description(corpus: Path) -> dict[str, object]:
 def loose(tmp_path: Path) -> Path:
     folder = tmp_path / "loose"
     (folder / "sub").mkdir(parents=True)
-    shutil.copy(SAMPLE_CORPUS / "digest.c.bc", folder / "one.bc")
+    shutil.copy(SAMPLE_CORPUS / "frame_stream.c.bc", folder / "one.bc")
     shutil.copy(SAMPLE_CORPUS / "graph.cpp.bc", folder / "sub" / "two.bc")
     (folder / "sub" / "notes.txt").write_text("no bitcode")
     return folder

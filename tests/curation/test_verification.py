@@ -153,6 +153,7 @@ def test_jobs_below_one(sample: Corpus) -> None:
         list(verify_corpus(sample, jobs=0))
 
 
+@pytest.mark.e2e
 def test_the_sample_corpus_is_compiled_to_the_code_of_clang(sample: Corpus, clang22: str) -> None:
     verdicts = list(verify_corpus(sample, clang=find_clang(clang22)))
     assert {each.module: str(each.clang) for each in verdicts} == dict.fromkeys(sample, "equal")

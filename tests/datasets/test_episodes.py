@@ -120,7 +120,9 @@ def test_a_trace_without_decisions(compiler: Compiler, small: Corpus) -> None:
 
 def test_a_report_of_the_inliner(small: Corpus) -> None:
     policies = {"random": InliningForSize.policy("random", 1)}
-    (report,) = rollout(small.only(["digest.c"]), policies, InliningForSize(), keep_decisions=True)
+    (report,) = rollout(
+        small.only(["frame_stream.c"]), policies, InliningForSize(), keep_decisions=True
+    )
     (attempt,) = report.attempts
     (found,) = episodes_of_report(report, attempt, InliningForSize(), source())
     assert attempt.result is not None
@@ -135,7 +137,7 @@ def test_a_report_of_the_inliner(small: Corpus) -> None:
 def test_a_report_of_register_allocation(sample: Corpus) -> None:
     problem = RegallocEviction()
     policies = {"keep": RegallocEviction.policy("keep", 0)}
-    corpus = sample.only(["digest.c", "codec_text.c"])
+    corpus = sample.only(["frame_stream.c", "codec_text.c"])
     reports = list(rollout(corpus, policies, problem, keep_decisions=True))
     for report in reports:
         (attempt,) = report.attempts

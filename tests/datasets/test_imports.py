@@ -20,7 +20,7 @@ from tests.datasets.test_logs import REWARD, log_of
 def test_traces(compiler: Compiler, small: Corpus, tmp_path: Path) -> None:
     for name, policy in (("never", never), ("always", always)):
         trace = record(
-            compiler, small["digest.c"], InliningForSize(), policy, keep_observations=True
+            compiler, small["frame_stream.c"], InliningForSize(), policy, keep_observations=True
         )
         trace.save(tmp_path / f"{name}.trace")
     recordings = [open_recording(tmp_path / f"{name}.trace", "p") for name in ("never", "always")]

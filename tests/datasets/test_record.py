@@ -96,18 +96,18 @@ def test_register_allocation(small: Corpus, tmp_path: Path) -> None:
 
 def test_a_bad_module_is_reported_and_left_out(small: Corpus, tmp_path: Path) -> None:
     corpus = own(small, tmp_path)
-    (corpus.folder / "digest.c.bc").write_bytes(b"no bitcode")
+    (corpus.folder / "frame_stream.c.bc").write_bytes(b"no bitcode")
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
         reports = list(
             record(writer, {"p": corpus}, PROBLEM, "default", InliningForSize.policy("default"))
         )
     errors = {each.module: each.error for each in reports if each.error}
-    assert list(errors) == ["digest.c"]
-    assert "digest.c" in str(errors["digest.c"])
+    assert list(errors) == ["frame_stream.c"]
+    assert "frame_stream.c" in str(errors["frame_stream.c"])
     found = {entry.module for entry in Dataset.open(tmp_path / "set").modules}
     assert found == {"json_write.c", "hash_map.c"}
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
-        assert list(remaining(writer, {"p": corpus}, "default")) == [("p", "digest.c")]
+        assert list(remaining(writer, {"p": corpus}, "default")) == [("p", "frame_stream.c")]
         assert len(remaining(writer, {"p": corpus}, "never")) == 3
         assert len(remaining(writer, {"q": corpus}, "default")) == 3
 
@@ -117,8 +117,8 @@ def test_a_corpus_that_has_changed(small: Corpus, tmp_path: Path) -> None:
     recorded(tmp_path / "set", corpus, count=2)
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
         (name, *_) = (key.module for key in writer.keys)
-    shutil.copy(corpus.folder / "digest.c.bc", corpus.folder / "json_write.c.bc")
-    shutil.copy(corpus.folder / "digest.c.bc", corpus.folder / "hash_map.c.bc")
+    shutil.copy(corpus.folder / "frame_stream.c.bc", corpus.folder / "json_write.c.bc")
+    shutil.copy(corpus.folder / "frame_stream.c.bc", corpus.folder / "hash_map.c.bc")
     with pytest.raises(DatasetError) as caught:
         recorded(tmp_path / "set", corpus)
     assert f"found {corpus[name].sha256}: the corpus has changed since" in str(caught.value)
@@ -127,17 +127,17 @@ def test_a_corpus_that_has_changed(small: Corpus, tmp_path: Path) -> None:
 def test_a_module_that_is_gone_is_left_to_the_compiler(small: Corpus, tmp_path: Path) -> None:
     corpus = own(small, tmp_path)
     recorded(tmp_path / "set", corpus)
-    (corpus.folder / "digest.c.bc").unlink()
+    (corpus.folder / "frame_stream.c.bc").unlink()
     with DatasetWriter(tmp_path / "set", header_of(PROBLEM)) as writer:
         left = remaining(writer, {"small": corpus}, "random 1")
-        assert list(left) == [("small", "digest.c")]
+        assert list(left) == [("small", "frame_stream.c")]
 
 
 def test_another_llvm_is_refused(small: Corpus, tmp_path: Path) -> None:
     with DatasetWriter(tmp_path, DatasetHeader.of(PROBLEM, "21.1.8")) as writer:
         list(
             record(
-                writer, small.only(["digest.c"]), PROBLEM, "default",
+                writer, small.only(["frame_stream.c"]), PROBLEM, "default",
                 InliningForSize.policy("default"),
             )
         )  # fmt: skip

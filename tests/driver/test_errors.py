@@ -208,7 +208,7 @@ def test_a_command_line_at_the_limit(driver: Driver, work: Path) -> None:
     limit = min(resource.getrlimit(resource.RLIMIT_STACK)[0], 8 << 20) // 4
     room = limit - sum(len(f"{name}={text}") + 9 for name, text in environment.items())
     many = ["-DX=" + "1" * 60_000] * (room // 60_100)
-    for size in range(room - 60_100 * len(many) + 32_768, 0, -16):
+    for size in range(room - 60_100 * len(many) + 32_768, 0, -64):
         command = [str(native), "-O2", "-c", "f.c", *many, "-DY=" + "1" * size]
         try:
             done = subprocess.run(

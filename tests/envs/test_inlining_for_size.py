@@ -65,11 +65,11 @@ def test_gymnasium_finds_and_approves_it() -> None:
 
 
 def test_an_episode_is_a_module(env: CompilationEnv) -> None:
-    observation, info = env.reset(options={"module": "digest.c"})
+    observation, info = env.reset(options={"module": "frame_stream.c"})
     assert list(observation) == [each.spec.name for each in InliningForSize.features]
     assert observation in env.observation_space
     assert {key: info[key] for key in ("module", "decision", "context", "skipped")} == {
-        "module": "digest.c",
+        "module": "frame_stream.c",
         "decision": 0,
         "context": "",
         "skipped": {},
@@ -150,7 +150,7 @@ def test_same_seed_same_episodes_in_two_processes() -> None:
 
 
 def test_a_killed_worker_does_not_condemn_a_module(small: Corpus) -> None:
-    env = CompilationEnv(InliningForSize(), Corpus(small.folder, ("digest.c",)))
+    env = CompilationEnv(InliningForSize(), Corpus(small.folder, ("frame_stream.c",)))
     env.reset(seed=0)
     for _ in range(3):
         worker = env.compiler.worker_pid
@@ -210,9 +210,9 @@ SILENT = "define i32 @f() {\n  ret i32 1\n}\n"
 @pytest.fixture
 def mixed(small: Corpus, tmp_path: Path) -> Corpus:
     """One good module; one that asks nothing; one that is broken."""
-    shutil.copy(small.folder / "digest.c.bc", tmp_path / "good.bc")
+    shutil.copy(small.folder / "frame_stream.c.bc", tmp_path / "good.bc")
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
-    data = (small.folder / "digest.c.bc").read_bytes()
+    data = (small.folder / "frame_stream.c.bc").read_bytes()
     (tmp_path / "cut.bc").write_bytes(data[: len(data) // 2])
     manifest = {"modules": ["broken", "cut", "good"], "has_thinlto": False}
     (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
@@ -255,30 +255,32 @@ def test_a_corpus_that_asks_nothing(mixed: Corpus) -> None:
 
 
 def test_a_crash_truncates_the_episode(env: CompilationEnv) -> None:
-    env.reset(options={"module": "digest.c"})
+    env.reset(options={"module": "frame_stream.c"})
     worker = env.compiler.worker_pid
     assert worker is not None
     os.kill(worker, signal.SIGKILL)
     observation, reward, terminated, truncated, info = env.step(1)
     assert (reward, terminated, truncated) == (0.0, False, True)
-    assert info["error"] == "module 'digest.c': LLVM ended with signal 9 (SIGKILL)"
+    assert info["error"] == "module 'frame_stream.c': LLVM ended with signal 9 (SIGKILL)"
     assert all(value.tolist() == [0] for value in observation.values())
     with pytest.raises(UsageError, match="^step: expected a pending decision, found none"):
         env.step(1)
-    env.reset(options={"module": "digest.c"})
+    env.reset(options={"module": "frame_stream.c"})
     assert "object_sha256" in finish(env, 1)[1]
 
 
 def test_a_deadline_truncates_the_episode(small: Corpus) -> None:
     env = CompilationEnv(InliningForSize(), small, timeout_s=120)
-    env.reset(options={"module": "digest.c"})
+    env.reset(options={"module": "frame_stream.c"})
     worker = env.compiler.worker_pid
     assert worker is not None
     os.kill(worker, signal.SIGSTOP)
     time_is_up(env.compiler)
     *_, truncated, info = env.step(1)
     assert truncated
-    assert info["error"] == "module 'digest.c': LLVM took more than its 120 s after 1 decisions"
+    assert (
+        info["error"] == "module 'frame_stream.c': LLVM took more than its 120 s after 1 decisions"
+    )
     env.close()
 
 
@@ -340,7 +342,7 @@ def test_a_runner_as_baseline(small: Corpus) -> None:
         return ScriptedRunner(lambda _: 0, inputs, output)
 
     env = CompilationEnv(InliningForSize(), small, baseline=RunnerPolicy(never))
-    env.reset(options={"module": "digest.c"})
+    env.reset(options={"module": "frame_stream.c"})
     reward, info = finish(env, 0)
     assert reward == 0.0
     assert info["text_size_bytes"] == info["baseline_text_size_bytes"]
@@ -363,7 +365,7 @@ def test_a_level_is_compiled_at(small: Corpus) -> None:
 def test_one_name_of_two_modules(env: CompilationEnv) -> None:
     """Baselines belong to bytes, not to names."""
     baselines = []
-    for name in ("digest.c", "hash_map.c", "digest.c"):
+    for name in ("frame_stream.c", "hash_map.c", "frame_stream.c"):
         module = replace(env.corpus[name], name="m")
         _, info = env.reset(options={"module": module})
         baselines.append(info["baseline_text_size_bytes"])
@@ -392,12 +394,12 @@ def test_many_episodes_leave_nothing(env: CompilationEnv) -> None:
 
 
 def test_a_baseline_is_compiled_once(small: Corpus) -> None:
-    module = small["digest.c"]
+    module = small["frame_stream.c"]
     with contextlib.closing(CompilationEnv(InliningForSize(), small)) as env:
         env.reset(options={"module": module})
         first = env._baseline()
         env.reset(options={"module": Module(module.name, module.data, ("-cc1", "-O1"))})
         other = env._baseline()
         assert first.settings != other.settings
-        env.reset(options={"module": small["digest.c"]})
+        env.reset(options={"module": small["frame_stream.c"]})
         assert env._baseline() is first

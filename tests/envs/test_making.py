@@ -121,7 +121,7 @@ def test_a_problem_of_another_package(tmp_path: Path) -> None:
         sys.path += sys.argv[1:]
         import gymnasium, mlgo_gym
         env = gymnasium.make("mlgo_gym/InliningForLoadedSize-v0", size_increase_threshold=3.0)
-        _, info = env.reset(options={"module": "digest.c"})
+        _, info = env.reset(options={"module": "frame_stream.c"})
         assert info["settings"]["size_increase_threshold"] == 3.0
         baseline, ended = info["baseline_loaded_size_bytes"], False
         while not ended:

@@ -284,7 +284,7 @@ def test_bad_settings(two: Corpus, settings: dict[str, Any], message: str) -> No
 
 
 def test_a_corpus_that_asks_nothing(sample: Corpus) -> None:
-    env = AllocationEnv(RegallocEviction(), Corpus(sample.folder, ("digest.c",)))
+    env = AllocationEnv(RegallocEviction(), Corpus(sample.folder, ("frame_stream.c",)))
     with pytest.raises(CorpusError) as caught:
         env.reset(seed=0)
     assert str(caught.value) == (
@@ -297,7 +297,7 @@ def test_a_corpus_that_asks_nothing(sample: Corpus) -> None:
 def test_unusable_modules_are_skipped_and_named(sample: Corpus, tmp_path: Path) -> None:
     """One module has functions that ask, one has none, one is broken."""
     shutil.copy(sample.folder / "lru_cache.cpp.bc", tmp_path / "good.bc")
-    shutil.copy(sample.folder / "digest.c.bc", tmp_path / "silent.bc")
+    shutil.copy(sample.folder / "frame_stream.c.bc", tmp_path / "silent.bc")
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
     manifest = {"modules": ["broken", "good", "silent"], "has_thinlto": False}
     (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))

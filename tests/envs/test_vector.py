@@ -80,8 +80,8 @@ def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Si
         InliningForSize(), 3, corpus=small, timeout_s=120, autoreset_mode="Disabled"
     )
     alone = CompilationEnv(InliningForSize(), small)
-    envs.reset(options={"module": "digest.c"})
-    expected, _ = alone.reset(options={"module": "digest.c"})
+    envs.reset(options={"module": "frame_stream.c"})
+    expected, _ = alone.reset(options={"module": "frame_stream.c"})
     worker = envs.envs[1].compiler.worker_pid
     assert worker is not None
     os.kill(worker, kill)
@@ -94,9 +94,9 @@ def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Si
     assert (rewards.tolist(), terminations.tolist()) == ([0.0] * 3, [False] * 3)
     assert truncations.tolist() == [False, True, False]
     assert infos["_error"].tolist() == [False, True, False]
-    assert "module 'digest.c': LLVM " in infos["error"][1]
+    assert "module 'frame_stream.c': LLVM " in infos["error"][1]
     mask = np.array([False, True, False])
-    _, infos = envs.reset(options={"reset_mask": mask, "module": "digest.c"})
+    _, infos = envs.reset(options={"reset_mask": mask, "module": "frame_stream.c"})
     assert infos["_module"].tolist() == mask.tolist()
     assert not envs.step(np.zeros(3, np.int64))[3].any()
     envs.close()
@@ -129,9 +129,8 @@ def test_bad_settings(settings: dict[str, Any], message: str) -> None:
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
+def test_bad_resets(envs: CompilationVectorEnv) -> None:
+    bad: list[tuple[dict[str, Any], str]] = [
         ({"seed": [1, 2]}, "seed: expected one or 3 seeds, found 2"),
         ({"options": {"speed": 1}}, "reset options: expected only 'module', found ['speed']"),
         (
@@ -148,12 +147,11 @@ def test_bad_settings(settings: dict[str, Any], message: str) -> None:
             {"options": {"reset_mask": [True]}},
             "reset_mask: expected bool (3,) with some true, all at first; found [True]",
         ),
-    ],
-)
-def test_bad_resets(envs: CompilationVectorEnv, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(OptionsError) as caught:
-        envs.reset(**arguments)
-    assert str(caught.value) == message
+    ]
+    for arguments, message in bad:
+        with pytest.raises(OptionsError) as caught:
+            envs.reset(**arguments)
+        assert str(caught.value) == message
     envs.reset(seed=1)
 
 

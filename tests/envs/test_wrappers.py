@@ -30,8 +30,8 @@ def env(small: Corpus) -> Iterator[CompilationEnv]:
 
 def test_one_vector(env: CompilationEnv) -> None:
     wrapped = FloatVectorObservation(env)
-    vector, _ = wrapped.reset(options={"module": "digest.c"})
-    observation, _ = env.reset(options={"module": "digest.c"})
+    vector, _ = wrapped.reset(options={"module": "frame_stream.c"})
+    observation, _ = env.reset(options={"module": "frame_stream.c"})
     assert vector.dtype == np.float32
     assert vector.tolist() == [float(value[0]) for value in observation.values()]
     assert vector in wrapped.observation_space
@@ -39,8 +39,8 @@ def test_one_vector(env: CompilationEnv) -> None:
 
 def test_signed_log(env: CompilationEnv) -> None:
     wrapped = SignedLogObservation(env)
-    logs, _ = wrapped.reset(options={"module": "digest.c"})
-    observation, _ = env.reset(options={"module": "digest.c"})
+    logs, _ = wrapped.reset(options={"module": "frame_stream.c"})
+    observation, _ = env.reset(options={"module": "frame_stream.c"})
     for name, value in observation.items():
         x = float(value[0])
         assert logs[name][0] == pytest.approx(np.sign(x) * np.log(1 + abs(x)), rel=1e-6)
@@ -50,7 +50,7 @@ def test_signed_log(env: CompilationEnv) -> None:
 
 def test_default_advice_as_an_input(env: CompilationEnv) -> None:
     wrapped = DefaultAdviceObservation(env)
-    observation, info = wrapped.reset(options={"module": "digest.c"})
+    observation, info = wrapped.reset(options={"module": "frame_stream.c"})
     terminated, seen = False, set()
     while not terminated:
         assert observation["inlining_default"].tolist() == [info["default_advice"]]

@@ -74,7 +74,7 @@ def test_standard_error_of_a_worker_that_has_gone(
 ) -> None:
     """Its descriptor's number is another's by then."""
     before = descriptors()
-    compilation = compiler.start(small["digest.c"], LIFTED, keep_stderr=True)
+    compilation = compiler.start(small["frame_stream.c"], LIFTED, keep_stderr=True)
     assert compilation.next_observation() is not None
     if is_branch:
         before = descriptors()
@@ -107,7 +107,7 @@ def test_standard_error_stays_with_its_compilation(compiler: Compiler) -> None:
 def test_the_deadline_is_for_all_of_it(small: Corpus) -> None:
     """It does not start anew when something is answered, or when it branches."""
     with Compiler(timeout_s=100) as compiler:
-        trunk = compiler.start(small["digest.c"], LIFTED)
+        trunk = compiler.start(small["frame_stream.c"], LIFTED)
         assert trunk.next_observation() is not None
         assert 0 < trunk.remaining_s < 100
         trunk.charge(60)

@@ -101,6 +101,7 @@ def test_the_level_of_the_attributes(
         assert compiler.compile_module(Module.from_ir(text)).settings["opt_level"] == level
 
 
+@pytest.mark.e2e
 def test_default_answers_change_nothing(compiler: Compiler, sample: Corpus) -> None:
     """With the limit lifted: the object is that of LLVM left alone, byte for byte."""
     for name in sample:
@@ -207,11 +208,11 @@ def test_what_llvm_refuses(compiler: Compiler, name: str, data: bytes, message: 
 
 
 def test_truncated_bitcode(compiler: Compiler, small: Corpus) -> None:
-    data = small["digest.c"].data
+    data = small["frame_stream.c"].data
     for length in range(4, len(data), len(data) // 12):
         with pytest.raises((ModuleError, CompilerCrashError)):
             compiler.compile_module(Module("cut", data[:length]))
-    assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+    assert compiler.compile_module(small["frame_stream.c"]).text_size_bytes > 0
 
 
 def test_a_module_without_functions(compiler: Compiler) -> None:
@@ -254,7 +255,7 @@ def test_another_target_before_it_changes_nothing(
 
 
 def test_a_killed_worker_is_replaced(compiler: Compiler, small: Corpus) -> None:
-    compilation = compiler.start(small["digest.c"], LIFTED)
+    compilation = compiler.start(small["frame_stream.c"], LIFTED)
     assert compilation.next_observation() is not None
     first = compiler.worker_pid
     assert first is not None
@@ -262,18 +263,20 @@ def test_a_killed_worker_is_replaced(compiler: Compiler, small: Corpus) -> None:
     compilation.answer(1)
     with pytest.raises(CompilerCrashError) as caught:
         compilation.next_observation()
-    assert str(caught.value) == "module 'digest.c': LLVM ended with signal 9 (SIGKILL)"
+    assert str(caught.value) == "module 'frame_stream.c': LLVM ended with signal 9 (SIGKILL)"
     assert caught.value.exit_status == -signal.SIGKILL
     assert compilation.next_observation() is None
-    with pytest.raises(UsageError, match="^module 'digest.c': the compilation has no result$"):
+    with pytest.raises(
+        UsageError, match="^module 'frame_stream.c': the compilation has no result$"
+    ):
         _ = compilation.result
-    assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+    assert compiler.compile_module(small["frame_stream.c"]).text_size_bytes > 0
     assert compiler.worker_pid != first
 
 
 def test_a_hanging_worker_is_killed(small: Corpus) -> None:
     with Compiler(timeout_s=120) as compiler:
-        compilation = compiler.start(small["digest.c"], LIFTED)
+        compilation = compiler.start(small["frame_stream.c"], LIFTED)
         assert compilation.next_observation() is not None
         pid = compiler.worker_pid
         assert pid is not None
@@ -282,7 +285,7 @@ def test_a_hanging_worker_is_killed(small: Corpus) -> None:
         compilation.answer(1)
         with pytest.raises(CompilationTimeoutError) as caught:
             compilation.next_observation()
-        message = "module 'digest.c': LLVM took more than its 120 s after 1 decisions"
+        message = "module 'frame_stream.c': LLVM took more than its 120 s after 1 decisions"
         assert str(caught.value) == message
         assert not psutil.pid_exists(pid)
 
@@ -330,7 +333,7 @@ def test_features_that_llvm_does_not_send(compiler: Compiler) -> None:
 
 
 def test_an_abandoned_compilation(compiler: Compiler, sample: Corpus) -> None:
-    compiler.compile_module(sample["digest.c"])
+    compiler.compile_module(sample["frame_stream.c"])
     pid = compiler.worker_pid
     for _ in range(3):
         compilation = compiler.start(sample["symbolic.cpp"], LIFTED)
@@ -339,16 +342,16 @@ def test_an_abandoned_compilation(compiler: Compiler, sample: Corpus) -> None:
         compilation.close()
         with pytest.raises(UsageError, match="the compilation has no result"):
             _ = compilation.result
-    assert compiler.compile_module(sample["digest.c"]).text_size_bytes > 0
+    assert compiler.compile_module(sample["frame_stream.c"]).text_size_bytes > 0
     assert compiler.worker_pid == pid  # what was left was finished quickly, not killed
 
 
 def test_starting_the_next_closes_the_last(compiler: Compiler, small: Corpus) -> None:
-    first = compiler.start(small["digest.c"], LIFTED)
+    first = compiler.start(small["frame_stream.c"], LIFTED)
     assert first.next_observation() is not None
     second = compiler.start(small["json_write.c"], LIFTED)
     assert second.next_observation() is not None
-    with pytest.raises(UsageError, match="^module 'digest.c': no decision is pending$"):
+    with pytest.raises(UsageError, match="^module 'frame_stream.c': no decision is pending$"):
         first.answer(1)
 
 
@@ -357,8 +360,8 @@ def test_a_policy_that_raises(compiler: Compiler, small: Corpus) -> None:
         raise ZeroDivisionError(observation.index)
 
     with pytest.raises(ZeroDivisionError):
-        compiler.compile_module(small["digest.c"], problem=LIFTED, policy=broken)
-    assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+        compiler.compile_module(small["frame_stream.c"], problem=LIFTED, policy=broken)
+    assert compiler.compile_module(small["frame_stream.c"]).text_size_bytes > 0
 
 
 def test_an_illegal_action_leaves_the_decision_pending(compiler: Compiler) -> None:
@@ -414,12 +417,12 @@ def in_forked_child(check: Callable[[], bool]) -> bool:
 
 
 def test_a_forked_process_gets_its_own_worker(compiler: Compiler, small: Corpus) -> None:
-    expected = compiler.compile_module(small["digest.c"]).object_sha256
+    expected = compiler.compile_module(small["frame_stream.c"]).object_sha256
     parents_worker = compiler.worker_pid
 
     def check() -> bool:
         for _ in range(2):
-            if compiler.compile_module(small["digest.c"]).object_sha256 != expected:
+            if compiler.compile_module(small["frame_stream.c"]).object_sha256 != expected:
                 return False
         own_worker = compiler.worker_pid
         compiler.close()
@@ -427,11 +430,11 @@ def test_a_forked_process_gets_its_own_worker(compiler: Compiler, small: Corpus)
 
     assert in_forked_child(check)
     assert compiler.worker_pid == parents_worker
-    assert compiler.compile_module(small["digest.c"]).object_sha256 == expected
+    assert compiler.compile_module(small["frame_stream.c"]).object_sha256 == expected
 
 
 def test_a_forked_process_cannot_disturb_a_compilation(compiler: Compiler, small: Corpus) -> None:
-    compilation = compiler.start(small["digest.c"], LIFTED)
+    compilation = compiler.start(small["frame_stream.c"], LIFTED)
     assert compilation.next_observation() is not None
 
     def check() -> bool:
@@ -453,7 +456,7 @@ def test_forgotten_compilers_leave_nothing(small: Corpus) -> None:
     """What the fixture of every test looks for, after nobody closed anything."""
     for _ in range(3):
         compiler = Compiler()
-        assert compiler.start(small["digest.c"], LIFTED).next_observation() is not None
+        assert compiler.start(small["frame_stream.c"], LIFTED).next_observation() is not None
         del compiler
         gc.collect()
 
@@ -470,35 +473,35 @@ def test_an_interrupt_while_the_worker_starts(small: Corpus) -> None:
 
     def compile_for_ever() -> None:
         while True:
-            compiler.compile_module(small["digest.c"], problem=LIFTED, policy=always)
+            compiler.compile_module(small["frame_stream.c"], problem=LIFTED, policy=always)
 
     with pytest.raises((CompilerCrashError, UsageError)):
         compile_for_ever()
     with pytest.raises(UsageError, match="^compiler: closed$"):
-        compiler.compile_module(small["digest.c"])
+        compiler.compile_module(small["frame_stream.c"])
     compiler.close()
 
 
 def test_timeouts_of_any_length(small: Corpus) -> None:
     for timeout_s in (math.inf, 1e12):
         with Compiler(timeout_s=timeout_s) as compiler:
-            assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+            assert compiler.compile_module(small["frame_stream.c"]).text_size_bytes > 0
 
 
 def test_the_large_code_model_has_text_too(compiler: Compiler, small: Corpus) -> None:
     options = CompileOptions("Oz", code_model="large")
-    result = compiler.compile_module(small["digest.c"], options)
+    result = compiler.compile_module(small["frame_stream.c"], options)
     assert ".ltext" in dict(result.sections)
-    assert result.text_size_bytes > compiler.compile_module(small["digest.c"]).text_size_bytes
+    assert result.text_size_bytes > compiler.compile_module(small["frame_stream.c"]).text_size_bytes
 
 
 def test_a_worker_found_dead_is_reaped(compiler: Compiler, small: Corpus) -> None:
-    compiler.compile_module(small["digest.c"])
+    compiler.compile_module(small["frame_stream.c"])
     pid = compiler.worker_pid
     assert pid is not None
     psutil.Process(pid).kill()
     psutil.Process(pid).wait()
-    compiler.compile_module(small["digest.c"])
+    compiler.compile_module(small["frame_stream.c"])
     gc.collect()  # an unreaped process would be a ResourceWarning, and so an error
 
 
@@ -521,7 +524,8 @@ def test_a_killed_parent_leaves_no_worker(own_temporary_folder: Path) -> None:
         import signal
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
         compiler = Compiler()
-        compilation = compiler.start(Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize())
+        module = Corpus.load(SAMPLE_CORPUS)["frame_stream.c"]
+        compilation = compiler.start(module, InliningForSize())
         compilation.next_observation()
         print(compiler.worker_pid, flush=True)
         signal.pause()

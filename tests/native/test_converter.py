@@ -23,6 +23,7 @@ for name in sys.argv[2:]:
 NAMES = ("dense", "embedding", "candidates")
 
 
+@pytest.mark.e2e
 def test_the_committed_models_are_what_the_converter_writes(tmp_path: Path) -> None:
     if "CI" not in os.environ:
         pytest.importorskip("tensorflow", reason="tensorflow is not installed")

@@ -31,7 +31,7 @@ def never(observations: Sequence[Observation]) -> list[int]:
 
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_it_equals_one_at_a_time(sample: Corpus, jobs: int) -> None:
-    corpus = sample.only(("graph.cpp", "digest.c", "lz_pack.c", "json_write.c", "bignum.c"))
+    corpus = sample.only(("frame_stream.c", "json_write.c", "expr_compile.c", "regex_match.c"))
     batches = []
 
     def policy(observations: Sequence[Observation]) -> list[int]:
@@ -55,7 +55,7 @@ def test_functions_of_register_allocation(small: Corpus) -> None:
 
 
 def test_what_is_asked_meanwhile_is_answered_together(compiler: Compiler, sample: Corpus) -> None:
-    with compiler.start(sample["digest.c"], LIFTED) as compilation:
+    with compiler.start(sample["frame_stream.c"], LIFTED) as compilation:
         observation = compilation.next_observation()
     assert observation is not None
     batches = []
@@ -69,7 +69,7 @@ def test_what_is_asked_meanwhile_is_answered_together(compiler: Compiler, sample
 
     policy = BatchedPolicy(number)
     with (
-        policy.begin(sample["digest.c"]) as answer,
+        policy.begin(sample["frame_stream.c"]) as answer,
         ThreadPoolExecutor(4) as threads,
     ):
         first = threads.submit(answer, observation)
@@ -84,8 +84,8 @@ def test_what_is_asked_meanwhile_is_answered_together(compiler: Compiler, sample
 
 def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Path) -> None:
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
-    (tmp_path / "digest.c.bc").write_bytes((small.folder / "digest.c.bc").read_bytes())
-    manifest = {"modules": ["broken", "digest.c"], "has_thinlto": False}
+    (tmp_path / "frame_stream.c.bc").write_bytes((small.folder / "frame_stream.c.bc").read_bytes())
+    manifest = {"modules": ["broken", "frame_stream.c"], "has_thinlto": False}
     (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
     policies = {"never": BatchedPolicy(never)}
     broken, digest = rollout(Corpus.load(tmp_path), policies, LIFTED, jobs=2)

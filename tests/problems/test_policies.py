@@ -20,7 +20,7 @@ def test_answers(small: Corpus) -> None:
     leave = Observation(header, "", 0, bytes(8 * 39))
     answers = {}
     for name in ("default", "always", "never"):
-        with InliningForSize.policy(name).begin(small["digest.c"]) as answer:
+        with InliningForSize.policy(name).begin(small["frame_stream.c"]) as answer:
             answers[name] = (answer(inline), answer(leave))
     assert answers == {"default": (1, 0), "always": (1, 1), "never": (0, 0)}
 
@@ -32,15 +32,15 @@ def test_random_depends_on_seed_and_module_only(small: Corpus) -> None:
         with InliningForSize.policy("random", seed).begin(small[name]) as answer:
             return [answer(observation) for _ in range(64)]
 
-    assert answers(1, "digest.c") == answers(1, "digest.c")
-    assert answers(1, "digest.c") != answers(2, "digest.c")
-    assert answers(1, "digest.c") != answers(1, "hash_map.c")
-    assert set(answers(1, "digest.c")) == {0, 1}
+    assert answers(1, "frame_stream.c") == answers(1, "frame_stream.c")
+    assert answers(1, "frame_stream.c") != answers(2, "frame_stream.c")
+    assert answers(1, "frame_stream.c") != answers(1, "hash_map.c")
+    assert set(answers(1, "frame_stream.c")) == {0, 1}
 
 
 def test_a_function_is_a_policy(small: Corpus) -> None:
     observation = Observation(Header(InliningForSize.sent()), "", 0, bytes(8 * 39))
-    with as_policy(lambda _: 1) as policy, policy.begin(small["digest.c"]) as answer:
+    with as_policy(lambda _: 1) as policy, policy.begin(small["frame_stream.c"]) as answer:
         assert answer(observation) == 1
     assert as_policy(policy) is policy
 

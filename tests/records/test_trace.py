@@ -51,7 +51,7 @@ def alternate(observation: Observation) -> int:
 
 @pytest.fixture
 def trace(compiler: Compiler, small: Corpus) -> Trace:
-    return record(compiler, small["digest.c"], PROBLEM, alternate, keep_observations=True)
+    return record(compiler, small["frame_stream.c"], PROBLEM, alternate, keep_observations=True)
 
 
 def test_there_and_back(tmp_path: Path) -> None:
@@ -160,18 +160,18 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 
 def test_replay_gives_the_same_object(compiler: Compiler, small: Corpus, trace: Trace) -> None:
     again = Trace.from_bytes(trace.to_bytes())
-    assert replay(compiler, again, small["digest.c"]).object_sha256 == trace.object_sha256
+    assert replay(compiler, again, small["frame_stream.c"]).object_sha256 == trace.object_sha256
     assert problem_of(again) == PROBLEM
     assert len(trace.to_bytes()) < 20 * trace.decisions + 8000
     lifted = InliningForSize(float("inf"))
-    other = record(compiler, small["digest.c"], lifted, always, CompileOptions("O2"))
+    other = record(compiler, small["frame_stream.c"], lifted, always, CompileOptions("O2"))
     assert problem_of(other) == lifted
     assert options_of_trace(other).opt_level == "O2"
-    replay(compiler, other, small["digest.c"], CompileOptions("O2"))
+    replay(compiler, other, small["frame_stream.c"], CompileOptions("O2"))
 
 
 def test_another_policy_goes_on(compiler: Compiler, small: Corpus, trace: Trace) -> None:
-    module = small["digest.c"]
+    module = small["frame_stream.c"]
 
     def first_alternate(observation: Observation) -> int:
         return observation.index % 2 if observation.index < 5 else 0
@@ -185,14 +185,16 @@ def test_another_policy_goes_on(compiler: Compiler, small: Corpus, trace: Trace)
     with pytest.raises(UsageError) as caught:
         resume(compiler, trace, module, trace.decisions + 1)
     assert str(caught.value) == (
-        f"trace 'digest.c': expected 0 to {trace.decisions} decisions to repeat, found "
+        f"trace 'frame_stream.c': expected 0 to {trace.decisions} decisions to repeat, found "
         f"{trace.decisions + 1}"
     )
 
 
 def test_without_a_problem_there_is_no_trace(compiler: Compiler, small: Corpus) -> None:
-    compilation = compiler.start(small["digest.c"], None)
-    with pytest.raises(UsageError, match="^module 'digest.c': expected one problem, found 0$"):
+    compilation = compiler.start(small["frame_stream.c"], None)
+    with pytest.raises(
+        UsageError, match="^module 'frame_stream.c': expected one problem, found 0$"
+    ):
         trace_of(compilation)
 
 
@@ -215,11 +217,11 @@ def other_observation(trace: Trace) -> Trace:
         ),
         (
             lambda t: replace(t, advice=t.advice[:-8], observations=t.observations[: -39 * 8]),
-            "expected 51 decisions, found that LLVM asks for more",
+            "expected 58 decisions, found that LLVM asks for more",
         ),
         (
             lambda t: replace(t, advice=t.advice + t.advice[:8], features=(), observations=b""),
-            "expected 53 decisions, found only 52",
+            "expected 60 decisions, found only 59",
         ),
         (
             lambda t: replace(t, settings={**t.settings, "problem": "Loops"}),
@@ -266,17 +268,19 @@ def test_what_differs_is_named(
 ) -> None:
     changed = change(trace)
     with pytest.raises(TraceError) as caught:
-        replay(compiler, changed, small["digest.c"])
-    assert str(caught.value).startswith(f"trace 'digest.c': {message}")
-    replay(compiler, trace, small["digest.c"])  # the compiler goes on
+        replay(compiler, changed, small["frame_stream.c"])
+    assert str(caught.value).startswith(f"trace 'frame_stream.c': {message}")
+    replay(compiler, trace, small["frame_stream.c"])  # the compiler goes on
 
 
 def test_another_module_or_other_options(compiler: Compiler, small: Corpus, trace: Trace) -> None:
-    with pytest.raises(TraceError, match="^trace 'digest.c': module_sha256: expected "):
+    with pytest.raises(TraceError, match="^trace 'frame_stream.c': module_sha256: expected "):
         replay(compiler, trace, Module.from_ir(""))
     options = replace(options_of_trace(trace), opt_level="O2")
-    with pytest.raises(TraceError, match="^trace 'digest.c': opt_level: expected Oz, found O2$"):
-        replay(compiler, trace, small["digest.c"], options)
+    with pytest.raises(
+        TraceError, match="^trace 'frame_stream.c': opt_level: expected Oz, found O2$"
+    ):
+        replay(compiler, trace, small["frame_stream.c"], options)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +302,7 @@ def test_register_allocation_is_repeated(
 
 def test_what_a_trace_cannot_hold(compiler: Compiler, small: Corpus) -> None:
     eviction = RegallocEviction()
-    corpus, policies = small.only(["digest.c"]), {"never": InliningForSize.policy("never")}
+    corpus, policies = small.only(["frame_stream.c"]), {"never": InliningForSize.policy("never")}
     also: dict[Problem, PolicyLike] = {eviction: RegallocEviction.policy("first", 0)}
     both = next(rollout(corpus, policies, PROBLEM, keep_decisions=True, also=also))
     assert both.is_complete
@@ -306,10 +310,12 @@ def test_what_a_trace_cannot_hold(compiler: Compiler, small: Corpus) -> None:
     scored = next(rollout(corpus, {"first": also[eviction]}, eviction))
     assert scored.is_complete
     assert scored.attempts[0].trace(eviction) is None
-    result = compiler.start(small["digest.c"], [PROBLEM, eviction])
-    with pytest.raises(UsageError, match="^module 'digest.c': expected one problem, found 2$"):
+    result = compiler.start(small["frame_stream.c"], [PROBLEM, eviction])
+    with pytest.raises(
+        UsageError, match="^module 'frame_stream.c': expected one problem, found 2$"
+    ):
         trace_of(result)
 
 
 def test_never_is_a_trace_of_zeros(compiler: Compiler, small: Corpus) -> None:
-    assert not record(compiler, small["digest.c"], PROBLEM, never).actions().any()
+    assert not record(compiler, small["frame_stream.c"], PROBLEM, never).actions().any()

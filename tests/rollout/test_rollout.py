@@ -25,7 +25,7 @@ LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
 
 def test_reports_do_not_depend_on_the_number_of_jobs(sample: Corpus) -> None:
-    names = ("graph.cpp", "digest.c", "lz_pack.c", "json_write.c", "bignum.c")
+    names = ("lru_cache.cpp", "frame_stream.c", "expr_compile.c")
     policies = {name: InliningForSize.policy(name, seed=4) for name in ("default", "random")}
     hashes = []
     for jobs in (1, 3):
@@ -95,9 +95,9 @@ def test_contexts_of_functions_name_their_module(small: Corpus, tmp_path: Path) 
 def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Path) -> None:
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
     for suffix in ("bc", "cmd"):
-        name = f"digest.c.{suffix}"
+        name = f"frame_stream.c.{suffix}"
         (tmp_path / name).write_bytes((small.folder / name).read_bytes())
-    manifest = {"modules": ["broken", "digest.c"], "has_thinlto": False}
+    manifest = {"modules": ["broken", "frame_stream.c"], "has_thinlto": False}
     (tmp_path / "corpus_description.json").write_text(json.dumps(manifest))
     broken, good = rollout(
         Corpus.load(tmp_path), {"never": InliningForSize.policy("never")}, LIFTED
@@ -140,12 +140,12 @@ def test_the_largest_is_started_first(sample: Corpus) -> None:
     names = sorted(sample, key=sample.size_bytes, reverse=True)
     sizes = [len(sample[name].data) for name in names]
     assert sizes == sorted(sizes, reverse=True)
-    some = names[5:2:-1]
+    some = names[:-4:-1]
     policies = {"never": InliningForSize.policy("never")}
     unordered = rollout(sample.only(some), policies, LIFTED, in_order=False)
     assert [report.module for report in unordered] == sorted(some, key=names.index)
-    both = {each.module for each in rollout(sample, policies, LIFTED, jobs=2, in_order=False)}
-    assert both == set(sample)
+    both = rollout(sample.only(some), policies, LIFTED, jobs=2, in_order=False)
+    assert {each.module for each in both} == set(some)
 
 
 def test_bad_settings(small: Corpus) -> None:

@@ -155,14 +155,14 @@ def test_a_runner_drives_the_embedded_llvm(compiler: Compiler, small: Corpus) ->
         return Echo(lambda values: values["inlining_default"], inputs, output)
 
     by_function = compiler.compile_module(
-        small["digest.c"], problem=InliningForSize(), policy=default
+        small["frame_stream.c"], problem=InliningForSize(), policy=default
     )
     by_runner = compiler.compile_module(
-        small["digest.c"], problem=InliningForSize(), policy=RunnerPolicy(echo)
+        small["frame_stream.c"], problem=InliningForSize(), policy=RunnerPolicy(echo)
     )
     assert by_runner == by_function
     assert contexts == [""]
     with pytest.raises(UsageError, match="^compile_module: expected a problem with a policy"):
-        compiler.compile_module(small["digest.c"], policy=default)
+        compiler.compile_module(small["frame_stream.c"], policy=default)
     for report in rollout(small, {"echo": RunnerPolicy(echo)}, InliningForSize(), jobs=2):
         assert report.reward(report.attempts[0]) == 0.0

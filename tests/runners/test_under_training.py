@@ -87,9 +87,11 @@ def test_it_drives_the_embedded_llvm(compiler: Compiler, small: Corpus) -> None:
         return answers[-1]
 
     problem = InliningForSize()
-    by_function = compiler.compile_module(small["digest.c"], problem=problem, policy=by_tflite)
+    by_function = compiler.compile_module(
+        small["frame_stream.c"], problem=problem, policy=by_tflite
+    )
     by_runner = compiler.compile_module(
-        small["digest.c"], problem=problem, policy=RunnerPolicy(make)
+        small["frame_stream.c"], problem=problem, policy=RunnerPolicy(make)
     )
     assert by_runner == by_function
     assert set(answers) == {0, 1}
@@ -100,7 +102,7 @@ def test_it_writes_the_training_log(compiler: Compiler, small: Corpus) -> None:
     score = TensorSpec("delta_size", "int64_t", (1,))
     runner = functools.partial(ModelUnderTrainingRunner, MODEL, training_log=file, score=score)
     result = compiler.compile_module(
-        small["digest.c"], problem=InliningForSize(), policy=RunnerPolicy(runner)
+        small["frame_stream.c"], problem=InliningForSize(), policy=RunnerPolicy(runner)
     )
     reader = TrainingLogReader(io.BytesIO(file.getvalue()))
     assert [spec.name for spec in reader.header.features[-3:]] == [

@@ -69,6 +69,7 @@ def test_functions_alone_are_allocated_as_in_their_module(
             }
 
 
+@pytest.mark.e2e
 def test_the_score_is_llvms_own(allocator: Allocator, sample: Corpus, tmp_path: Path) -> None:
     """LLVM's function is in its libraries, though no compiler calls it; this program does."""
     require("llvm-config-22", "llvm-22")

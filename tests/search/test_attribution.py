@@ -87,7 +87,7 @@ def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None
 
 
 def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: Corpus) -> None:
-    module = sample["json_write.c"]
+    module = sample["frame_stream.c"]
     with Compiler() as other:
         exact = saved_by_single_flips(other, module, default)
     naming = NamingCompiler(compiler, module, default)

@@ -60,7 +60,7 @@ def test_it_finds_what_replays(compiler: Compiler, sample: Corpus) -> None:
 
 
 def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -> None:
-    for name in ("digest.c", "json_write.c"):
+    for name in ("frame_stream.c", "json_write.c"):
         module = sample[name]
         *_, last = Oracle(compiler, module, setting(400), PROBLEM, policy=always).improvements()
         for start in (default, never, small, always):
@@ -70,7 +70,7 @@ def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -
 
 def test_groups_are_searched_and_combined(compiler: Compiler, sample: Corpus) -> None:
     """From LLVM's default as it is, without limits, only groups are left to search."""
-    module = sample["digest.c"]
+    module = sample["frame_stream.c"]
     oracle = Oracle(compiler, module, setting(1_000), PROBLEM, start=Choice("default"))
     *_, last = oracle.improvements()
     assert last.choice.flips
@@ -128,7 +128,7 @@ def test_a_budget_of_nothing() -> None:
 
 def test_a_start_that_is_not_known(compiler: Compiler, sample: Corpus) -> None:
     with pytest.raises(OptionsError) as caught:
-        Oracle(compiler, sample["digest.c"], setting(1), PROBLEM, start=Choice("given"))
+        Oracle(compiler, sample["frame_stream.c"], setting(1), PROBLEM, start=Choice("given"))
     assert str(caught.value) == (
         "start: expected one of default, never, small as base, found 'given'"
     )
@@ -165,18 +165,20 @@ def test_a_corpus_is_searched_and_gone_on_with(small: Corpus, tmp_path: Path) ->
 
 
 def test_other_settings_start_anew(small: Corpus, tmp_path: Path) -> None:
-    corpus = small.only(["digest.c"])
+    corpus = small.only(["frame_stream.c"])
     searched(corpus, tmp_path)
     (other,) = searched(corpus, tmp_path, opt_level="O2").values()
-    assert Trace.load(trace_path(tmp_path, "digest.c")).settings["opt_level"] == "O2"
+    assert Trace.load(trace_path(tmp_path, "frame_stream.c")).settings["opt_level"] == "O2"
     assert other.error is None
 
 
 def test_failures_are_reported(small: Corpus, tmp_path: Path) -> None:
-    (tmp_path / "digest.c.search.json").write_text("{}")
+    (tmp_path / "frame_stream.c.search.json").write_text("{}")
     (tmp_path / "hash_map.c.search.json").mkdir()
     found = searched(small, tmp_path)
-    assert "expected a search's record: KeyError('module_sha256')" in str(found["digest.c"].error)
+    assert "expected a search's record: KeyError('module_sha256')" in str(
+        found["frame_stream.c"].error
+    )
     assert "expected a search's record: IsADirectoryError" in str(found["hash_map.c"].error)
     assert found["json_write.c"].error is None
     with pytest.raises(OptionsError, match="^jobs: expected a number above 0, found 0$"):

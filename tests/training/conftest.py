@@ -45,9 +45,9 @@ def record(sample: Corpus, problem: Problem, names: tuple[str, ...]) -> Recorded
 
 @pytest.fixture(scope="session")
 def inlining(sample: Corpus) -> Recorded:
-    return record(sample, InliningForSize(), ("scene.cpp", "json_read.c", "digest.c"))
+    return record(sample, InliningForSize(), ("scene.cpp", "json_read.c", "frame_stream.c"))
 
 
 @pytest.fixture(scope="session")
 def eviction(sample: Corpus) -> Recorded:
-    return record(sample, RegallocEviction(), ("bignum.c", "digest.c", "scene.cpp"))
+    return record(sample, RegallocEviction(), ("bignum.c", "frame_stream.c", "scene.cpp"))

@@ -79,13 +79,13 @@ def test_what_potential_is(compiler: Compiler, sample: Corpus) -> None:
 
 
 def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
-    names = ("digest.c", "scene.cpp")
+    names = ("frame_stream.c", "scene.cpp")
     with Workshop(InliningForSize(), jobs=2, timeout_s=120) as workshop:
         contexts = joined(workshop.contexts(packages(sample, *names)))
         sizes = list(
             workshop.each(contexts, lambda worker, each: workshop.score(worker, each, always))
         )
-    assert [each.name for each in contexts] == ["sample/digest.c", "sample/scene.cpp"]
+    assert [each.name for each in contexts] == ["sample/frame_stream.c", "sample/scene.cpp"]
     for name, context, size in zip(names, contexts, sizes, strict=True):
         assert context.baseline == compiler.compile_module(sample[name]).text_size_bytes
         assert context.log_ratio(context.baseline) == 0
@@ -97,10 +97,10 @@ def test_modules_of_the_inliner(compiler: Compiler, sample: Corpus) -> None:
 
 def test_another_measure_of_modules(compiler: Compiler, sample: Corpus) -> None:
     problem = InliningForObjects()
-    plain = compiler.compile_module(sample["digest.c"])
-    inlined = compiler.compile_module(sample["digest.c"], problem=problem, policy=always)
+    plain = compiler.compile_module(sample["frame_stream.c"])
+    inlined = compiler.compile_module(sample["frame_stream.c"], problem=problem, policy=always)
     with Workshop(problem, jobs=1, timeout_s=120) as workshop:
-        (context,) = joined(workshop.contexts(packages(sample, "digest.c")))
+        (context,) = joined(workshop.contexts(packages(sample, "frame_stream.c")))
         assert context.baseline == WholeObject.score(plain) > plain.text_size_bytes
         assert workshop.score(compiler, context, always) == WholeObject.score(inlined)
 

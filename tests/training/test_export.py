@@ -72,6 +72,7 @@ def test_all_forms_answer_alike(
     assert result.decisions > 0
 
 
+@pytest.mark.e2e
 def test_tensorflow_compiles_the_saved_model_with_llvms_names(
     inlining: Recorded, tmp_path: Path
 ) -> None:

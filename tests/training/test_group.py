@@ -152,6 +152,7 @@ def finished(sample: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     return folder, cut_off
 
 
+@pytest.mark.e2e
 def test_going_on_is_as_never_stopping(finished: tuple[Path, Path], sample: Corpus) -> None:
     """Also with two workers; contexts are not made again."""
     folder, cut_off = finished
@@ -175,10 +176,10 @@ def test_the_run_leaves_a_model_with_a_card(finished: tuple[Path, Path]) -> None
 @pytest.mark.e2e
 def test_the_inliner_learns_too(sample: Corpus, tmp_path: Path) -> None:
     config = replace(QUICK, generations=1)
-    found, scalars = trained(tmp_path / "run", config, data_of(sample, "digest.c"), INLINING)
+    found, scalars = trained(tmp_path / "run", config, data_of(sample, "frame_stream.c"), INLINING)
     assert found.modules == 1
     (generation,) = (each for each in scalars if "collect/decisions" in each)
-    assert 3 <= generation["collect/decisions"] <= 3 * 43
+    assert 3 <= generation["collect/decisions"] <= 3 * 47
     assert generation["cost/mean"] == 0  # LLVM's own rule, to begin with
 
 

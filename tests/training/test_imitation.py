@@ -32,7 +32,7 @@ FIT = FitConfig(epochs=30, batch_size=64)
 @pytest.fixture
 def data(sample: Corpus) -> Data:
     return Data(
-        Packages.of({"sample": sample.only(("graph.cpp", "digest.c"))}),
+        Packages.of({"sample": sample.only(("graph.cpp", "frame_stream.c"))}),
         Packages.of({"sample": sample.only(("scene.cpp", "hash_map.c"))}),
     )
 
@@ -45,6 +45,7 @@ def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> N
     assert abs(found.changes["text"]) < 0.03
 
 
+@pytest.mark.e2e
 def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) -> None:
     config = clone.CloneConfig(policy="never", hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
@@ -52,6 +53,7 @@ def test_a_clone_of_another_policy_is_that_policy(data: Data, tmp_path: Path) ->
     assert found.changes["text"] > 0.2
 
 
+@pytest.mark.e2e
 def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
     config = clone.CloneConfig(hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", RegallocEviction(), config) as run:
@@ -62,7 +64,7 @@ def test_eviction_is_cloned_too(data: Data, tmp_path: Path) -> None:
 
 @pytest.mark.e2e
 def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: Path) -> None:
-    corpus = replace(sample, names=("scene.cpp", "digest.c", "json_write.c"))
+    corpus = replace(sample, names=("scene.cpp", "frame_stream.c", "json_write.c"))
     setting = SearchSetting(budget_s=2)
     searches = search_corpus(corpus, tmp_path / "traces", InliningForSize(), setting)
     with closing(searches):
@@ -80,7 +82,7 @@ def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: P
     ):
         imitate.train(run, config, replace(data, warn=warnings.append))
     assert str(error.value) == "imitation: expected recorded decisions, found none"
-    path = next((tmp_path / "traces").rglob("digest.c.trace"))
+    path = next((tmp_path / "traces").rglob("frame_stream.c.trace"))
     assert f"trace {str(path)!r}: size_increase_threshold: expected 7.0, found 2.0" in warnings
 
 

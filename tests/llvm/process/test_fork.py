@@ -59,7 +59,7 @@ def scratch(compiler: Compiler, module: Module, prefix: list[int], then: int) ->
 
 
 def test_branches_go_on_by_themselves(either: Compiler, sample: Corpus) -> None:
-    module = sample["digest.c"]
+    module = sample["frame_stream.c"]
     with Compiler() as other:
         expected = [
             scratch(other, module, [0, 0, 0], 0),
@@ -81,7 +81,7 @@ def test_branches_go_on_by_themselves(either: Compiler, sample: Corpus) -> None:
 
 
 def test_the_pending_observation_is_the_same(either: Compiler, small: Corpus) -> None:
-    trunk = either.start(small["digest.c"], LIFTED)
+    trunk = either.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 2)
     with trunk.fork() as branch:
         mine, its = trunk.next_observation(), branch.next_observation()
@@ -93,7 +93,7 @@ def test_the_pending_observation_is_the_same(either: Compiler, small: Corpus) ->
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
 def test_closing_one_leaves_the_others_alone(order: tuple[int, ...], small: Corpus) -> None:
     with Compiler() as compiler:
-        trunk = compiler.start(small["digest.c"], LIFTED, keep_object=True)
+        trunk = compiler.start(small["frame_stream.c"], LIFTED, keep_object=True)
         advance(trunk, 1)
         first = trunk.fork()
         second = first.fork()
@@ -102,15 +102,15 @@ def test_closing_one_leaves_the_others_alone(order: tuple[int, ...], small: Corp
             family[index].close()
             family[index].close()
         left = family[order[2]]
-        assert finish(left, 1) == scratch(compiler, small["digest.c"], [0], 1)
+        assert finish(left, 1) == scratch(compiler, small["frame_stream.c"], [0], 1)
         assert left.result.object_bytes
 
 
 def test_branches_outlive_compiler_and_worker(small: Corpus) -> None:
     with Compiler() as other:
-        expected = scratch(other, small["digest.c"], [0, 0], 1)
+        expected = scratch(other, small["frame_stream.c"], [0, 0], 1)
     compiler = Compiler()
-    trunk = compiler.start(small["digest.c"], LIFTED)
+    trunk = compiler.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 2)
     branches = [trunk.fork() for _ in range(3)]
     worker = compiler.worker_pid
@@ -125,20 +125,20 @@ def test_branches_outlive_compiler_and_worker(small: Corpus) -> None:
 
 
 def test_a_killed_branch_is_an_error_of_its_own(compiler: Compiler, small: Corpus) -> None:
-    trunk = compiler.start(small["digest.c"], LIFTED)
+    trunk = compiler.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 1)
     branch = trunk.fork()
     os.kill(branch.worker_pid, signal.SIGKILL)
     branch.answer(1)
     with pytest.raises(CompilerCrashError) as caught:
         branch.next_observation()
-    assert str(caught.value) == "module 'digest.c': LLVM ended with signal 9 (SIGKILL)"
+    assert str(caught.value) == "module 'frame_stream.c': LLVM ended with signal 9 (SIGKILL)"
     assert finish(trunk, 0)
 
 
 def test_a_hanging_branch_has_its_own_deadline(small: Corpus) -> None:
     with Compiler(timeout_s=120) as compiler:
-        trunk = compiler.start(small["digest.c"], LIFTED)
+        trunk = compiler.start(small["frame_stream.c"], LIFTED)
         advance(trunk, 1)
         branch = trunk.fork()
         os.kill(branch.worker_pid, signal.SIGSTOP)
@@ -151,7 +151,7 @@ def test_a_hanging_branch_has_its_own_deadline(small: Corpus) -> None:
 
 def test_a_worker_that_hangs_when_it_is_to_fork(small: Corpus) -> None:
     with Compiler(timeout_s=120) as compiler:
-        trunk = compiler.start(small["digest.c"], LIFTED)
+        trunk = compiler.start(small["frame_stream.c"], LIFTED)
         advance(trunk, 1)
         worker = compiler.worker_pid
         assert worker is not None
@@ -159,7 +159,7 @@ def test_a_worker_that_hangs_when_it_is_to_fork(small: Corpus) -> None:
         trunk.charge(trunk.remaining_s)
         with pytest.raises(CompilationTimeoutError, match="took more than its 120 s after 1 decis"):
             trunk.fork()
-        assert compiler.compile_module(small["digest.c"]).text_size_bytes > 0
+        assert compiler.compile_module(small["frame_stream.c"]).text_size_bytes > 0
 
 
 def before_the_first_wait(compiler: Compiler, module: Module) -> Compilation:
@@ -197,10 +197,10 @@ def without_questions(compiler: Compiler, module: Module) -> Compilation:
 def test_no_decision_is_pending(
     compiler: Compiler, small: Corpus, state: Callable[[Compiler, Module], Compilation]
 ) -> None:
-    compilation = state(compiler, small["digest.c"])
+    compilation = state(compiler, small["frame_stream.c"])
     with pytest.raises(UsageError) as caught:
         compilation.fork()
-    assert str(caught.value) == "module 'digest.c': fork: no decision is pending"
+    assert str(caught.value) == "module 'frame_stream.c': fork: no decision is pending"
     while compilation.next_observation() is not None:  # nothing was harmed
         compilation.answer(0)
 
@@ -222,12 +222,12 @@ def test_what_cannot_branch(
     state: Callable[[Compiler, Module], Compilation],
     found: str,
 ) -> None:
-    compilation = state(compiler, small["digest.c"])
+    compilation = state(compiler, small["frame_stream.c"])
     observation = compilation.next_observation()
     with pytest.raises(UsageError) as caught:
         compilation.fork()
     assert str(caught.value) == (
-        f"module 'digest.c': fork: expected one problem and an object to make, found {found}"
+        f"module 'frame_stream.c': fork: expected one problem and an object to make, found {found}"
     )
     assert compilation.next_observation() is observation  # nothing was harmed
 
@@ -245,7 +245,7 @@ def asked_for_two(compiler: Compiler, module: Module) -> None:
 def test_options_of_an_earlier_compilation_do_not_reach_the_handler(
     compiler: Compiler, small: Corpus, first: Callable[[Compiler, Module], None]
 ) -> None:
-    module = small["digest.c"]
+    module = small["frame_stream.c"]
     first(compiler, module)
     with compiler.start(module, LIFTED) as trunk:
         advance(trunk, 1)
@@ -272,15 +272,15 @@ def test_register_allocation_branches_too(either: Compiler, small: Corpus) -> No
 
 def test_too_many_branches(small: Corpus) -> None:
     with Compiler(branch_limit=2) as compiler:
-        trunk = compiler.start(small["digest.c"], LIFTED)
+        trunk = compiler.start(small["frame_stream.c"], LIFTED)
         advance(trunk, 1)
         first, second = trunk.fork(), trunk.fork()
         for each in (trunk, first):
             with pytest.raises(UsageError) as caught:
                 each.fork()
             assert str(caught.value) == (
-                "module 'digest.c': expected fewer than 2 live branches before a fork, found 2; "
-                "close one, or raise branch_limit"
+                "module 'frame_stream.c': expected fewer than 2 live branches before a fork, "
+                "found 2; close one, or raise branch_limit"
             )
         finish(first, 0)  # a branch that has ended counts no more
         third = trunk.fork()
@@ -300,7 +300,7 @@ def test_limits(limit: float) -> None:
 def test_where_forking_does_not_work_it_is_said(
     compiler: Compiler, small: Corpus, spare: int
 ) -> None:
-    trunk = compiler.start(small["digest.c"], LIFTED)
+    trunk = compiler.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 1)
     descriptors = len(list(Path(f"/proc/{trunk.worker_pid}/fd").iterdir()))
     limit = (descriptors + spare, descriptors + spare)  # of six that a branch takes
@@ -314,10 +314,10 @@ def test_where_forking_does_not_work_it_is_said(
 
 
 def test_a_signal_without_a_request_changes_nothing(compiler: Compiler, small: Corpus) -> None:
-    expected = scratch(compiler, small["digest.c"], [], 0)
+    expected = scratch(compiler, small["frame_stream.c"], [], 0)
     worker = compiler.worker_pid
     assert worker is not None
-    with compiler.start(small["digest.c"], LIFTED) as compilation:
+    with compiler.start(small["frame_stream.c"], LIFTED) as compilation:
         while compilation.next_observation() is not None:
             os.kill(worker, signal.SIGUSR2)
             compilation.answer(0)
@@ -337,14 +337,14 @@ def test_a_fresh_branch_has_few_pages_of_its_own(compiler: Compiler, sample: Cor
 
 def test_forgotten_branches_leave_nothing(compiler: Compiler, small: Corpus) -> None:
     """What the fixture of every test looks for, after nobody closed the branches."""
-    trunk = compiler.start(small["digest.c"], LIFTED)
+    trunk = compiler.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 1)
     for _ in range(3):
         trunk.fork().fork()
 
 
 def test_a_forked_process_lets_go_of_branches(compiler: Compiler, small: Corpus) -> None:
-    trunk = compiler.start(small["digest.c"], LIFTED)
+    trunk = compiler.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 1)
     branch = trunk.fork()
     child = os.fork()
@@ -367,7 +367,7 @@ def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
         import os, signal, psutil
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
         compiler = Compiler()
-        trunk = compiler.start(Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize())
+        trunk = compiler.start(Corpus.load(SAMPLE_CORPUS)["frame_stream.c"], InliningForSize())
         trunk.next_observation()
         branch = trunk.fork()
         twig = branch.fork()
@@ -384,8 +384,8 @@ def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
 
 def test_branches_answer_to_the_same_policy(compiler: Compiler, sample: Corpus) -> None:
     """LLVM's default answers from any fork on: the object of LLVM left alone."""
-    plain = compiler.compile_module(sample["bignum.c"]).object_sha256
-    with compiler.start(sample["bignum.c"], LIFTED) as trunk:
+    plain = compiler.compile_module(sample["frame_stream.c"]).object_sha256
+    with compiler.start(sample["frame_stream.c"], LIFTED) as trunk:
         hashes = set()
         while (observation := trunk.next_observation()) is not None:
             with trunk.fork() as branch:
@@ -405,7 +405,7 @@ def test_ten_thousand_forks_leave_nothing(sample: Corpus, own_temporary_folder: 
     forks = 0
     while forks < 10_000:
         with Compiler() as compiler:
-            trunk = compiler.start(sample["digest.c"], LIFTED)
+            trunk = compiler.start(sample["frame_stream.c"], LIFTED)
             advance(trunk, int(generator.integers(20)))
             live = [trunk]
             for _ in range(100):

@@ -16,7 +16,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 
 def test_between_compilations(compiler: Compiler, small: Corpus) -> None:
-    module = small["digest.c"]
+    module = small["frame_stream.c"]
     before = compiler.compile_module(module)
     facts = describe_module(compiler, module)
     assert facts.instructions > 100
@@ -25,9 +25,9 @@ def test_between_compilations(compiler: Compiler, small: Corpus) -> None:
 
 
 def test_an_unfinished_compilation_is_closed(compiler: Compiler, small: Corpus) -> None:
-    compilation = compiler.start(small["digest.c"], InliningForSize())
+    compilation = compiler.start(small["frame_stream.c"], InliningForSize())
     assert compilation.next_observation() is not None
-    assert describe_module(compiler, small["digest.c"]).bodies
+    assert describe_module(compiler, small["frame_stream.c"]).bodies
     with pytest.raises(UsageError):
         _ = compilation.result
 
@@ -51,8 +51,8 @@ def test_a_worker_that_dies(compiler: Compiler) -> None:
 def test_a_deadline(small: Corpus) -> None:
     with Compiler(timeout_s=1e-6) as compiler:
         with pytest.raises(CompilationTimeoutError) as caught:
-            describe_module(compiler, small["digest.c"])
-        assert str(caught.value) == "module 'digest.c': LLVM took more than its 1e-06 s"
+            describe_module(compiler, small["frame_stream.c"])
+        assert str(caught.value) == "module 'frame_stream.c': LLVM took more than its 1e-06 s"
         assert compiler.worker_pid is None
 
 
