@@ -23,7 +23,7 @@ from packaging.requirements import Requirement
 from mlgo_gym.llvm.process._launch import LLVMLITE, installed_llvmlite
 
 PACKAGES: Final = {
-    "ai_edge_litert": "ai-edge-litert",
+    "ai_edge_litert": "TFLite",
     "arpy": "arpy",
     "build": "build",
     "google": "protobuf",
@@ -56,7 +56,7 @@ _NO_LLVM: Final = r"(llvmlite|LLVM): expected version \d"
 
 def what_is_lacking(text: str) -> str | None:
     """What a failure says is missing, if this machine has none."""
-    named = {name.removeprefix("'") for name in re.findall(f"{_NO_MODULE}", text)}
+    named = set(re.findall(_NO_MODULE, text))
     for name, package in PACKAGES.items():
         said = name in named or package in re.findall(_NO_PACKAGE, text)
         if said and _is_absent(name):
@@ -158,14 +158,20 @@ class _Tally:
 def _counted(reasons: dict[str, str], one: str, more: str) -> list[str]:
     """How many have which reason, the most frequent first."""
     counts = sorted(Counter(reasons.values()).items(), key=lambda each: (-each[1], each[0]))
-    return [f"1{one} needs {what}" if n == 1 else f"{n:,}{more} need {what}" for what, n in counts]
+    words = []
+    for what, n in counts:
+        said = f"{n:,}{one if n == 1 else more}"
+        if what.startswith("needs "):
+            words.append(f"{said} {what if n == 1 else what.replace('needs', 'need', 1)}")
+        else:
+            words.append(f"{said} because {what!r}")
+    return words
 
 
 def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     """What it needs, without how to get that, which stands in the list of those left out."""
     said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    needs = re.match(r"Skipped: (?:needs )?(.+?)(?:: .*)?$", said, re.DOTALL)
-    return needs[1] if needs else said
+    return re.sub(r"(?s)^(needs .+?): .*", r"\1", said.removeprefix("Skipped: "))
 
 
 def pytest_configure(config: pytest.Config) -> None:

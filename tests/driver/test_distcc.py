@@ -25,7 +25,6 @@ from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
-WAIT_S = 60
 SHARED = tempfile.gettempdir()  # and not the tests' own, which is for their user alone
 ENDS = re.compile(r"COMPILE_OK|COMPILE_ERROR")  # of distccd's dcc_job_summary
 

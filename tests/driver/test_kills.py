@@ -191,7 +191,7 @@ def test_a_stale_folder_is_swept(driver: Driver, work: Path) -> None:
     live.rmdir()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who else gives folders away")
 def test_folders_of_others_are_not_swept(driver: Driver, work: Path, tmp_path: Path) -> None:
     """Nor is what a link of that name leads to, nor anything but FIFOs."""
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:

@@ -89,7 +89,7 @@ def on_a_terminal(
         pass
     finally:
         os.close(reader)
-        process.wait(60)
+        process.wait()
     return said
 
 

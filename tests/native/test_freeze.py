@@ -43,7 +43,7 @@ int main(void) {
 """
 
 
-@pytest.mark.skipif(CC is None, reason="no C compiler")
+@pytest.mark.skipif(CC is None, reason="needs a C compiler: apt-get install gcc")
 @pytest.mark.parametrize("name", ["dense", "embedding", "candidates"])
 def test_a_c_program_gives_the_same_answers(name: str, tmp_path: Path) -> None:
     path = FOLDER / f"{name}.tflite"
@@ -80,7 +80,7 @@ def test_a_c_program_gives_the_same_answers(name: str, tmp_path: Path) -> None:
     assert done.stdout == b"".join(expected)
 
 
-@pytest.mark.skipif(CC is None, reason="no C compiler")
+@pytest.mark.skipif(CC is None, reason="needs a C compiler: apt-get install gcc")
 def test_shared_library(tmp_path: Path) -> None:
     files = freeze(FOLDER / "sum_int64.tflite", tmp_path, name="policy")
     assert files.shared_library is not None

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.mark.network
 @pytest.mark.e2e
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="tflite-runtime ends with Python 3.11")
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="needs Python 3.11: the last with it")
 def test_models_under_training_run_on_it(tmp_path: Path) -> None:
     venv.create(tmp_path / "old", with_pip=True)
     python = tmp_path / "old" / "bin" / "python"

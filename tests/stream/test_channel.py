@@ -87,7 +87,7 @@ def test_branches_take_in_their_own(channel: Channel) -> None:
         os.close(end)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who else gives folders away")
 def test_folders_of_others_are_not_swept(own_temporary_folder: Path) -> None:
     """Whatever they are called; nor is what a link of that name leads to."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:

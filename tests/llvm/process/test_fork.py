@@ -325,7 +325,7 @@ def test_a_signal_without_a_request_changes_nothing(compiler: Compiler, small: C
         assert compilation.result.object_sha256 == expected
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux: reads /proc")
 def test_a_fresh_branch_has_few_pages_of_its_own(compiler: Compiler, sample: Corpus) -> None:
     trunk = compiler.start(sample["symbolic.cpp"], LIFTED)
     advance(trunk, 5)
