@@ -153,8 +153,9 @@ def _deal(groups: Sequence[Group], options: SplitOptions) -> dict[str, tuple[Gro
         if abs(size + group.bitcode_bytes - target) < abs(size - target):
             test.append(group)
             size += group.bitcode_bytes
-    if not test and free:
-        test.append(min(free, key=lambda group: group.bitcode_bytes))
+    if free and len(test) in {0, len(groups)}:  # each side has something, as far as it is free
+        smallest = min(free, key=lambda group: group.bitcode_bytes)
+        test = [group for group in groups if (group in test) != (group is smallest)]
     train = [group for group in groups if group not in test]
     _check_sides(train, test, groups, options)
     return {"train": tuple(train), "test": tuple(group for group in groups if group in test)}

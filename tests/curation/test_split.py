@@ -48,6 +48,19 @@ def test_the_fraction_is_of_the_bytes(tmp_path: Path) -> None:
         assert (split.own_overlap, split.overlap) == (0, 0)
 
 
+@pytest.mark.parametrize("side", [None, "test"])
+def test_what_is_free_is_not_all_tested_on(tmp_path: Path, side: str | None) -> None:
+    """Although that is nearer to the fraction, in whatever order they come."""
+    folders = [
+        make_corpus(tmp_path / "a", {"m": program(*LETTERS)}, info={"split": side or "none"}),
+        make_corpus(tmp_path / "b", {"m": program("z")}),
+    ]
+    for seed in range(5):
+        options = SplitOptions(test_fraction=0.99, seed=seed)
+        split = split_corpora(join_corpora(folders), options)
+        assert names(split) == {"train": ("b/m",), "test": ("a/m",)}
+
+
 def test_the_seed_decides_and_the_order_of_the_input_does_not(tmp_path: Path) -> None:
     data = {letter: program(letter) for letter in LETTERS}
     one = make_corpus(tmp_path / "one", data)
