@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import flatbuffers
 import numpy as np
 from hypothesis import strategies as st
 
-from tests.native.agreement import Array, require
+from tests.native.agreement import Array
 
 TYPES: Final = {"float32": "FLOAT32", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
 ROUNDING: Final = 1e-6
@@ -66,7 +67,7 @@ class Sketch:
 
     def __init__(self, draw: Callable[..., Any]) -> None:
         self.draw = draw
-        self.schema = require("ai_edge_litert.schema_py_generated", "ai-edge-litert")
+        self.schema = importlib.import_module("ai_edge_litert.schema_py_generated")
         self.values: list[Value] = []
         self.inputs: list[Value] = []
         self._tensors: list[Any] = []
