@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.native.make_models import FOLDER
 
 PROGRAM = """
