@@ -32,6 +32,7 @@ def test_every_value_is_within_its_documented_range(compiler: Compiler, sample: 
         assert feature.low <= min(values) <= max(values) <= feature.high, feature.spec.name
     # What the table claims about single features.
     assert seen["indirect_call_penalty"] == {0}
+    assert all(len(seen[name]) > 3 for name in ("call_penalty", "num_loops"))
     assert all(value % 25 == 0 for value in seen["call_penalty"] | seen["num_loops"])
     assert all(value % 5 == 0 for value in seen["unsimplified_common_instructions"])
     assert max(seen["callsite_cost"]) < 0

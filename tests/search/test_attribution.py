@@ -69,6 +69,7 @@ def test_flips_that_go_together_do_not_touch(compiler: Compiler, sample: Corpus)
 
 @pytest.mark.parametrize("name", ["scene.cpp", "json_read.c", "graph.cpp"])
 def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None:
+    """To a byte, of some hundred."""
     naming = NamingCompiler(compiler, sample[name], default)
     base = naming.compile()
     flips = disjoint_flips(base, np.random.default_rng(1), lambda _: 1.0, by_callee=False)
@@ -83,7 +84,8 @@ def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None
     attributed = sum(effect.total() for effect in effects)
     difference = base.text_size_bytes - together.text_size_bytes
     assert difference != 0
-    assert attributed == pytest.approx(difference, rel=0.1)
+    assert abs(difference) > 100
+    assert attributed == pytest.approx(difference, abs=1)
 
 
 def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: Corpus) -> None:
@@ -103,12 +105,16 @@ def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: 
         for index in effect.flip.decisions
     }
     assert len(found) > 5
-    agree = [exact[index] == saved for index, saved in found.items()]
-    assert np.mean(agree) > 0.9
+    assert found == {index: exact[index] for index in found}
 
 
-@pytest.mark.parametrize("name", ["scene.cpp", "json_read.c", "graph.cpp"])
-def test_what_many_did_together_adds_up(compiler: Compiler, sample: Corpus, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "of_nobody"), [("scene.cpp", 1), ("json_read.c", 0), ("graph.cpp", 11)]
+)
+def test_what_many_did_together_adds_up(
+    compiler: Compiler, sample: Corpus, name: str, of_nobody: int
+) -> None:
+    """But for a few bytes that are no departure's."""
     other = NamingCompiler(compiler, sample[name], default).compile()
     eager = NamingCompiler(compiler, sample[name], lambda seen: int(seen["cost_estimate"][0] < 30))
     base = eager.compile()
@@ -121,7 +127,8 @@ def test_what_many_did_together_adds_up(compiler: Compiler, sample: Corpus, name
     assert len(touched) == len(set(touched))
     difference = base.text_size_bytes - other.text_size_bytes
     assert difference != 0
-    assert sum(each.total() for each in effects) == pytest.approx(difference, rel=0.1)
+    attributed = sum(each.total() for each in effects)
+    assert abs(difference - attributed) <= of_nobody < abs(difference) / 10
 
 
 def test_a_flip_that_did_not_come_again_is_left_out(compiler: Compiler) -> None:

@@ -46,7 +46,7 @@ def both(network: PolicyNetwork, problem: Problem, rows: Recorded) -> tuple[Reco
 def test_eviction(eviction: Recorded, hidden: tuple[int, ...]) -> None:
     network = EvictionNetwork(statistics(eviction, EVICTION), hidden)
     expected, found = both(network, EVICTION, eviction)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(found.argmax(1), expected.argmax(1))
     np.testing.assert_array_equal(found > FORBIDDEN, expected > FORBIDDEN)
 
@@ -57,7 +57,7 @@ def test_eviction_where_something_must_go(eviction: Recorded) -> None:
     rows["mask"][:10, ASKING_POSITION] = 0
     rows["use_def_density"][5:, ASKING_POSITION] = np.nan
     expected, found = both(EvictionNetwork(statistics(eviction, EVICTION), (8,)), EVICTION, rows)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     assert np.isfinite(found).all()
 
 
@@ -65,7 +65,7 @@ def test_eviction_where_something_must_go(eviction: Recorded) -> None:
 def test_inlining(inlining: Recorded, band: tuple[int, int] | None) -> None:
     network = InliningNetwork(statistics(inlining, INLINING), (16,), band=band)
     expected, found = both(network, INLINING, inlining)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_threads_share_the_weights_and_nothing_else(inlining: Recorded) -> None:
