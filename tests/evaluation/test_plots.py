@@ -98,9 +98,9 @@ def test_where_a_model_turns() -> None:
     answers = [100 if cost < 52 else 100 / 3 if cost < 102 else 0 for cost in near]
     np.testing.assert_allclose(model, np.transpose([near, answers]))
     shown = (costs >= -100) & (costs <= 250)
-    places = [round(quarter * (shown.sum() - 1) / 4) for quarter in (1, 2, 3)]
+    starts = [round(quarter * (shown.sum() - 1) / 4) for quarter in (1, 2, 3)]
     for drawn, inlined in ((asked, decisions), (default, costs < 225)):
-        bins = [np.split(each[shown], places) for each in (costs, 100 * inlined)]
+        bins = [np.split(each[shown], starts) for each in (costs, 100 * inlined)]
         expected = np.transpose([[part.mean() for part in each] for each in bins])
         np.testing.assert_allclose(drawn, expected)
     assert left.get_title() == "120 recorded decisions"
