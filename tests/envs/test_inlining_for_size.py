@@ -129,7 +129,7 @@ def test_same_seed_same_episodes_in_two_processes() -> None:
         env = gymnasium.make("mlgo_gym/InliningForSize-v0")
         env.action_space.seed(11)
         episodes = []
-        for episode in range(4):
+        for episode in range(3):
             observation, info = env.reset(seed=5 if episode == 0 else None)
             trace, ended = [], False
             while not ended:

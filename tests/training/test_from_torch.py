@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from mlgo_gym.envs._wrappers import FloatVectorObservation, SignedLogObservation
 from mlgo_gym.errors import OptionsError
@@ -40,7 +40,13 @@ def vectors(recorded: Recorded, problem: Problem) -> Array:
     return np.asarray(np.sign(values) * np.log1p(np.abs(values)), np.float32)
 
 
-def layers_of(inputs: int, actions: int) -> nn.Sequential:
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """Imported when it is needed: two seconds, and every process of a run collects this file."""
+    return importlib.import_module("torch")
+
+
+def layers_of(nn: Any, inputs: int, actions: int) -> Any:
     """One activation object twice, and a sequence in a sequence, as others' libraries have."""
     tanh = nn.Tanh()
     first = nn.Sequential(nn.Linear(inputs, 24), tanh, nn.Linear(24, 16, bias=False), tanh)
@@ -49,14 +55,14 @@ def layers_of(inputs: int, actions: int) -> nn.Sequential:
 
 @pytest.mark.parametrize(("problem", "actions"), [(INLINING, 2), (EVICTION, 33)])
 def test_all_forms_answer_alike(
-    problem: Problem, actions: int, request: pytest.FixtureRequest, tmp_path: Path
+    torch: Any, problem: Problem, actions: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     name = "inlining" if problem is INLINING else "eviction"
     recorded: Recorded = request.getfixturevalue(name)
     values = vectors(recorded, problem)
     mean, variance = values.mean(axis=0, dtype=np.float64), values.var(axis=0, dtype=np.float64)
     torch.manual_seed(2)
-    layers = layers_of(values.shape[1], actions)
+    layers = layers_of(torch.nn, values.shape[1], actions)
     normal = np.clip((values - mean) / np.sqrt(variance + 1e-8), -2.0, 2.0).astype(np.float32)
     with torch.no_grad():
         logits = layers(torch.from_numpy(normal)).numpy()
@@ -94,9 +100,9 @@ def test_the_vector_is_the_wrappers(inlining: Recorded) -> None:
     np.testing.assert_array_equal(observation, vectors(inlining, INLINING)[0])
 
 
-def test_another_normalisation_answers_otherwise(inlining: Recorded) -> None:
+def test_another_normalisation_answers_otherwise(torch: Any, inlining: Recorded) -> None:
     torch.manual_seed(0)
-    layers = layers_of(38, 2)
+    layers = layers_of(torch.nn, 38, 2)
     observations = {name: inlining[name] for name in inlining.dtype.names or ()}
     plain, logs = (
         TorchPolicy(layers, INLINING, VectorNormalization(signed_log=each))(observations).numpy()
@@ -108,33 +114,33 @@ def test_another_normalisation_answers_otherwise(inlining: Recorded) -> None:
 @pytest.mark.parametrize(
     ("layers", "message"),
     [
-        (nn.Sequential(nn.Linear(38, 8), nn.Dropout(), nn.Linear(8, 2)),
+        (lambda nn: nn.Sequential(nn.Linear(38, 8), nn.Dropout(), nn.Linear(8, 2)),
          "torch policy: expected Linear, each with ReLU or Tanh behind it or neither, found "
          "Dropout"),
-        (nn.Sequential(nn.ReLU(), nn.Linear(38, 2)),
+        (lambda nn: nn.Sequential(nn.ReLU(), nn.Linear(38, 2)),
          "torch policy: expected Linear, each with ReLU or Tanh behind it or neither, found ReLU"),
-        (nn.Sequential(nn.Linear(38, 4), nn.ReLU(), nn.Tanh(), nn.Linear(4, 2)),
+        (lambda nn: nn.Sequential(nn.Linear(38, 4), nn.ReLU(), nn.Tanh(), nn.Linear(4, 2)),
          "torch policy: expected Linear, each with ReLU or Tanh behind it or neither, found Tanh"),
-        (nn.Sequential(nn.Linear(38, 2), nn.Tanh()),
+        (lambda nn: nn.Sequential(nn.Linear(38, 2), nn.Tanh()),
          "torch policy: expected Linear as the last layer, found tanh behind it"),
-        (nn.Sequential(nn.Linear(37, 2)),
+        (lambda nn: nn.Sequential(nn.Linear(37, 2)),
          "torch policy: expected 38 inputs and 2 outputs for InliningForSize, found 37 and 2"),
-        (nn.Linear(38, 33),
+        (lambda nn: nn.Linear(38, 33),
          "torch policy: expected 38 inputs and 2 outputs for InliningForSize, found 38 and 33"),
-        (nn.Sequential(),
+        (lambda nn: nn.Sequential(),
          "torch policy: expected 38 inputs and 2 outputs for InliningForSize, found 0 and 0"),
-        (nn.Sequential(nn.Linear(38, 8), nn.Linear(9, 2)),
+        (lambda nn: nn.Sequential(nn.Linear(38, 8), nn.Linear(9, 2)),
          "torch policy: expected 8 inputs of layer 2, found 9"),
     ],
 )  # fmt: skip
-def test_layers_that_do_not_fit(layers: nn.Module, message: str) -> None:
+def test_layers_that_do_not_fit(torch: Any, layers: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(OptionsError) as caught:
-        TorchPolicy(layers, INLINING, VectorNormalization())
+        TorchPolicy(layers(torch.nn), INLINING, VectorNormalization())
     assert str(caught.value) == message
 
 
-def test_problems_and_normalisations_that_do_not_fit() -> None:
-    layers = nn.Sequential(nn.Linear(38, 2))
+def test_problems_and_normalisations_that_do_not_fit(torch: Any) -> None:
+    layers = torch.nn.Sequential(torch.nn.Linear(38, 2))
     with pytest.raises(OptionsError) as caught:
         TorchPolicy(layers, RegallocPriority(), VectorNormalization())
     assert str(caught.value) == (

@@ -37,6 +37,7 @@ def data(sample: Corpus) -> Data:
     )
 
 
+@pytest.mark.e2e
 def test_a_clone_of_the_default_changes_nothing(data: Data, tmp_path: Path) -> None:
     config = clone.CloneConfig(hidden=(16,), fit=FIT)
     with TrainingRun(tmp_path / "run", "clone", InliningForSize(), config) as run:
