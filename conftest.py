@@ -30,14 +30,14 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The usual examples are the same in every run, so that what fails is the change's fault; at night,
 # `--hypothesis-profile explore` looks for others (`tests.generated` multiplies what tests ask for).
 settings.register_profile(
-    "mlgo-gym", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=100
+    "mlgo-gym", deadline=None, derandomize=True, database=None, print_blob=True, max_examples=40
 )
 settings.register_profile(
     "explore",
     deadline=None,
     derandomize=False,
     print_blob=True,
-    max_examples=5000,
+    max_examples=2000,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("mlgo-gym")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,22 @@ def _one_module(folder: Path) -> list[str]:
     manifest = {"modules": ["frame_stream.c"], "has_thinlto": False}
     (corpus / "corpus_description.json").write_text(json.dumps(manifest))
     return ["--corpus", str(corpus)]
+
+
+def test_only_training_imports_what_is_slow() -> None:
+    """Whoever compiles does not wait for TensorFlow, or for what fits and what draws."""
+    script = """
+        import importlib, pkgutil, sys
+        import corpus_tools, mlgo_gym
+        for package in (corpus_tools, mlgo_gym):
+            for each in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+                if not each.name.startswith("mlgo_gym.training."):
+                    importlib.import_module(each.name)
+        print(*{name.partition(".")[0] for name in sys.modules})
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert {"mlgo_gym", "numpy", "gymnasium"} <= loaded
+    assert not loaded & {"tensorflow", "keras", "torch", "sklearn", "matplotlib", "tensorboard"}

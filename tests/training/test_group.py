@@ -146,7 +146,7 @@ def finished(sample: Corpus, tmp_path_factory: pytest.TempPathFactory) -> tuple[
             assert scalars["collect/decisions"] > 10
             shutil.copytree(folder, cut_off)
 
-    data = data_of(sample, "bignum.c", "matrix.cpp")
+    data = data_of(sample, "expr_vm.c", "codec_text.c")
     with TrainingRun(folder, "group", EVICTION, QUICK, report=watch) as run:
         assert train(run, QUICK, data).modules == 1
     return folder, cut_off
@@ -158,7 +158,7 @@ def test_going_on_is_as_never_stopping(finished: tuple[Path, Path], sample: Corp
     folder, cut_off = finished
     (contexts,) = (cut_off / "contexts" / "trained-on").iterdir()
     before = contexts.stat()
-    trained(cut_off, QUICK, data_of(sample, "bignum.c", "matrix.cpp", jobs=2))
+    trained(cut_off, QUICK, data_of(sample, "expr_vm.c", "codec_text.c", jobs=2))
     assert (contexts.stat().st_ino, contexts.stat().st_size) == (before.st_ino, before.st_size)
     expected, found = (dict(np.load(each / "checkpoint.npz")) for each in (folder, cut_off))
     assert expected.keys() == found.keys()
