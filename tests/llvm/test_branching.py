@@ -9,12 +9,14 @@ import signal
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import psutil
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -268,7 +270,7 @@ class Family(RuleBasedStateMachine):
                 assert result.object_sha256 == self.references.object_of(each.answers)
                 assert result.decisions == len(each.answers)
             else:
-                refused(each, lambda one=each: one.compilation.result, "the compilation has no res")
+                refused(each, partial(getattr, each.compilation, "result"), "the compilation has n")
 
     @invariant()
     def those_that_are_over_say_so(self) -> None:
@@ -302,20 +304,21 @@ def leftovers() -> tuple[set[int], set[str], set[str]]:
     return processes, links, set(map(str, Path(tempfile.gettempdir()).iterdir()))
 
 
+def run(references: References, given: settings, *, by_replay: bool = False) -> None:
+    class Ours(Family):
+        def __init__(self) -> None:
+            super().__init__(references, by_replay=by_replay)
+
+    run_state_machine_as_test(Ours, settings=given)
+
+
 @pytest.mark.hypothesis
 @pytest.mark.parametrize(("by_replay", "usual", "steps"), [(False, 8, 25), (True, 3, 15)])
 def test_in_whatever_order(by_replay: bool, usual: int, steps: int, compiler: Compiler) -> None:
-    references = References(compiler, TREE)
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Family(references, by_replay=by_replay),
-        settings=examples(usual, steps=steps, is_dear=True),
-    )
+    run(References(compiler, TREE), examples(usual, steps=steps, is_dear=True), by_replay=by_replay)
 
 
 @pytest.mark.hypothesis
 @pytest.mark.stress
 def test_a_module_of_the_corpus_in_whatever_order(compiler: Compiler, sample: Corpus) -> None:
-    references = References(compiler, sample["regex_match.c"])
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Family(references, by_replay=False), settings=examples(3, steps=30, is_dear=True)
-    )
+    run(References(compiler, sample["regex_match.c"]), examples(3, steps=30, is_dear=True))

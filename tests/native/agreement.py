@@ -36,7 +36,7 @@ def buffers(ports: tuple[Any, ...]) -> list[Array]:
 class Both:
     """One model, twice."""
 
-    def __init__(self, path: Path, native: NativeModel) -> None:
+    def __init__(self, path: Path | bytes, native: NativeModel) -> None:
         self.native = native
         self.inputs = buffers(native.inputs)
         self.outputs = buffers(native.outputs)

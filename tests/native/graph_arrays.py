@@ -147,8 +147,8 @@ def broadcast(sketch: Sketch) -> None:
     shape = [size if size > 1 else sketch.draw(st.integers(1, 3)) for size in value.shape]
     shape = [*sketch.draw(st.lists(st.integers(1, 3), max_size=1)), *shape]
     if math.prod(shape) <= _MAX_ELEMENTS:
-        options = ("BroadcastToOptions", {})
-        sketch.step("BROADCAST_TO", [value, sketch.constant(shape)], shape, options)
+        inputs = [value, sketch.constant(shape)]
+        sketch.step("BROADCAST_TO", inputs, shape, ("BroadcastToOptions", {}))
 
 
 def gathered(sketch: Sketch) -> None:

@@ -152,13 +152,12 @@ def extreme_of_two(sketch: Sketch) -> None:
     kind = sketch.draw(st.sampled_from(["MAXIMUM", "MINIMUM"]))
     first = pick(sketch, where=is_known)
     second, shape = partner(sketch, first, is_known)
-    options = ("MaximumMinimumOptions", {})
     known = {
         "bound": max(first.bound, second.bound),
         "slack": max(first.slack, second.slack),
         "is_product": first.is_product or second.is_product,
     }
-    sketch.step(kind, [first, second], shape, options, **known)
+    sketch.step(kind, [first, second], shape, ("MaximumMinimumOptions", {}), **known)
 
 
 def compared(sketch: Sketch) -> None:
