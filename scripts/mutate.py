@@ -4,7 +4,8 @@
 cosmic-ray's operators changes something, each with one of the changes that are possible there. A
 copy of the checkout gets the change on disk, where workers and the compiler driver, which are
 processes of their own, see it too. There run the tests of the module, then the others of its room,
-then the rest of the fast tier, until one fails that passes without the change.
+then the rest of the fast tier, until one fails that, alone, fails again, and passes without the
+change.
 
 What came of it is kept in ``build/mutations-SEED.json``: the same command goes on where it stopped.
 """
@@ -33,6 +34,7 @@ from typing import Any, Final
 
 import numpy as np
 import psutil
+import pytest
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
@@ -45,6 +47,8 @@ _PYTEST: Final = (
     *("-m", "not (network or e2e or stress)"),
 )
 _OUTCOME: Final = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
+
+_SUMMARY: Final = re.compile(r"^=* *((?:\d+ \w+(?:, )?)+ in [\d.]+s)", re.MULTILINE)
 
 _NODES: Final = {
     "ReplaceBinaryOperator": {"operator"},
@@ -116,17 +120,17 @@ def _meaning(source: str) -> str | None:
         return None
 
 
-def places(path: Path) -> list[list[Mutation]]:
+def places(path: str, source: str) -> list[list[Mutation]]:
     """What can be done to a file, for each place in it."""
     found = defaultdict(list)
     occurrences: Counter[str] = Counter()
     operators = [(name, each, _NODES.get(name.split("_")[0])) for name, each in _OPERATORS.items()]
-    for node in ast_nodes(get_ast(path.read_text("utf-8"))):
+    for node in ast_nodes(get_ast(source)):
         for name, operator, kinds in operators:
             if kinds is not None and node.type not in kinds:
                 continue
             for start, _ in operator.mutation_positions(node):
-                mutation = Mutation(str(path.relative_to(ROOT)), start[0], name, occurrences[name])
+                mutation = Mutation(path, start[0], name, occurrences[name])
                 occurrences[name] += 1
                 if node.parent is None or node.parent.type != "parameters":  # a signature's `*`
                     found[start].append(mutation)
@@ -135,12 +139,17 @@ def places(path: Path) -> list[list[Mutation]]:
 
 def draw(seed: int) -> Iterator[tuple[Mutation, str]]:
     """Mutations that mean something, in an order of the seed's, and the lines that each changes."""
-    files = [path for package in _PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    choices = [each for path in files if "_proto" not in path.parts for each in places(path)]
+    paths = [path for package in _PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    sources = {
+        str(path.relative_to(ROOT)): path.read_text("utf-8")
+        for path in paths
+        if "_proto" not in path.parts
+    }
+    choices = [each for path, source in sources.items() for each in places(path, source)]
     random = np.random.default_rng(seed)
     for place in random.permutation(len(choices)):
         mutation = choices[place][random.integers(len(choices[place]))]
-        before = (ROOT / mutation.path).read_text("utf-8")
+        before = sources[mutation.path]
         after = mutation.apply(before)
         if _meaning(after) not in {None, _meaning(before)}:
             lines = difflib.ndiff(before.splitlines(), after.splitlines())
@@ -155,6 +164,11 @@ class Checkout:
     passing: set[str] = field(default_factory=set)
     failing: set[str] = field(default_factory=set)
     """Tests that are known to pass, and to fail, without any mutation."""
+    flickering: set[str] = field(default_factory=set)
+    """Tests that have failed once, and not when they were run again."""
+    status: int = 0
+    said: str = ""
+    """What came of the last run."""
 
     def __post_init__(self) -> None:
         listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -167,22 +181,39 @@ class Checkout:
         self._home.mkdir()
 
     def catch(self, mutation: Mutation, arguments: list[str]) -> str | None:
-        """The test that a mutation fails, or None if none of pytest's ``arguments`` does."""
-        source = (self.folder / mutation.path).read_text("utf-8")
-        while True:
-            given = [*arguments, *(f"--deselect={each}" for each in self.failing)]
-            self._write(mutation.path, mutation.apply(source))
-            failed = self._first_failure(given)
-            self._write(mutation.path, source)
-            if failed is None or failed in self.passing:
+        """The test that a mutation fails, or None if none of pytest's ``arguments`` does.
+
+        Alone it has to fail again, and to pass without the mutation: a busy machine is no mutation.
+        """
+        while failed := self._failure([*arguments, *self._left_out()], mutation):
+            if "::" not in failed:
+                if self._failure([*arguments, "--collect-only"]):
+                    sys.exit(f"expected tests that are found without a mutation, found {failed}")
                 return failed
-            is_test = "::" in failed
-            if not self._first_failure([failed, "-n0"] if is_test else [*given, "--collect-only"]):
+            alone = [failed, "-n0"]
+            if not self._failure(alone, mutation):
+                self.flickering.add(failed)
+            elif self.status == pytest.ExitCode.USAGE_ERROR or failed in self.passing:
+                return failed  # a name that was cut off cannot be asked for
+            elif self._failure(alone):
+                self.failing.add(failed)
+            else:
                 self.passing.add(failed)
                 return failed
-            if not is_test:
-                sys.exit(f"expected tests that can be collected without a mutation, found {failed}")
-            self.failing.add(failed)
+        return None
+
+    def _left_out(self) -> list[str]:
+        return [f"--deselect={each}" for each in self.failing | self.flickering]
+
+    def _failure(self, arguments: list[str], mutation: Mutation | None = None) -> str | None:
+        """The first test that fails; afterwards all files are as they were."""
+        if mutation is None:
+            return self._first_failure(arguments)
+        source = (self.folder / mutation.path).read_text("utf-8")
+        self._write(mutation.path, mutation.apply(source))
+        failed = self._first_failure(arguments)
+        self._write(mutation.path, source)
+        return failed
 
     def _write(self, path: str, source: str) -> None:
         """Change a file, with a time of its own: bytecode goes by time in seconds and size."""
@@ -209,7 +240,9 @@ class Checkout:
                 output = "FAILED all: an hour was not enough"
             finally:
                 self._end_all_of(process)
-        if process.returncode in {0, 5}:  # 5: there was no test
+        self.status = process.returncode
+        self.said = (_SUMMARY.findall(output) or [output.strip()[-80:]])[-1]
+        if self.status in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
             return None
         named = _OUTCOME.search(output)
         return named[1] if named else f"all: {output.strip().splitlines()[-1:]}"
@@ -232,7 +265,7 @@ def stages(path: str, jobs: str) -> list[list[str]]:
     tests = sorted((ROOT / room).rglob("test_*.py") if has_room else (ROOT / "tests").glob("*.py"))
     own = [path, *(str(each.relative_to(ROOT)) for each in tests if _is_about(each, path))]
     parallel = ["-n", jobs, "--dist=worksteal"]
-    first = [*own, *(["-n0"] if len(own) < 5 else parallel)]
+    first = [*own, *(["-n0"] if len(own) < 4 else parallel)]
     done = [f"--ignore={each}" for each in own]
     rest = [*_ALL_TESTS, *parallel, *done]
     if not has_room:
@@ -241,9 +274,10 @@ def stages(path: str, jobs: str) -> list[list[str]]:
 
 
 def _is_about(test: Path, path: str) -> bool:
-    """Whether a test is named after a module or imports it."""
+    """Whether a test is named after a module, imports it, or calls the command of its name."""
     parent, _, stem = path.removesuffix(".py").replace("/", ".").rpartition(".")
-    names = rf"\b{re.escape(parent)}(\.| import ){stem}\b"
+    command = stem.strip("_").replace("_", "-")
+    names = rf"\b{re.escape(parent)}(\.| import ){stem}\b|\"{command}\""
     return stem.strip("_") in test.stem or bool(re.search(names, test.read_text("utf-8")))
 
 
@@ -269,16 +303,18 @@ def main() -> int:
         drawn = itertools.islice(draw(asked.seed), asked.count)
         for number, (mutation, lines) in enumerate(drawn, 1):
             title = f"{number}. {mutation.path}:{mutation.line} {mutation.operator}\n{lines}"
-            result = results.setdefault(title, {"passed": 0, "caught_by": None})
+            result = results.setdefault(title, {"passed": [], "caught_by": None})
             if asked.again and not result["caught_by"]:
-                result["passed"] = 0
+                result["passed"] = []
             runs = stages(mutation.path, asked.jobs)[: -1 if asked.rooms else None]
-            while not result["caught_by"] and result["passed"] < len(runs):
-                result["caught_by"] = checkout.catch(mutation, runs[result["passed"]])
-                result["passed"] += not result["caught_by"]
+            while not result["caught_by"] and len(result["passed"]) < len(runs):
+                result["caught_by"] = checkout.catch(mutation, runs[len(result["passed"])])
+                if not result["caught_by"]:
+                    result["passed"].append(checkout.said)
                 kept.write_text(json.dumps(results, indent=1))
             caught += result["caught_by"] is not None
-            sys.stdout.write(f"{title}\n  {result['caught_by'] or 'SURVIVED'}\n")
+            passed = f"SURVIVED: {'; '.join(result['passed'])}"
+            sys.stdout.write(f"{title}\n  {result['caught_by'] or passed}\n")
             sys.stdout.flush()
     sys.stdout.write(f"caught {caught} of {asked.count}: {caught / asked.count:.1%}\n")
     return 0

@@ -101,6 +101,19 @@ def test_the_help_of_a_command_imports_no_work(name: str) -> None:
     assert loaded & commands == {module} & commands
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_is_taken_by_default_can_be_asked_for(name: str) -> None:
+    for action in COMMANDS[name]._actions:
+        default, take = action.default, action.type
+        if (
+            callable(take)
+            and isinstance(default, int | float | str)
+            and default != argparse.SUPPRESS
+        ):
+            taken = take(default) if isinstance(default, str) else default
+            assert take(str(default)) == taken, action.option_strings
+
+
 def test_defaults_that_are_said_without_an_import() -> None:
     assert OPT_LEVELS[1:] == _options.OPT_LEVELS
     assert _options.duration(_options.TIMEOUT) == DEFAULT_TIMEOUT_S

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import pytest
 
 from corpus_tools import available_recipes
+from corpus_tools import recipes_table as recipes_table_module
 from corpus_tools.recipes_table import BEGIN, END, recipes_table, with_table
 
 _PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
@@ -27,6 +29,16 @@ def test_a_table_has_a_line_for_every_recipe() -> None:
 
 def test_only_the_table_is_replaced() -> None:
     assert with_table(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}{recipes_table()}{END}b\n"
+
+
+def test_the_page_that_is_named_is_brought_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"é\n{BEGIN}old\n{END}", encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["recipes_table", str(page)])
+    runpy.run_path(recipes_table_module.__file__, run_name="__main__")
+    assert page.read_text(encoding="utf-8") == f"é\n{BEGIN}{recipes_table()}{END}"
 
 
 @pytest.mark.parametrize("page", ["", BEGIN, END, END + BEGIN])

@@ -96,6 +96,20 @@ def test_what_is_good_gives_status_0(corpus: Path, clang22: str) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_folder_without_any_of_the_objects_is_the_wrong_one(corpus: Path, clang22: str) -> None:
+    objects = corpus.parent / "objects"
+    arguments = ("--clang", clang22, "--objects", objects)
+    Manifest(("good.o",)).write(corpus)
+    done = verify(corpus, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    Manifest(("gone.o",)).write(corpus)
+    done = verify(corpus, *arguments)
+    message = f"--objects: expected objects of the modules in {objects}, found none"
+    assert done.returncode == 1
+    assert " ".join(done.stderr.split()) == f"mlgo-gym: error: {message}"
+    assert verify(corpus, "--clang", clang22).returncode == 0
+
+
 def test_a_global_command_stands_for_all(corpus: Path, clang22: str) -> None:
     Manifest(("good.o", "gone.o"), global_command_override=("-cc1", "-O9")).write(corpus)
     verdicts = list(verify_corpus(Corpus.load(corpus), clang=find_clang(clang22)))

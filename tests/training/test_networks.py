@@ -25,12 +25,52 @@ def normalization(recorded: Recorded, problem: type) -> Normalization:
     return Normalization.fit(columns(recorded, problem), network_features(problem))
 
 
+def test_normalised_values() -> None:
+    """Five deviations at most of the logarithm with its sign, and the bulk from -1 to 1."""
+    column = np.append(np.arange(-100.0, 101.0), [np.inf, -np.inf, np.nan])
+    both = Normalization.fit({"wide": column, "one": np.full(9, 7.0)}, ("wide", "one"))
+    logarithms = np.sign(column[:201]) * np.log(1 + np.abs(column[:201]))
+    assert both.mean == pytest.approx((0.0, np.log(8)))
+    assert both.scale == pytest.approx((logarithms.std(), 1e-3))
+    assert (both.low, both.high) == ((-99.0, 7.0), (99.0, 7.0))
+    for wide, deviations, linear in [
+        (0, 0, 0),
+        (50, np.log(51) / both.scale[0], 50 / 99),
+        (-100, -np.log(101) / both.scale[0], -1),
+        (1e9, 5, 1),
+        (-np.inf, -5, -1),
+        (np.nan, np.log(100) / both.scale[0], 1),
+    ]:
+        found = both(np.array([wide, 8.0], np.float32)).numpy()
+        np.testing.assert_allclose(found, [deviations, 5, linear, -1], rtol=1e-4, atol=1e-5)
+    huge = Normalization(("a",), (0.0,), (10.0,), (0.0,), (1.0,))
+    limit = np.log1p(1e9) / 10
+    found = [huge(np.array([each], np.float32)).numpy()[0] for each in (1e9, 1e12, np.inf, -1e30)]
+    np.testing.assert_allclose(found, [limit, limit, limit, -limit], rtol=1e-5)
+
+
 def test_a_new_inliner_answers_as_llvm(inlining: Recorded) -> None:
     network = InliningNetwork(normalization(inlining, InliningForSize))
     logits = network(columns(inlining, InliningForSize)).numpy()
     assert logits.shape == (len(inlining), 2)
     assert np.array_equal(logits.argmax(-1), inlining[DEFAULT_ADVICE])
     assert 0 < logits.argmax(-1).mean() < 1
+
+
+def test_the_rule_and_its_band(inlining: Recorded) -> None:
+    """The logit of a new network is 4 up to a cost of -75.5 and falls to -4 at 84.5."""
+    statistics = normalization(inlining, InliningForSize)
+    costs = np.array([-900, -76, -30, -25, -24, 4, 5, 59, 60, 61, 85, 900])
+    rule = np.clip((4.5 - costs) / 20, -4, 4)
+    asked = columns(inlining[np.zeros(len(costs), int)], InliningForSize)
+    asked["cost_estimate"] = costs[:, None].astype(np.int64).reshape(asked["cost_estimate"].shape)
+    for band, expected in [
+        (None, rule),
+        ((-25, 60), np.select([costs < -25, costs >= 60], [20.0, -20.0], rule)),
+    ]:
+        network = InliningNetwork(statistics, (16,), band=band)
+        found = network(asked).numpy()
+        np.testing.assert_allclose(found, np.transpose([-0.5 * expected, 0.5 * expected]))
 
 
 def test_eviction_chooses_what_is_legal(eviction: Recorded) -> None:

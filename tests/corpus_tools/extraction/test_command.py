@@ -113,6 +113,20 @@ def test_nothing_extracted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == f"mlgo-extract-corpus: error: {message}\n"
 
 
+def test_only_errors_have_a_colour(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal shows numbers and names as they are."""
+    for name, value in {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "build").mkdir()
+    arguments = ["--input", str(tmp_path / "build"), "--input_type", "directory"]
+    assert main([*arguments, "--output_dir", str(tmp_path / "[b]corpus")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[0] == f"{tmp_path}/[b]corpus: 0 modules"
+    assert "\x1b[31mmlgo-extract-corpus: error: no objects are named there" in shown.err
+
+
 def test_neither_llvm_nor_mlgo_gym_is_needed(make_build: Path, tmp_path: Path) -> None:
     program = (
         "import sys; from corpus_tools.extraction.command import main; status = main(); "

@@ -29,9 +29,6 @@ CHOICES = [
                                     "-align-all-functions=4", "-no-such", "-view-isel-dags")),
 ]  # fmt: skip
 MODELS = [*([f"-mcmodel={each}"] for each in ("tiny", "small", "kernel", "medium", "large")), []]
-    list[str](),
-    *([f"-mcmodel={each}"] for each in ("tiny", "small", "kernel", "medium", "large")),
-]
 # The embedded compiler does not honour these.
 LACKING = [
     *([each] for each in ("-ffunction-sections", "-femulated-tls", "-mrelax-all", "-flto=full")),
