@@ -157,4 +157,4 @@ def test_environments_are_registered_whichever_is_imported_first(order: str) -> 
     command = [sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names = ("InliningForSize", "RegallocEviction", "RegallocPriority")
-    assert {f"mlgo_gym/{each}-v0" for each in names} <= set(done.stdout.split())
+    assert {f"mlgo_gym/{each}-v0" for each in names} == set(done.stdout.split())
