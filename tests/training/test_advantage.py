@@ -167,7 +167,10 @@ def test_labels_of_other_runs(data: Data, sample: Corpus, tmp_path: Path) -> Non
 
 
 @pytest.mark.e2e
-def test_caution_keeps_near_llvms_default(data: Data, tmp_path: Path) -> None:
+def test_caution_keeps_near_llvms_default(data: Data, sample: Corpus, tmp_path: Path) -> None:
+    data = replace(
+        data, validation=Packages.of({"sample": sample.only(("digest.c", "matrix.cpp"))})
+    )
     changes = {}
     for caution in (0.0, 20.0):
         config = replace(QUICK, rounds=1, caution=caution, fit=FitConfig(epochs=40))
