@@ -257,13 +257,13 @@ class Checkout:
         run.wait()
 
 
-def stages(path: str, jobs: str) -> list[list[str]]:
+def stages(root: Path, path: str, jobs: str) -> list[list[str]]:
     """Arguments of pytest for one run after the other: a module's tests, its room's, the rest."""
     package, *rooms = Path(path).parts[:-1]
     room = Path("tests", rooms[0] if package == "mlgo_gym" and rooms else package)
-    has_room = (ROOT / room).is_dir()
-    tests = sorted((ROOT / room).rglob("test_*.py") if has_room else (ROOT / "tests").glob("*.py"))
-    own = [path, *(str(each.relative_to(ROOT)) for each in tests if _is_about(each, path))]
+    has_room = (root / room).is_dir()
+    tests = sorted((root / room).rglob("test_*.py") if has_room else (root / "tests").glob("*.py"))
+    own = [path, *(str(each.relative_to(root)) for each in tests if _is_about(each, path))]
     parallel = ["-n", jobs, "--dist=worksteal"]
     first = [*own, *(["-n0"] if len(own) < 4 else parallel)]
     done = [f"--ignore={each}" for each in own]
@@ -306,7 +306,7 @@ def main() -> int:
             result = results.setdefault(title, {"passed": [], "caught_by": None})
             if asked.again and not result["caught_by"]:
                 result["passed"] = []
-            runs = stages(mutation.path, asked.jobs)[: -1 if asked.rooms else None]
+            runs = stages(checkout.folder, mutation.path, asked.jobs)[: -1 if asked.rooms else None]
             while not result["caught_by"] and len(result["passed"]) < len(runs):
                 result["caught_by"] = checkout.catch(mutation, runs[len(result["passed"])])
                 if not result["caught_by"]:
