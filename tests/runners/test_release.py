@@ -14,6 +14,7 @@ import pytest
 
 from mlgo_gym.errors import ModelError, UsageError
 from mlgo_gym.native._freeze import freeze
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.native.agreement import interpreter
@@ -82,6 +83,20 @@ def test_decisions_are_those_of_tflite(model_dir: Path, tmp_path: Path, frozen: 
             )
             np.testing.assert_array_equal(view, value)
     assert decisions == {0, 1}
+
+
+def test_a_graph_goes_before_what_was_frozen(tmp_path: Path) -> None:
+    """LLVM's own answer is to inline; without the graph the frozen model says never."""
+    models, folder = Path(__file__).parents[1] / "models", tmp_path / "model"
+    shutil.copytree(models / "default", folder)
+    freeze(models / "never", folder, name="never")
+    for expected in (1, 0):
+        inputs, output = InliningForSize.sent(), InliningForSize.advice
+        with ReleaseModeModelRunner(folder, inputs, output, trusted=True) as runner:
+            for index in range(len(inputs)):
+                runner.get_tensor(index)[...] = 1
+            assert runner.evaluate().item() == expected
+        (folder / "model.tflite").unlink(missing_ok=True)
 
 
 def test_an_older_model_ignores_new_inputs(model_dir: Path) -> None:
