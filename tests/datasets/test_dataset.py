@@ -330,3 +330,19 @@ def test_steps_out_of_order(steps: list[int], message: str, tmp_path: Path) -> N
     path = write(tmp_path, episode(source())) / "part-00000.parquet"
     replaced(path, {}, with_steps(pq.read_table(path), steps))
     assert str(damaged(path)) == f"dataset {str(path)!r}: {message}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("[1]", "settings: expected a JSON object, found '[1]'"),
+    ],
+)
+def test_settings_that_are_none(settings: str, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    table = pq.read_table(path)
+    at = table.schema.get_field_index("settings")
+    values = pa.array([settings] * len(table)).cast(table.schema.field(at).type)
+    replaced(path, {}, table.set_column(at, table.schema.field(at), values))
+    assert str(damaged(path)) == f"dataset {str(path)!r}: damaged: {message}"

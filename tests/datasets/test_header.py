@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,6 +33,12 @@ def test_the_json() -> None:
     assert (value["llvm_version"], value["opt_level"]) == ("22.1.0", "Os")
     assert [each["name"] for each in value["features"]] == ["li_size", "stage", "weight"]
     assert DatasetHeader.from_json(HEADER.to_json(), "x").llvmlite_version == "0.50.0"
+
+
+def test_what_json_cannot_hold_is_not_written() -> None:
+    for value in (math.nan, math.inf):
+        with pytest.raises(ValueError, match="Out of range float values are not JSON compliant"):
+            replace(HEADER, settings={"limit": value}).to_json()
 
 
 def test_the_header_of_its_training_log() -> None:
