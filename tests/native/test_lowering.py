@@ -161,6 +161,14 @@ DENSE: dict[str, Attribute] = {"activation": "none", "weights_format": 0, "keep_
             "expected positions of 0 to 1, found range(1, 3)",
         ),
         (
+            graph("SLICE", [X, ints("begin", -1, 1), ints("size", 2, 1)], floats("y", 2, 1)),
+            "expected positions of 0 to 1, found range(-1, 1)",
+        ),
+        (
+            graph("SELECT", [Tensor("c", "bool", (3,)), X, X], floats("y", 2, 3)),
+            "expected a condition of the output's shape, found one of rank 1",
+        ),
+        (
             graph("TRANSPOSE", [X, ints("order", 0, 0)], floats("y", 2, 2)),
             "expected a permutation of [0, 1], found [0, 0]",
         ),
@@ -178,6 +186,12 @@ def test_graphs_that_are_refused(made: Graph, message: str) -> None:
     if message == "expected elements":
         expected = "model 'test': input or output 'out': expected elements"
     assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize(("kind", "shape"), [("SELECT", (2, 3)), ("SELECT_V2", (3,))])
+def test_conditions_that_fit(kind: str, shape: tuple[int, ...]) -> None:
+    choices = [X, Tensor("z", "float32", (2, 3))]
+    assert lower_graph(graph(kind, [Tensor("c", "bool", shape), *choices], floats("y", 2, 3)))
 
 
 def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
