@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator
@@ -83,9 +84,14 @@ def _has_our_llvm() -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(
-    item: pytest.Item,
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    error = call.excinfo.value if call.excinfo else None
+    if isinstance(error, subprocess.CalledProcessError):  # it does not say what the child said
+        said = error.stderr or ""
+        words = said.decode(errors="replace") if isinstance(said, bytes) else said
+        report.sections.append(("Standard error of the child", words))
     _leave_out(report, str(item.path), (item.location[1] or 0) + 1)
     return report
 

@@ -38,6 +38,9 @@ def test_command():
     print("mlgo-gym: error: needs Nevermade; run: pip install nevermade", file=sys.stderr)
     assert False
 
+def test_child():
+    subprocess.run([sys.executable, "-c", "import never_made"], check=True, capture_output=True)
+
 def test_tool(): subprocess.run(["clang-22", "--version"])
 
 def test_of_a_sunday():
@@ -67,7 +70,7 @@ def test_all_that_is_lacking_is_counted(tmp_path: Path, options: list[str]) -> N
     whole = "from tests.left_out import PACKAGES\nPACKAGES['never_made'] = 'Nevermade'\n"
     lines = _run(tmp_path, *options, lacking=LACKING, whole=f"{whole}import never_made")
     assert lines[-1] == (
-        "ran 2 of 19 tests; left out: 13 need clang-22, 2 need Nevermade, "
+        "ran 2 of 20 tests; left out: 13 need clang-22, 3 need Nevermade, "
         "1 because 'it is: Monday', 1 needs LLVM's headers, 1 file needs Nevermade"
     )
 
@@ -79,8 +82,8 @@ def test_nothing_is_lacking(tmp_path: Path) -> None:
 
 def test_what_is_lacking_fails_where_all_is_meant_to_be_there(tmp_path: Path) -> None:
     *_, counts, last = _run(tmp_path, ci=True, lacking=LACKING)
-    assert "16 failed, 1 passed, 1 skipped, 1 xfailed" in counts
-    assert last == "ran 18 of 19 tests; left out: 1 because 'it is: Monday'"
+    assert "17 failed, 1 passed, 1 skipped, 1 xfailed" in counts
+    assert last == "ran 19 of 20 tests; left out: 1 because 'it is: Monday'"
 
 
 def test_a_run_that_stops_says_what_it_has_not_reached(tmp_path: Path) -> None:
