@@ -52,7 +52,8 @@ _PATH: Final = os.environ.get("PATH")
 _NO_MODULE: Final = r"(?:No module named|expected the package) '(\w+)"
 _NO_PACKAGE: Final = r"(?:needs?|expected) '?([\w-]+)'?(?:;|: pip)"
 _NO_TOOL: Final = r"(?:No such file or directory: '|apt-get install )([\w+-]+)"
-_NO_LLVM: Final = r"(llvmlite|LLVM): expected version \d"
+# Of a long message a failed comparison shows both ends alone.
+_NO_LLVM: Final = rf"(llvmlite|LLVM): expected version \d|{re.escape(LLVMLITE.rpartition(',')[2])}'"
 
 
 def what_is_lacking(text: str) -> str | None:
