@@ -29,7 +29,9 @@ def run(*arguments: str | Path, cwd: Path, **environment: str) -> Done:
             status = main([str(each) for each in arguments])
         except SystemExit as left:  # argparse's way to end
             status = int(left.code or 0)
-    return Done([*PROGRAM, *map(str, arguments)], status, _text(stdout), _text(stderr))
+    done = Done([*PROGRAM, *map(str, arguments)], status, _text(stdout), _text(stderr))
+    sys.stderr.write(done.stderr)  # a test that fails shows it
+    return done
 
 
 def run_process(*arguments: str | Path, cwd: Path, **environment: str) -> Done:
