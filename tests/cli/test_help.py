@@ -114,6 +114,13 @@ def test_what_is_taken_by_default_can_be_asked_for(name: str) -> None:
             assert take(str(default)) == taken, action.option_strings
 
 
+def test_a_parser_is_for_more_than_one_command_line() -> None:
+    made = parser()
+    for level in ("O1", "O2"):
+        options = made.parse_args(["rollout", "--corpus", "x", "--opt-level", level])
+        assert options.opt_level == level
+
+
 def test_defaults_that_are_said_without_an_import() -> None:
     assert OPT_LEVELS[1:] == _options.OPT_LEVELS
     assert _options.duration(_options.TIMEOUT) == DEFAULT_TIMEOUT_S
