@@ -123,6 +123,7 @@ def test_a_run_goes_on_where_it_was(data: Data, tmp_path: Path) -> None:
     assert Dataset.open(tmp_path / "run" / "labels").row_count == labels.row_count
 
 
+@pytest.mark.e2e
 def test_packages_take_turns(data: Data, sample: Corpus, tmp_path: Path) -> None:
     packages = {
         "many": replace(sample, names=TRAINING[1:]),
