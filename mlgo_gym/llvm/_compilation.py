@@ -16,7 +16,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
-from mlgo_gym.llvm._task import COMPILE
+from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._request import CompileRequest
@@ -27,6 +27,13 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
 _ABANDON_TIMEOUT_S: Final = 1.0
+
+
+def full_options(chosen: tuple[str, ...] = (), task: Task = COMPILE) -> tuple[str, ...]:
+    """LLVM's options of a request: LLVM decides by itself, but for what is chosen."""
+    kinds = registry.problems().values()
+    defaults = tuple(option for kind in kinds for option in kind().default_options())
+    return (*defaults, *chosen, *task.llvm_options())
 
 
 class Compilation(AbstractContextManager["Compilation"]):
@@ -77,8 +84,6 @@ class Compilation(AbstractContextManager["Compilation"]):
         self._exchange.send(self._request())
 
     def _request(self) -> CompileRequest:
-        kinds = registry.problems().values()
-        defaults = tuple(option for kind in kinds for option in kind().default_options())
         chosen = (*self._order.options.llvm_options, *self._exchange.advisor_options())
         return CompileRequest(
             is_text=self.module.is_text,
@@ -87,8 +92,8 @@ class Compilation(AbstractContextManager["Compilation"]):
             target=self._order.options.target(),
             task=self.task,
             keep_object=self._order.keep_object,
-            plain_options=(*defaults, *COMPILE.llvm_options()),
-            llvm_options=(*defaults, *chosen, *self.task.llvm_options()),
+            plain_options=full_options(),
+            llvm_options=full_options(chosen, self.task),
         )
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from corpus_tools.errors import OutputError
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.curation._functions import file_name, split_functions, split_module
 from mlgo_gym.errors import CorpusError, OptionsError
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from tests.curation.make import make_corpus, program
 
 CALLS = """
@@ -67,6 +69,21 @@ def test_commands(
 ) -> None:
     module = Module("x", CALLS.encode(), command, is_text=True)
     assert {each.command for each in split_module(compiler, module)} == {expected}
+
+
+def test_what_was_compiled_before_does_not_count(own_compiler: Compiler, small: Corpus) -> None:
+    """Nobody is asked any more, and the worker's targets are forgotten."""
+    module = small["json_write.c"]
+    before = split_module(own_compiler, module)
+    own_compiler.compile_module(module, problem=InliningForSize(), policy=always)
+    assert split_module(own_compiler, module) == before
+
+
+def test_options_of_llvm_hold(own_compiler: Compiler, small: Corpus) -> None:
+    module = small["json_write.c"]
+    options = replace(options_of(module), llvm_options=("-inline-threshold=1000",))
+    found = split_module(own_compiler, module, options)
+    assert len(found) < len(split_module(own_compiler, module))
 
 
 def test_another_level(tmp_path: Path) -> None:

@@ -91,15 +91,19 @@ class _Server:
             case DescribeRequest():
                 return _describe(request, data)
             case SplitRequest():
+                self._set_options(request.llvm_options)
                 return _split(request, data)
+
+    def _set_options(self, options: tuple[str, ...]) -> None:
+        """What an earlier request has set must not hold for this one's code."""
+        self._session.undo_targets()
+        self._session.set_options(options)
 
     def _compile(self, request: CompileRequest, data: bytes) -> _Answer:
         if request.is_forkable and self._fork_handler is None and can_fork():
-            # What an earlier compilation has set must not hold for the handler's own code.
-            self._session.set_options(request.plain_options)
+            self._set_options(request.plain_options)
             self._fork_handler = ForkHandler(self._control_fd)
-        self._session.undo_targets()
-        self._session.set_options(request.llvm_options)
+        self._set_options(request.llvm_options)
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
             level = request.target.opt_level or ""
             if request.task.optimize:

@@ -140,6 +140,7 @@ class SplitRequest:
     is_text: bool
     target: Target
     minimum_instructions: int
+    llvm_options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

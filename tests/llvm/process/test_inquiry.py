@@ -44,7 +44,7 @@ def test_a_module_that_llvm_refuses(compiler: Compiler) -> None:
 def test_a_worker_that_dies(compiler: Compiler) -> None:
     unknown = replace(CompileOptions().target(), opt_level="O9")
     with pytest.raises(CompilerCrashError, match="^module 'x': LLVM ended with exit status 1; "):
-        compiler.inquire(Module.from_ir("", "x"), SplitRequest(True, unknown, 0))
+        compiler.inquire(Module.from_ir("", "x"), SplitRequest(True, unknown, 0, ()))
     assert not describe_module(compiler, Module.from_ir("")).bodies
 
 

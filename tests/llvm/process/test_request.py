@@ -30,7 +30,7 @@ WORDS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
     st.one_of(
         st.builds(CancelRequest),
         st.builds(DescribeRequest, st.booleans()),
-        st.builds(SplitRequest, st.booleans(), st.just(TARGET), st.integers(0)),
+        st.builds(SplitRequest, st.booleans(), st.just(TARGET), st.integers(0), WORDS),
         st.builds(
             CompileRequest,
             *(st.booleans(), st.booleans(), st.booleans()),
