@@ -117,12 +117,13 @@ def train(
         TrainingError: the folder holds another run, or there is nothing to train on.
 
     >>> import tempfile
-    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["bignum.c", "digest.c", "expr_vm.c", "scene.cpp"])
     >>> quick = ["hidden=[8]", "fit.epochs=2"]
     >>> with tempfile.TemporaryDirectory() as run:
-    ...     trained = train("clone", [SAMPLE_CORPUS], output=f"{run}/run", settings=quick)
+    ...     trained = train("clone", corpus, output=f"{run}/run", settings=quick)
     ...     trained.model.name, trained.validation["modules"]
-    ('model', 5)
+    ('model', 1)
     """
     if trainer not in TRAINERS:
         raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")

@@ -62,6 +62,7 @@ def test_traces_that_cannot_be_written(small_folder: Path, tmp_path: Path) -> No
     assert "cannot be written: " in done.stderr
 
 
+@pytest.mark.e2e
 def test_search_finds_and_goes_on(small_folder: Path, tmp_path: Path) -> None:
     arguments = ("search", "--corpus", small_folder, "--output", "found", "--jobs", "2", "--json")
     done = run(*arguments, "--budget", "2s", cwd=tmp_path)

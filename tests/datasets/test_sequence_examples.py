@@ -97,6 +97,7 @@ def test_an_example_has_a_list_for_each_tensor() -> None:
     assert not example.context.feature
 
 
+@pytest.mark.e2e
 def test_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "out.tfrecord"
     path.write_bytes(b"old")

@@ -50,7 +50,7 @@ def spelled(words: list[str]) -> str:
 
 @pytest.mark.hypothesis
 def test_as_plain_clang(driver: Driver) -> None:
-    @examples(20, is_dear=True)
+    @examples(10, is_dear=True)
     @given(lines(), st.booleans(), st.booleans())
     def check(words: list[str], in_file: bool, cxx: bool) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -147,6 +147,7 @@ def test_a_fallback_is_kept_unless_it_is_an_error(cached: Cached, *, is_strict: 
         assert (again.stderr, made) == (done.stderr, cached.expected(NOTHING))
 
 
+@pytest.mark.e2e
 def test_what_has_no_fingerprint_is_not_kept(cached: Cached, tmp_path: Path) -> None:
     """Development mode writes logs; settings that are no good are to be warned of each time."""
     training = {

@@ -236,6 +236,7 @@ def test_a_broken_model_is_an_error(driver: Driver, work: Path) -> None:
     assert not (work / "f.o").exists()
 
 
+@pytest.mark.e2e
 def test_a_source_from_a_pipe(driver: Driver, work: Path) -> None:
     """It is compiled twice, with the model and without, and read once."""
     scores = []

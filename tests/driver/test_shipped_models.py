@@ -29,6 +29,7 @@ def settings(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.e2e
 def test_names(driver: Driver, tmp_path: Path, settings: dict[str, str]) -> None:
     (tmp_path / "f.c").write_text(SOURCE)
 

@@ -122,6 +122,7 @@ def test_any_module_may_be_given(env: CompilationEnv, sample: Corpus) -> None:
     assert info["module"] == "lz_pack.c"
 
 
+@pytest.mark.e2e
 def test_same_seed_same_episodes_in_two_processes() -> None:
     script = textwrap.dedent("""
         import json, sys
@@ -386,7 +387,7 @@ def test_what_a_person_sees(env: CompilationEnv) -> None:
 
 def test_many_episodes_leave_nothing(env: CompilationEnv) -> None:
     """Half of them abandoned midway; the conftest's check looks for what is left."""
-    for episode in range(30):
+    for episode in range(16):
         env.reset(seed=episode)
         env.step(1)
         if episode % 2:

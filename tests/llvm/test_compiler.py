@@ -313,7 +313,7 @@ class Chatty(InliningForSize):
 
 def test_standard_error_is_drained(compiler: Compiler, small: Corpus) -> None:
     result = compiler.compile_module(
-        small["json_write.c"], problem=Chatty(math.inf), policy=default
+        small["frame_stream.c"], problem=Chatty(math.inf), policy=default
     )
     assert result.text_size_bytes > 0
 

@@ -103,7 +103,13 @@ def test_every_value_is_within_its_documented_range(
                 assert not np.concatenate(values)[masks == 0].any(), feature
 
 
-@pytest.mark.parametrize(("triple", "count"), [("x86_64-linux-gnu", 40), ("aarch64-linux-gnu", 70)])
+@pytest.mark.parametrize(
+    ("triple", "count"),
+    [
+        ("x86_64-linux-gnu", 40),
+        pytest.param("aarch64-linux-gnu", 70, marks=pytest.mark.e2e),
+    ],
+)
 def test_two_targets_under_pressure(compiler: Compiler, triple: str, count: int) -> None:
     module = pressure(triple, count)
     seen = watch(compiler, RegallocEviction(), module, first_legal)

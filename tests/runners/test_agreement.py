@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
@@ -29,6 +30,7 @@ def recorded(compiler: Compiler, sample: Corpus) -> list[bytes]:
     return payloads
 
 
+@pytest.mark.e2e
 def test_decisions_and_logits(compiler: Compiler, sample: Corpus) -> None:
     payloads = recorded(compiler, sample)
     assert len(payloads) > 10_000

@@ -25,6 +25,7 @@ from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._export import load_network, save_model
 from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
 from mlgo_gym.training._normalization import Normalization
+from tests.conftest import one_in
 from tests.training.conftest import Recorded
 
 
@@ -37,7 +38,9 @@ def network_of(problem: Problem, recorded: Recorded) -> PolicyNetwork:
     return network
 
 
-@pytest.mark.parametrize("problem", [InliningForSize(), RegallocEviction()], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "problem", one_in(2, [InliningForSize(), RegallocEviction()]), ids=lambda p: p.name
+)
 def test_all_forms_answer_alike(
     problem: Problem, request: pytest.FixtureRequest, sample: Corpus, tmp_path: Path
 ) -> None:
