@@ -105,6 +105,7 @@ def test_packages_and_languages(evaluate: Evaluate, small_folder: Path, cpp_fold
     assert c["linked_text"]["LLVM"] == c["text"]["LLVM"]
 
 
+@pytest.mark.e2e
 def test_the_same_seed_gives_the_same_whatever_the_jobs(
     evaluate: Evaluate, cpp_folder: Path
 ) -> None:
@@ -226,6 +227,7 @@ def test_page_and_plots(cpp_folder: Path, small_folder: Path, tmp_path: Path) ->
     assert "addEventListener" in text
 
 
+@pytest.mark.e2e
 def test_tables_fit_a_narrow_screen(
     small_folder: Path, cpp_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -282,6 +282,7 @@ def test_corpus_build_without_clang(tmp_path: Path) -> None:
 MODEL = Path(__file__).parent.parent / "models" / "inliner"
 
 
+@pytest.mark.e2e
 def test_a_model_in_every_mode_gives_the_same_code(small_folder: Path, tmp_path: Path) -> None:
     serve = [*PROGRAM, "serve", "--model", str(MODEL), "--json"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as host:

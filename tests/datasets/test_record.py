@@ -54,6 +54,7 @@ def own(small: Corpus, tmp_path: Path) -> Corpus:
     return Corpus(folder, small.names)
 
 
+@pytest.mark.e2e
 def test_in_two_goes_it_is_the_same(small: Corpus, tmp_path: Path) -> None:
     all_at_once = recorded(tmp_path / "one", small, jobs=2)
     assert sorted(all_at_once) == sorted(small)

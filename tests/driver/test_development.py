@@ -123,6 +123,7 @@ def test_the_score_is_that_of_what_clang_wrote(
     assert change != 0
 
 
+@pytest.mark.e2e
 def test_without_an_output_s_name(driver: Driver, work: Path) -> None:
     (work / "a b\n$.c").write_text(SOURCE)
     expected = plain_bytes(driver, work, "-O2")
@@ -173,6 +174,7 @@ def test_a_log_without_an_object_in_a_folder(driver: Driver, work: Path) -> None
     assert [each.name.partition("-")[0] for each in (work / "log").iterdir()] == ["f.s"]
 
 
+@pytest.mark.e2e
 def test_words_from_a_pipe(driver: Driver, work: Path) -> None:
     """They are read once, and asked for twice."""
     expected = plain_bytes(driver, work, "-O2")
@@ -193,6 +195,7 @@ def test_what_can_be_read_once_has_no_score(driver: Driver, work: Path) -> None:
     assert scoreless(work / "log")
 
 
+@pytest.mark.e2e
 def test_the_model_is_the_one_that_answers(driver: Driver, work: Path) -> None:
     """The same code as with the frozen model."""
     assert train(driver, work, "-O2", "-c", "f.c", "-o", "mine.o").returncode == 0
@@ -202,6 +205,7 @@ def test_the_model_is_the_one_that_answers(driver: Driver, work: Path) -> None:
     assert (work / "mine.o").read_bytes() == (work / "frozen.o").read_bytes()
 
 
+@pytest.mark.e2e
 def test_a_folder_of_logs(driver: Driver, work: Path) -> None:
     """One for each object, as a build needs it."""
     (work / "log").mkdir()

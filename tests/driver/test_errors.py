@@ -367,6 +367,7 @@ def test_a_link_in_a_shared_temporary_folder_is_not_followed(
     link.unlink()
 
 
+@pytest.mark.e2e
 def test_closed_standard_streams(driver: Driver, work: Path, tmp_path: Path) -> None:
     """Nothing of the driver's takes their place, whatever it still has to make."""
     settings = {

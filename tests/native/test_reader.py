@@ -113,6 +113,7 @@ print(ran)
 """
 
 
+@pytest.mark.e2e
 def test_flipped_bits_run_without_a_crash() -> None:
     work = json.dumps([[str(FOLDER / f"{name}.tflite"), 40] for name in SMALL])
     done = subprocess.run(

@@ -16,6 +16,7 @@ from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
 
+@pytest.mark.e2e
 def test_every_value_is_within_its_documented_range(compiler: Compiler, sample: Corpus) -> None:
     """The header is checked at every compilation; here the values are."""
     seen: dict[str, set[int]] = defaultdict(set)

@@ -17,6 +17,7 @@ from mlgo_gym.native._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.tensor_spec import TensorSpec
+from tests.conftest import one_in
 from tests.native.agreement import interpreter
 from tests.native.make_models import FOLDER
 
@@ -49,7 +50,7 @@ def fill(runner: ReleaseModeModelRunner, random: np.random.Generator) -> list[np
     return [runner.get_tensor(index).copy() for index in range(len(runner.inputs))]
 
 
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("frozen", one_in(2, [True, False]))
 def test_decisions_are_those_of_tflite(model_dir: Path, tmp_path: Path, frozen: bool) -> None:
     if frozen:
         freeze(model_dir, tmp_path / "frozen", name="policy")

@@ -59,6 +59,7 @@ def test_it_finds_what_replays(compiler: Compiler, sample: Corpus) -> None:
     assert again.object_sha256 == found[-1].trace.object_sha256
 
 
+@pytest.mark.e2e
 def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -> None:
     for name in ("frame_stream.c", "json_write.c"):
         module = sample[name]

@@ -21,6 +21,7 @@ from mlgo_gym.training._networks import (
     network_features,
 )
 from mlgo_gym.training._normalization import Normalization
+from tests.conftest import one_in
 
 Recorded = np.ndarray[Any, Any]
 
@@ -42,7 +43,7 @@ def both(network: PolicyNetwork, problem: Problem, rows: Recorded) -> tuple[Reco
     return network(columns(rows, problem)).numpy(), found
 
 
-@pytest.mark.parametrize("hidden", [(), (32, 16)])
+@pytest.mark.parametrize("hidden", one_in(2, [(32, 16), ()]))
 def test_eviction(eviction: Recorded, hidden: tuple[int, ...]) -> None:
     network = EvictionNetwork(statistics(eviction, EVICTION), hidden)
     expected, found = both(network, EVICTION, eviction)

@@ -68,6 +68,7 @@ def network(eviction: Recorded) -> Iterator[CompiledNetwork]:
         yield compiled
 
 
+@pytest.mark.e2e
 def test_functions_by_themselves_give_what_modules_do(
     workshop: Workshop,
     contexts: list[TrainingContext],

@@ -89,7 +89,7 @@ def code(data: bytes | None) -> list[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize(
-    "flags", one_in(5, [each.strip() for each in re.split(r"[|\n]", HONOURED.strip())])
+    "flags", one_in(9, [each.strip() for each in re.split(r"[|\n]", HONOURED.strip())])
 )
 def test_what_is_honoured_gives_the_code_of_clang(
     clang22: str, compiler: Compiler, tmp_path: Path, flags: str
