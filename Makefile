@@ -8,6 +8,7 @@ LOCK ?= requirements-dev.lock
 # Of `make mutate`: a seed's run goes on where it stopped, and every day has another.
 SEED ?= $(shell date +%Y%m%d)
 COUNT ?= 60
+FAST := not (network or e2e or stress)
 VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
@@ -20,11 +21,11 @@ demo: $(BIN)/python
 	$(BIN)/mlgo-gym demo --jobs 2
 
 test: $(DEV_READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "not (network or e2e or stress)" --durations 15
+	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)" --durations 15
 
 # The run prints the seed of its order first; ORDER= repeats it.
 test-random: $(DEV_READY)
-	$(BIN)/pytest -n auto --dist worksteal -m "not (network or e2e or stress)" \
+	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)" \
 	  --random-order $(ORDER:%=--random-order-seed=%)
 
 test-slow: $(DEV_READY)

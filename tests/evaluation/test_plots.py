@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
@@ -11,25 +13,18 @@ from matplotlib.patches import Rectangle
 from mlgo_gym.evaluation._explain import FEATURES, Importance, Questions
 from mlgo_gym.evaluation._explain_plots import boundary_plot, importance_plot
 from mlgo_gym.evaluation._plots import plots_of
-from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
 from mlgo_gym.evaluation._summary import STATISTICS, Scored
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.scoring._linked_text import Code
+from tests.evaluation.test_summary import module
 
 
 def test_what_is_drawn() -> None:
     """A module by what it was, where it was something; a total with its interval."""
     sizes = {"half": (1000, 500, 400), "new": (0, 65, 65), "more": (200, 250, None)}
     scores = [
-        ModuleScores(
-            "p",
-            name,
-            "C",
-            decisions={"mine": 1},
-            code={BASELINE: Code(before, {}), "mine": Code(after, {})},
-            oracle_text_bytes=found,
-        )
+        replace(module("p", name, Code(before, {}), Code(after, {})), oracle_text_bytes=found)
         for name, (before, after, found) in sizes.items()
     ]
     scored = Scored(scores, ["mine"])

@@ -270,14 +270,23 @@ def is_matrix(value: Value) -> bool:
     return is_known(value) and len(value.shape) == 2
 
 
-def fully_connected(sketch: Sketch) -> None:
+def _factors(sketch: Sketch, axis: int, sizes: list[int]) -> tuple[Value, Value] | None:
+    """A value, if there is one, and a matrix of which this axis is as long as the value's last."""
     value = pick(sketch, "float32", where=lambda each: is_known(each) and len(each.shape) >= 2)
     if len(value.shape) < 2:
-        return
-    given = [each for each in sketch.values if is_matrix(each) and each.shape[1] == value.shape[-1]]
+        return None
+    terms = value.shape[-1]
+    given = [each for each in sketch.values if is_matrix(each) and each.shape[axis] == terms]
     given = [each for each in given if each.dtype == "float32"]
-    outputs = sketch.draw(st.sampled_from([1, 3, 8, 17, 65]))
-    weights = sketch.draw(st.sampled_from([sketch.weights((outputs, value.shape[-1])), *given]))
+    outputs = sketch.draw(st.sampled_from(sizes))
+    made = sketch.weights((outputs, terms) if axis else (terms, outputs))
+    return value, sketch.draw(st.sampled_from([made, *given]))
+
+
+def fully_connected(sketch: Sketch) -> None:
+    if (factors := _factors(sketch, 1, [1, 3, 8, 17, 65])) is None:
+        return
+    value, weights = factors
     bias = sketch.weights(weights.shape[:1]) if sketch.draw(st.booleans()) else None
     keep = sketch.draw(st.booleans())
     rows = value.shape[:-1] if keep else (math.prod(value.shape[:-1]),)
@@ -289,13 +298,9 @@ def fully_connected(sketch: Sketch) -> None:
 
 
 def matmul(sketch: Sketch) -> None:
-    value = pick(sketch, "float32", where=lambda each: is_known(each) and len(each.shape) >= 2)
-    if len(value.shape) < 2:
+    if (factors := _factors(sketch, 0, [1, 5, 33, 70])) is None:
         return
-    given = [each for each in sketch.values if is_matrix(each) and each.shape[0] == value.shape[-1]]
-    given = [each for each in given if each.dtype == "float32"]
-    outputs = sketch.draw(st.sampled_from([1, 5, 33, 70]))
-    matrix = sketch.draw(st.sampled_from([sketch.weights((value.shape[-1], outputs)), *given]))
+    value, matrix = factors
     known = _products(value, matrix, value.shape[-1], 0.0)
     shape = (*value.shape[:-1], matrix.shape[1])
     sketch.step("BATCH_MATMUL", [value, matrix], shape, ("BatchMatMulOptions", {}), **known)
