@@ -32,7 +32,7 @@ _ABANDON_TIMEOUT_S: Final = 1.0
 def full_options(chosen: tuple[str, ...] = (), task: Task = COMPILE) -> tuple[str, ...]:
     """LLVM's options of a request: LLVM decides by itself, but for what is chosen."""
     kinds = registry.problems().values()
-    defaults = tuple(option for kind in kinds for option in kind().default_options())
+    defaults = (option for kind in kinds for option in kind().default_options())
     return (*defaults, *chosen, *task.llvm_options())
 
 

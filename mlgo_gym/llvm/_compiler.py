@@ -185,7 +185,8 @@ class Compiler(AbstractContextManager["Compiler"]):
     ) -> tuple[dict[str, Any], bytes]:
         """Ask the worker something else about a module; an unfinished compilation is closed first.
 
-        LLVM's own options hold meanwhile. The answer is JSON values, and bytes.
+        A worker for which other options of LLVM's own were chosen is replaced; it is the request
+        that sets them. The answer is JSON values, and bytes.
         """
         self._end_current()
         worker = self._ready_worker(llvm_options)

@@ -119,9 +119,8 @@ def train(
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
     >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["bignum.c", "digest.c", "expr_vm.c", "scene.cpp"])
-    >>> quick = ["hidden=[8]", "fit.epochs=2"]
     >>> with tempfile.TemporaryDirectory() as run:
-    ...     trained = train("clone", corpus, output=f"{run}/run", settings=quick)
+    ...     trained = train("clone", corpus, output=f"{run}/run", settings=["fit.epochs=2"])
     ...     trained.model.name, trained.validation["modules"]
     ('model', 1)
     """
