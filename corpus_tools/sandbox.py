@@ -1,0 +1,214 @@
+"""Linux's own sandbox for one thread and what it starts: no way back, no privileges needed.
+
+`confine` is called by whoever is to be confined, once all that it needs is loaded and before it
+sees what it is not to trust. A process of one thread is confined whole; a thread of its own that
+starts a program confines that program alone. Two parts of the kernel do it, each of use alone:
+
+- Landlock (Linux 5.13, the rest of it later): only what is named is read, written or executed, no
+  TCP; from ABI 6 on (Linux 6.12) no signal and no abstract socket reaches a process outside.
+- seccomp, on x86-64 and AArch64: only `_CALLS` are served, which has no way to execute, to open a
+  socket, to change a file's name, owner or mode, or to touch another process.
+
+What was opened before stays open. No library is behind it: those for Landlock are in their first
+versions, and the one for seccomp needs libseccomp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import platform
+import stat
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_EXECUTE: Final = 1 << 0
+_WRITE_FILE: Final = 1 << 1
+_READ_FILE: Final = 1 << 2
+_READ_DIR: Final = 1 << 3
+_TRUNCATE: Final = 1 << 14
+_IOCTL_DEVICE: Final = 1 << 15
+_OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_OF_ABI: Final = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
+"""What each ABI of Landlock has added that can be refused (``LANDLOCK_ACCESS_FS_*``)."""
+_TCP, _TCP_ABI = 3, 4
+_SCOPES, _SCOPES_ABI = 3, 6
+
+_ALLOW: Final = 0x7FFF0000
+_REFUSE: Final = 0x00050000
+_LOAD, _EQUAL, _GREATER, _RETURN = 0x20, 0x15, 0x25, 0x06
+_ARCHITECTURES: Final = {"x86_64": (0, 0xC000003E, 317), "aarch64": (1, 0xC00000B7, 277)}
+"""Column of `_CALLS`, ``AUDIT_ARCH_*``, and the number of ``seccomp`` itself."""
+_NEWEST_CALL: Final = 470
+"""What is newer than that "is not there", so that C libraries fall back to what is older."""
+_ANY: Final = -1
+# fmt: off
+_CALLS: Final = {
+    "read": (0, 63), "readv": (19, 65), "pread64": (17, 67), "write": (1, 64),
+    "writev": (20, 66), "close": (3, 57), "lseek": (8, 62), "fcntl": (72, 25),
+    "open": (2, _ANY), "openat": (257, 56), "getdents64": (217, 61), "fstat": (5, 80),
+    "stat": (4, _ANY), "lstat": (6, _ANY), "newfstatat": (262, 79), "statx": (332, 291),
+    "access": (21, _ANY), "faccessat": (269, 48), "faccessat2": (439, 439),
+    "readlink": (89, _ANY), "readlinkat": (267, 78), "getcwd": (79, 17),
+    "dup": (32, 23), "dup2": (33, _ANY), "dup3": (292, 24), "poll": (7, _ANY),
+    "ppoll": (271, 73), "select": (23, _ANY), "pselect6": (270, 72),
+    "sendto": (44, 206), "sendmsg": (46, 211), "recvfrom": (45, 207), "recvmsg": (47, 212),
+    "shutdown": (48, 210), "mmap": (9, 222), "munmap": (11, 215), "mprotect": (10, 226),
+    "mremap": (25, 216), "madvise": (28, 233), "brk": (12, 214),
+    "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135), "rt_sigreturn": (15, 139),
+    "sigaltstack": (131, 132), "tgkill": (234, 131), "restart_syscall": (219, 128),
+    "getpid": (39, 172), "gettid": (186, 178), "getppid": (110, 173), "getuid": (102, 174),
+    "geteuid": (107, 175), "getgid": (104, 176), "getegid": (108, 177), "uname": (63, 160),
+    "exit": (60, 93), "exit_group": (231, 94), "futex": (202, 98), "rseq": (334, 293),
+    "set_robust_list": (273, 99), "sched_yield": (24, 124), "sched_getaffinity": (204, 123),
+    "getcpu": (309, 168), "clock_gettime": (228, 113), "clock_getres": (229, 114),
+    "gettimeofday": (96, 169), "clock_nanosleep": (230, 115), "nanosleep": (35, 101),
+    "times": (100, 153), "getrusage": (98, 165), "sysinfo": (99, 179),
+    "getrandom": (318, 278), "getrlimit": (97, 163),
+}
+# fmt: on
+"""Numbers of what a process may ask of the kernel that only computes, on x86-64 and AArch64."""
+_CHECKED_CALLS: Final = (
+    ((56, 220), 0x8011),  # clone: with CLONE_PARENT | SIGCHLD alone, as branches are made
+    ((302, 261), 0),  # prlimit64: of itself, whose hard limits only fall
+)
+"""Numbers of calls that are served where the first argument is exactly this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the kernel holds a process to: Landlock's ABI, 0 for none; whether calls are filtered.
+
+    >>> print(Held(7, True))
+    Landlock ABI 7, seccomp
+    >>> print(Held(0, False))
+    no Landlock, no seccomp
+    """
+
+    landlock_abi: int
+    has_filter: bool
+
+    def __str__(self) -> str:
+        landlock = f"Landlock ABI {self.landlock_abi}" if self.landlock_abi else "no Landlock"
+        return f"{landlock}, {'seccomp' if self.has_filter else 'no seccomp'}"
+
+
+def confine(
+    *,
+    readable: Iterable[Path] = (),
+    writable: Iterable[Path] = (),
+    executable: Iterable[Path] = (),
+    computes_only: bool = True,
+) -> Held:
+    """Confine this thread, and what it starts, for good, as far as the kernel can.
+
+    A folder stands for all below it.
+
+    Args:
+        readable: what may be read, and listed.
+        writable: what may be read and written where it is; nothing is made or removed.
+        executable: what may be executed and read; of a dynamic program its interpreter, too.
+        computes_only: of the system calls only those of `_CALLS` are served.
+
+    Raises:
+        OSError: a path cannot be opened, or Landlock has refused a rule.
+    """
+    if sys.platform != "linux":
+        return Held(0, False)
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    rights = [(path, _READ_FILE | _READ_DIR) for path in readable]
+    rights += [(path, _READ_FILE | _WRITE_FILE | _TRUNCATE) for path in writable]
+    rights += [(path, _READ_FILE | _EXECUTE) for path in executable]
+    abi = _restrict_files(rights, _landlock_abi())
+    return Held(abi, computes_only and _filter_calls())
+
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: int | ctypes.Array[ctypes.c_char] | None) -> int:
+    """A system call's result, or minus its error."""
+    words = (ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)
+    _LIBC.syscall.restype = ctypes.c_long
+    result: int = _LIBC.syscall(ctypes.c_long(number), *words)
+    return -ctypes.get_errno() if result == -1 else result
+
+
+def _landlock_abi() -> int:
+    """The kernel's, or 0 where it has none or whatever runs this process refuses to tell."""
+    return max(0, _call(_CREATE_RULESET, None, 0, 1))  # LANDLOCK_CREATE_RULESET_VERSION
+
+
+def _restrict_files(rights: list[tuple[Path, int]], abi: int) -> int:
+    """The ABI if all that it can refuse is refused from now on, but for these; or 0."""
+    if not abi:
+        return 0
+    handled = sum(added for since, added in _OF_ABI.items() if since <= abi)
+    words = [handled, *[_TCP] * (abi >= _TCP_ABI), *[_SCOPES] * (abi >= _SCOPES_ABI)]
+    attributes = ctypes.create_string_buffer(struct.pack(f"={len(words)}Q", *words), 8 * len(words))
+    ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
+    if ruleset < 0:
+        return 0
+    try:
+        for path, allowed in rights:
+            _allow(ruleset, path, allowed & handled)
+        return abi if _call(_RESTRICT_SELF, ruleset, 0) == 0 else 0
+    finally:
+        os.close(ruleset)
+
+
+def _allow(ruleset: int, path: Path, allowed: int) -> None:
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            allowed &= _OF_FILES
+        rule = ctypes.create_string_buffer(struct.pack("=Qi", allowed, descriptor), 12)
+        if error := _call(_ADD_RULE, ruleset, 1, rule, 0):  # LANDLOCK_RULE_PATH_BENEATH
+            raise OSError(-error, os.strerror(-error), str(path))
+    finally:
+        os.close(descriptor)
+
+
+def _filter_calls() -> bool:
+    """Whether seccomp holds from now on."""
+    if platform.machine() not in _ARCHITECTURES:
+        return False
+    column, architecture, seccomp = _ARCHITECTURES[platform.machine()]
+    program = b"".join(_program(column, architecture))
+    instructions = ctypes.create_string_buffer(program, len(program))
+    description = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
+    # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it older kernels slow it down
+    filtered = ctypes.create_string_buffer(description, len(description))
+    return _call(seccomp, 1, 4, filtered) == 0
+
+
+def _program(column: int, architecture: int) -> Iterator[bytes]:
+    """The filter's instructions: ``struct seccomp_data`` has number, architecture, arguments."""
+    yield _instruction(_LOAD, 4)
+    yield _instruction(_EQUAL, architecture, 1, 0)
+    yield _instruction(_RETURN, _REFUSE | errno.EPERM)
+    yield _instruction(_LOAD, 0)
+    for numbers in _CALLS.values():
+        if numbers[column] != _ANY:
+            yield _instruction(_EQUAL, numbers[column], 0, 1)
+            yield _instruction(_RETURN, _ALLOW)
+    for numbers, argument in _CHECKED_CALLS:
+        yield _instruction(_EQUAL, numbers[column], 0, 4)
+        yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
+        yield _instruction(_EQUAL, argument, 0, 1)
+        yield _instruction(_RETURN, _ALLOW)
+        yield _instruction(_RETURN, _REFUSE | errno.EPERM)
+    yield _instruction(_GREATER, _NEWEST_CALL, 0, 1)
+    yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
+    yield _instruction(_RETURN, _REFUSE | errno.EPERM)
+
+
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
