@@ -11,10 +11,12 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
 from corpus_tools.errors import CompileError, ToolchainError
 
@@ -31,8 +33,13 @@ _DROPPED_VARIABLES = (
     *("OBJC_INCLUDE_PATH", "COMPILER_PATH", "CLANG_CONFIG_FILE_SYSTEM_DIR"),
     *("CLANG_CONFIG_FILE_USER_DIR", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"),
 )
-# 1980-01-01, the oldest date that every archive format can hold: what __DATE__ says.
-_SOURCE_DATE = "315532800"
+_SET_VARIABLES = {
+    "LC_ALL": "C",
+    # 1980-01-01, the oldest date that every archive format can hold: what __DATE__ says.
+    "SOURCE_DATE_EPOCH": "315532800",
+    # A clang that crashes runs no llvm-symbolizer.
+    "LLVM_DISABLE_SYMBOLIZATION": "1",
+}
 # In one process, so that killing it at its deadline kills all of it; no files left by a crash.
 _PROCESS_FLAGS = ("--no-default-config", "-fintegrated-cc1", "-fno-crash-diagnostics")
 _BITCODE_FLAGS = ("-Xclang", "-disable-llvm-optzns", "-emit-llvm")
@@ -169,15 +176,17 @@ def dry_run(
 
     Args:
         clang: the compiler.
-        arguments: of the driver.
+        arguments: of the driver, from anywhere: it is given what `corpus_tools.allowed` lists.
         directory: where it runs.
         deadline_s: seconds after which it is killed.
 
     Raises:
+        ExtractionError: the arguments have an option that it is not given.
         CompileError: the driver failed, or ran past the deadline.
     """
     source = " ".join(arguments)
-    return _run(clang, ["-###", *arguments], source=source, root=directory, deadline_s=deadline_s)
+    asked = ["-###", *allowed_of_driver(arguments)]
+    return _run(clang, asked, source=source, root=directory, deadline_s=deadline_s)
 
 
 def compile_ir(
@@ -243,17 +252,18 @@ def _start(
     command: Sequence[str], root: Path | None, deadline_s: float
 ) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key not in _DROPPED_VARIABLES}
-    return subprocess.run(
-        command,
-        cwd=root,
-        env=kept | {"LC_ALL": "C", "SOURCE_DATE_EPOCH": _SOURCE_DATE},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="surrogateescape",
-        timeout=deadline_s,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory(prefix="corpus_tools.") as scratch:
+        return subprocess.run(
+            command,
+            cwd=root,
+            env=kept | _SET_VARIABLES | {"TMPDIR": scratch},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=deadline_s,
+            check=False,
+        )
 
 
 def _first_candidate() -> Clang:

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from corpus_tools import Clang
+from corpus_tools.cc1 import portable_command
+from corpus_tools.clang import driver_command
 from corpus_tools.errors import ExtractionError, ToolchainError
-from corpus_tools.extraction.lto_command import infer_override
+from corpus_tools.extraction.lto_command import command_of_driver, infer_override
 
 TRIPLE = "x86_64-pc-linux-gnu"
 SECTIONS = ("-ffunction-sections", "-fdata-sections", "-faddrsig")
 VECTORIZE = ("-vectorize-loops", "-vectorize-slp")
+REFUSED = (
+    "is not one of the options known to run nothing and to read nothing; --default_args gives the "
+    "command instead"
+)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,7 @@ def test_a_driver_that_is_not_here() -> None:
         ),
         (
             ["clang-22", "-B/elsewhere", "a.o"],
-            "refused to ask clang: '-B/elsewhere' makes it run other programs",
+            f"refused to ask clang: '-B/elsewhere' {REFUSED}",
         ),
     ],
 )
@@ -80,6 +87,57 @@ def test_commands_that_are_not_asked(parameters: list[str], message: str) -> Non
     with pytest.raises(ExtractionError) as caught:
         infer_override(parameters, TRIPLE, Path())
     assert str(caught.value) == message
+
+
+GPU = ("amdgpu-arch", "nvptx-arch", "offload-arch")
+RUNNING = [
+    "-ccc-install-dir TOOLS -x hip --offload-arch=native -nogpuinc -nogpulib",
+    "-x hip --offload-arch=native",
+    "-ccc-install-dir TOOLS -x cuda --cuda-gpu-arch=native -nocudainc -nocudalib",
+    "-ccc-install-dir TOOLS -fopenmp -fopenmp-targets=amdgcn-amd-amdhsa",
+    "-ccc-install-dir TOOLS --target=amdgcn-amd-amdhsa -mcpu=native -nogpulib",
+    "--target=amdgcn-amd-amdhsa -mcpu=native",
+    "-target nvptx64-nvidia-cuda -march=native",
+    "-xhip",
+    "@TOOLS/arguments",
+    "--config=TOOLS/arguments",
+    "-specs=TOOLS/arguments",
+    "--driver-mode=cl",
+]
+
+
+@pytest.mark.parametrize("options", RUNNING)
+def test_no_program_of_the_build_is_run(clang22: Clang, options: str, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in (*GPU, "clang-22"):
+        (tools / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\necho gfx906\n")
+        (tools / name).chmod(0o755)
+    (tools / "arguments").write_text("-ccc-install-dir tools -x hip --offload-arch=native\n")
+    (tmp_path / "a.c").write_text("int a;\n")
+    own = options.replace("TOOLS", str(tools)).split()
+    with pytest.raises(ExtractionError, match=r"^refused to ask clang: ") as of_object:
+        command_of_driver(clang22, ["clang", "-flto", *own, "-c", "a.c"], tmp_path)
+    with pytest.raises(ExtractionError, match=r"^refused to ask clang: ") as of_link:
+        infer_override(["tools/clang-22", "-flto", *own, "a.c"], TRIPLE, tmp_path)
+    assert str(of_object.value).endswith(REFUSED)
+    assert str(of_link.value) == str(of_object.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_command_is_what_clang_says_of_the_options_that_decide(
+    clang22: Clang, tmp_path: Path
+) -> None:
+    (tmp_path / "a.c").write_text("int a;\n")
+    decide = "-O3 -march=skylake -fPIC -ffunction-sections -fno-plt -mllvm -inline-threshold=3"
+    others = "-DX=1 -I. -Wall -MD -MF a.d -o b.o -g0 -fdiagnostics-color=always -save-temps"
+    found = command_of_driver(
+        clang22, ["clang", *decide.split(), *others.split(), "-flto=thin", "--", "a.c"], tmp_path
+    )
+    expected = driver_command(clang22, "a.c", root=tmp_path, flags=decide.split(), opt_level="O3")
+    own = {"-w", "-main-file-name", "-fcoverage-compilation-dir=."}
+    assert set(portable_command(expected)) - own == set(found) - own
+    assert not {"-emit-llvm-bc", "-flto=thin", "-D", "-Wall"} & set(found)
 
 
 @pytest.mark.parametrize("before", [[], ["ccache"], ["env", "A=1"], [":", "&&", "/usr/bin/distcc"]])

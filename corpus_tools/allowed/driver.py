@@ -1,0 +1,84 @@
+"""What clang's driver may be asked about a command of a build (``clang -###``).
+
+Even with ``-###`` the driver runs programs (to find GPUs, those of a folder that a command names)
+and reads files that a command names. ``driver_options.txt`` lists the options that it is given,
+which decide the code of a CPU, and those that are left out, since they are about sources, headers,
+messages and output, which mean nothing once there is bitcode. Any other is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from corpus_tools.allowed.spelling import Argument, Spellings
+from corpus_tools.errors import ExtractionError
+
+__all__ = ["allowed_of_driver"]
+
+_GIVEN, _LEFT_OUT = (
+    frozenset(re.split(r",\s+", part.strip()))
+    for part in re.split(
+        r"^[a-z ]+:$",
+        (Path(__file__).parent / "driver_options.txt").read_text(encoding="ascii"),
+        flags=re.MULTILINE,
+    )[1:]
+)
+_TRIPLE: Final = re.compile(
+    r"(x86_64h?|i[3-7]86|aarch64(_be|_32)?|arm64(e|ec|_32)?|(arm|thumb)[\w.]*|riscv(32|64)(be)?"
+    r"|(powerpc|ppc)(64)?(le)?|mips(isa\w*|n32|64)?(r6)?(el)?|s390x|systemz|loongarch(32|64)"
+    r"|sparc(v9|el)?|sparc64|wasm(32|64)|hexagon|m68k|msp430|avr|lanai|xcore|ve|bpf(eb|el)?|csky"
+    r"|arc|xtensa)(-[\w.]*)*"
+)
+_LANGUAGE: Final = re.compile(r"c|c\+\+|objective-c(\+\+)?|((objective-)?c(\+\+)?-)?cpp-output|ir")
+_LINKER: Final = re.compile(r"lld|ld|bfd|gold|mold")
+_WITH_CHOICES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
+    {
+        "--target=*": _TRIPLE,
+        "-target VALUE": _TRIPLE,
+        "-x VALUE": _LANGUAGE,
+        "-x*": _LANGUAGE,
+        "-fuse-ld=*": _LINKER,
+    }
+)
+_OPTIONS: Final = Spellings(_GIVEN | _LEFT_OUT | set(_WITH_CHOICES))
+_INPUT: Final = re.compile(
+    r"[^-@].*\.(c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii|bc|ll|s|S|o|obj|lo|a|lib|so"
+    r"|so\.[\d.]+)",
+    re.DOTALL,
+)
+
+
+def allowed_of_driver(arguments: Sequence[str]) -> list[str]:
+    """What clang's driver is given of a command: options that decide the code, and inputs.
+
+    >>> allowed_of_driver(["-c", "-O2", "-DX", "-march=native", "--", "a.c"])
+    ['-c', '-O2', '-march=native', 'a.c']
+
+    Raises:
+        ExtractionError: the command has an option that is neither known to be safe nor known to
+            mean nothing here.
+    """
+    given: list[str] = []
+    has_language = False
+    for each in _OPTIONS.read(arguments):
+        if each.spelling is None and each.value[:1] not in {"-", "@"}:
+            # What the driver does not compile, it gives to the linker: nothing is lost without it.
+            given += each.words if has_language or _INPUT.fullmatch(each.value) else ()
+        elif each.spelling is None or not _fits(each):
+            raise ExtractionError(
+                f"refused to ask clang: {' '.join(each.words)!r} is not one of the options known "
+                "to run nothing and to read nothing; --default_args gives the command instead"
+            )
+        elif each.spelling not in _LEFT_OUT:
+            given += each.words
+        has_language = has_language or each.spelling in {"-x VALUE", "-x*"}
+    return given
+
+
+def _fits(argument: Argument) -> bool:
+    pattern = _WITH_CHOICES.get(argument.spelling or "")
+    return pattern is None or pattern.fullmatch(argument.value) is not None
