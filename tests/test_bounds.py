@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from corpus_tools import archive, clang, object_file, pip_config, reading, recipes
+from corpus_tools import archive, archive_tree, clang, object_file, pip_config, reading, recipes
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.corpus import _corpus
@@ -26,7 +26,12 @@ PAGE = Path(__file__).parent.parent / "docs" / "bounds.md"
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
     "an object file, before bitcode is taken out of it": object_file.LARGEST_BYTES,
-    "what the members of an archive of sources unpack to, all together": archive.MAX_UNPACKED_BYTES,
+    "what the members of an archive of sources unpack to, all together": (
+        archive_tree.MAX_UNPACKED_BYTES
+    ),
+    "the headers of one member of an archive of sources": archive.MAX_HEADER_BYTES,
+    "the headers of an archive of sources, all together": archive.MAX_HEADERS_BYTES,
+    "the directory of a zip archive": archive.MAX_DIRECTORY_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
@@ -50,6 +55,8 @@ BYTES = {
     ),
 }
 NUMBERS = {
+    "files and folders of an archive of sources": archive_tree.MAX_MEMBERS,
+    "levels of its folders": archive_tree.MAX_LEVELS,
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
@@ -64,7 +71,7 @@ SECONDS = {
     "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
 }
-UNITS = {"MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
+UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
 
 
 def test_the_page_has_the_bounds() -> None:
