@@ -9,7 +9,6 @@ It stands in the header of training logs and interactive channels and in ``outpu
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import reprlib
@@ -20,6 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.errors import SpecError
+from mlgo_gym.files import parse_json
 
 __all__ = ["SCALAR_TYPES", "TensorSpec", "quote_json"]
 
@@ -39,6 +39,10 @@ SCALAR_TYPES: Final[Mapping[str, np.dtype[Any]]] = {
 
 _MAX_PORT: Final = 2**31 - 1
 _MAX_BYTES: Final = 2**31
+_MAX_NAME_LENGTH: Final = 1024
+_MAX_DIMENSIONS: Final = 16  # numpy's arrays have at most 32 before its version 2
+_SHOWN: Final = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +56,9 @@ class TensorSpec:
         port: the output's number in the model, 0 for nearly everything.
 
     Raises:
-        SpecError: a field is malformed, or the tensor would hold 2 GiB or more; of methods, what
-            is given does not fit the spec.
+        SpecError: a field is malformed, the name has more than 1,024 characters, there are more
+            than 16 dimensions, or the tensor would hold 2 GiB or more; of methods, what is given
+            does not fit the spec.
 
     >>> spec = TensorSpec("mask", "int64_t", (1, 33))
     >>> spec.element_count, spec.size_bytes, spec.dtype
@@ -71,19 +76,31 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise SpecError(f"tensor spec: expected a name, found {self.name!r}")
+            raise SpecError(f"tensor spec: expected a name, found {_SHOWN.repr(self.name)}")
+        if len(self.name) > _MAX_NAME_LENGTH:
+            raise SpecError(
+                f"tensor {_SHOWN.repr(self.name)}: expected a name of at most {_MAX_NAME_LENGTH} "
+                f"characters, found {len(self.name)}"
+            )
         if not isinstance(self.type, str) or self.type not in SCALAR_TYPES:
             expected = ", ".join(SCALAR_TYPES)
             raise SpecError(
-                f"tensor {self.name!r}: expected a type out of {expected}, found {self.type!r}"
+                f"tensor {self.name!r}: expected a type out of {expected}, "
+                f"found {_SHOWN.repr(self.type)}"
             )
         if not _is_int(self.port) or not 0 <= self.port <= _MAX_PORT:
             raise SpecError(
-                f"tensor {self.name!r}: expected a port of 0 to {_MAX_PORT}, found {self.port!r}"
+                f"tensor {self.name!r}: expected a port of 0 to {_MAX_PORT}, "
+                f"found {_SHOWN.repr(self.port)}"
             )
         self._check_shape()
 
     def _check_shape(self) -> None:
+        if isinstance(self.shape, tuple) and len(self.shape) > _MAX_DIMENSIONS:
+            raise SpecError(
+                f"tensor {self.name!r}: expected at most {_MAX_DIMENSIONS} dimensions, "
+                f"found {len(self.shape)}"
+            )
         if not isinstance(self.shape, tuple) or not all(
             _is_int(size) and 1 <= size < _MAX_BYTES for size in self.shape
         ):
@@ -127,21 +144,22 @@ class TensorSpec:
     def from_json(cls, text: str | bytes) -> TensorSpec:
         """Read a spec from its JSON text."""
         try:
-            value = json.loads(text)
+            value = parse_json(text)
         except ValueError as error:
-            raise SpecError(f"tensor spec: expected JSON, found {text!r}: {error}") from error
+            found = _SHOWN.repr(text)
+            raise SpecError(f"tensor spec: expected JSON, found {found}: {error}") from error
         return cls.from_value(value)
 
     @classmethod
     def from_value(cls, value: object) -> TensorSpec:
         """Read a spec from parsed JSON, as LLVM's ``getTensorSpecFromJSON`` does."""
         if not isinstance(value, dict):
-            raise SpecError(f"tensor spec: expected a JSON object, found {value!r}")
+            raise SpecError(f"tensor spec: expected a JSON object, found {_SHOWN.repr(value)}")
         missing = [key for key in ("name", "type", "port", "shape") if key not in value]
         if missing:
             raise SpecError(
-                f"tensor spec {value.get('name', '')!r}: expected the properties name, type, port "
-                f"and shape, found no {', '.join(missing)}"
+                f"tensor spec {_SHOWN.repr(value.get('name', ''))}: expected the properties name, "
+                f"type, port and shape, found no {', '.join(missing)}"
             )
         shape = value["shape"]
         return cls(

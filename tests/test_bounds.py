@@ -9,6 +9,7 @@ from corpus_tools import archive, archive_tree, clang, object_file, pip_config, 
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.corpus import _corpus
+from mlgo_gym.datasets import _episodes
 from mlgo_gym.driver import _prepare
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _request, _worker
@@ -37,6 +38,8 @@ BYTES = {
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
     "a line of JSON in a training log or on a channel": _training_log.MAX_LINE_BYTES,
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
+    "the header of a trace": _trace._MAX_HEADER_BYTES,
+    "the observations of one episode of a log or dataset": _episodes.MAX_EPISODE_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
@@ -57,6 +60,9 @@ BYTES = {
 NUMBERS = {
     "files and folders of an archive of sources": archive_tree.MAX_MEMBERS,
     "levels of its folders": archive_tree.MAX_LEVELS,
+    "tensors of an observation, by a header": _events.MAX_FEATURES,
+    "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
+    "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,

@@ -110,6 +110,15 @@ VALUE: dict[str, Any] = {"name": "x", "type": "float", "port": 0, "shape": [1]}
             "tensor 'x': expected a tuple of dimensions of 1 to 2147483647 as shape, found 1",
         ),
         (
+            VALUE | {"shape": [2**31 - 1] * 17},
+            "tensor 'x': expected at most 16 dimensions, found 17",
+        ),
+        (
+            VALUE | {"name": "x" * 1025},
+            f"tensor '{'x' * 37}...{'x' * 38}': expected a name of at most 1024 characters, "
+            "found 1025",
+        ),
+        (
             VALUE | {"shape": [1 << 20, 1 << 20]},
             "tensor 'x': expected less than 2147483648 bytes, found 4398046511104 "
             "(shape (1048576, 1048576) of float)",
@@ -127,6 +136,8 @@ def test_what_is_not_json() -> None:
         TensorSpec.from_json("{")
     with pytest.raises(SpecError, match="^tensor spec: expected JSON, found "):
         TensorSpec.from_json(b"\xff")
+    with pytest.raises(SpecError, match=r": expected at most 100 levels, found more$"):
+        TensorSpec.from_json("[" * 100_000)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,9 @@ from mlgo_gym.scoring._measures import measure_of
 LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight")
 """The labels that a decision may have; ``float64``, NaN where it has none."""
 
+MAX_EPISODE_BYTES: Final = 1 << 27
+"""The most that the observations of an episode may take that is read."""
+
 _Array = np.ndarray[Any, Any]
 
 

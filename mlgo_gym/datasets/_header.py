@@ -25,7 +25,7 @@ from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.files import parse_json
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._events import Header, feature_specs
 from mlgo_gym.tensor_spec import TensorSpec
 
 FORMAT: Final = 1
@@ -161,7 +161,7 @@ def _problem(value: Mapping[str, Any], source: str) -> type[Problem]:
 def _check_specs(part: str, expected: Sequence[TensorSpec], value: object, source: str) -> None:
     values = value if isinstance(value, list) else [value]
     try:
-        found = [TensorSpec.from_value(each) for each in values]
+        found = list(feature_specs(values))
     except SpecError as error:
         raise DatasetError(source, f"{part}: {error}") from error
     if found == list(expected):

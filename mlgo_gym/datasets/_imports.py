@@ -12,7 +12,7 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import LogEpisodes
 from mlgo_gym.datasets._parts import reading
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import DatasetError
+from mlgo_gym.errors import DatasetError, TrainingLogError
 from mlgo_gym.records._replay import problem_of
 from mlgo_gym.records._trace import Trace
 
@@ -62,11 +62,14 @@ class LogFile:
     def open(cls, path: Path, package: str = "", llvm_version: str | None = None) -> LogFile:
         """Read a training log from its start to its end, to see that it can be read."""
         with reading(path) as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            try:
+                log = LogEpisodes(file, str(path), llvm_version=llvm_version)
+                for _ in log:
+                    pass
+            except TrainingLogError as error:
+                raise DatasetError(str(path), str(error)) from error
             file.seek(0)
-            log = LogEpisodes(file, str(path), llvm_version=llvm_version)
-            for _ in log:
-                pass
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
         policy = f"log {digest[:_HASH_DIGITS]}"
         return cls(log.header, path, Source(package, module_sha256=digest, policy=policy))
 

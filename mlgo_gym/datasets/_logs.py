@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._episodes import Episode, Source, action_array
+from mlgo_gym.datasets._episodes import MAX_EPISODE_BYTES, Episode, Source, action_array
 from mlgo_gym.datasets._header import REWARD, DatasetHeader
 from mlgo_gym.errors import DatasetError, InternalError, SpecError
 from mlgo_gym.problems._observations import observation_dtype
@@ -75,8 +75,13 @@ class LogEpisodes:
             if event.index != expected:
                 raise self._error(pending, f"expected observation {expected}, found {event.index}")
             pending.payloads.append(event.payload)
+            if (expected + 1 - pending.start) * len(event.payload) > MAX_EPISODE_BYTES:
+                limit = f"expected an episode of at most {MAX_EPISODE_BYTES} bytes"
+                raise self._error(pending, f"{limit}, found more")
         elif isinstance(event, Outcome):
             pending.outcomes.append(event.payload)
+            if (count := len(pending.outcomes)) > (most := len(pending.payloads)):
+                raise self._error(pending, f"expected {most} outcomes or none, found {count}")
 
     def _episode(self, pending: _Pending) -> Iterator[Episode]:
         count = len(pending.payloads)

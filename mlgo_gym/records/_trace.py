@@ -29,6 +29,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import reprlib
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -42,19 +43,24 @@ from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.files import parse_json, read_bounded, write_atomically
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.stream._events import feature_specs
 from mlgo_gym.tensor_spec import TensorSpec
 
 _VERSION: Final = 1
 _MAX_BODY_BYTES: Final = 1 << 30
 _MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
+_MAX_HEADER_BYTES: Final = 1 << 20
 _HASH_BYTES: Final = 32
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _ABOUT: Final = (
     "module", "module_sha256", "settings", "llvm_version", "object_sha256", "text_size_bytes",
 )  # fmt: skip
+_HASHES: Final = ("module_sha256", "object_sha256")
 _TEXTS: Final = ("module", "module_sha256", "llvm_version", "object_sha256", "byte_order")
 _COUNTS: Final = ("decisions", "text_size_bytes", "body_bytes")
 _SHOWN: Final = 40
+_BRIEF: Final = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +100,8 @@ class Trace:
     observations: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("module_sha256", "object_sha256"):
-            if not _SHA256.fullmatch(getattr(self, name)):
-                raise TraceError(
-                    self.module,
-                    f"{name}: expected 64 hexadecimal digits, found {getattr(self, name)!r}",
-                )
+        for name in _HASHES:
+            _check_hash(getattr(self, name), name, self.module)
         for name, size, found in (
             ("advice", self.decisions * self.advice_spec.size_bytes, len(self.advice)),
             ("observations", self.decisions * self._observation_bytes, len(self.observations)),
@@ -170,10 +172,10 @@ class Trace:
     def from_bytes(cls, data: bytes, name: str = "<bytes>") -> Trace:
         """Read a whole file, which errors call by this name."""
         header, start = _header(data, name)
-        body = data[start : start + header["body_bytes"]]
+        body = memoryview(data)[start : start + header["body_bytes"]]
         try:
             advice_spec = TensorSpec.from_value(header["advice"])
-            features = tuple(TensorSpec.from_value(each) for each in header["features"])
+            features = feature_specs(header["features"])
         except SpecError as error:
             raise TraceError(name, str(error)) from error
         advice_bytes = header["decisions"] * advice_spec.size_bytes
@@ -211,22 +213,25 @@ def trace_path(folder: Path, module: str) -> Path:
 
 
 def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
-    line, newline, rest = data.partition(b"\n")
+    start = data.find(b"\n", 0, _MAX_HEADER_BYTES) + 1
     try:
-        header = parse_json(line) if newline else None
+        header = parse_json(data[:start]) if start else None
     except ValueError:
         header = None
     if not isinstance(header, dict) or "trace" not in header:
         raise TraceError(name, f"expected a trace's header, found {data[:_SHOWN]!r}")
     if header["trace"] != _VERSION:
-        raise TraceError(name, f"expected version {_VERSION}, found {header['trace']!r}")
+        found = _BRIEF.repr(header["trace"])
+        raise TraceError(name, f"expected version {_VERSION}, found {found}")
     _check_fields(header, name)
     expected = header["body_bytes"] + _HASH_BYTES
-    if len(rest) != expected:
-        raise TraceError(name, f"expected {expected} bytes after the header, found {len(rest)}")
-    if hashlib.sha256(data[:-_HASH_BYTES]).digest() != data[-_HASH_BYTES:]:
+    if len(data) - start != expected:
+        raise TraceError(
+            name, f"expected {expected} bytes after the header, found {len(data) - start}"
+        )
+    if hashlib.sha256(memoryview(data)[:-_HASH_BYTES]).digest() != data[-_HASH_BYTES:]:
         raise TraceError(name, "expected contents that agree with their hash, found others")
-    return header, len(line) + 1
+    return header, start
 
 
 def _check_fields(header: Mapping[str, Any], name: str) -> None:
@@ -235,7 +240,11 @@ def _check_fields(header: Mapping[str, Any], name: str) -> None:
     for field_name, kind in kinds.items():
         value = header.get(field_name)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise TraceError(name, f"{field_name}: expected {kind.__name__}, found {value!r}")
+            raise TraceError(
+                name, f"{field_name}: expected {kind.__name__}, found {_BRIEF.repr(value)}"
+            )
+    for field_name in _HASHES:
+        _check_hash(header[field_name], field_name, name)
     for field_name in _COUNTS:
         if not 0 <= header[field_name] <= _MAX_BODY_BYTES:
             raise TraceError(
@@ -244,11 +253,18 @@ def _check_fields(header: Mapping[str, Any], name: str) -> None:
             )
     if header["byte_order"] != sys.byteorder:
         raise TraceError(
-            name, f"byte_order: expected {sys.byteorder!r}, found {header['byte_order']!r}"
+            name,
+            f"byte_order: expected {sys.byteorder!r}, found {_BRIEF.repr(header['byte_order'])}",
         )
 
 
-def _inflated(body: bytes, size: int, name: str) -> bytes:
+def _check_hash(value: str, field_name: str, name: str) -> None:
+    if not _SHA256.fullmatch(value):
+        found = _BRIEF.repr(value)
+        raise TraceError(name, f"{field_name}: expected 64 hexadecimal digits, found {found}")
+
+
+def _inflated(body: memoryview, size: int, name: str) -> bytes:
     if size > _MAX_BODY_BYTES:
         raise TraceError(name, f"expected at most {_MAX_BODY_BYTES} bytes of tensors, found {size}")
     inflater = zlib.decompressobj()

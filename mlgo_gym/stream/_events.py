@@ -15,6 +15,9 @@ from mlgo_gym.tensor_spec import TensorSpec
 MAX_OBSERVATION_BYTES: Final = 1 << 24
 """The largest observation, and the largest score, that is accepted, in bytes."""
 
+MAX_FEATURES: Final = 4096
+"""The most tensors that an observation may have; LLVM's have up to 39, and an embedding is one."""
+
 _SHOWN: Final = 80
 
 
@@ -93,12 +96,19 @@ class Header:
             )
         try:
             return cls(
-                features=tuple(TensorSpec.from_value(each) for each in features),
+                features=feature_specs(features),
                 score=TensorSpec.from_value(value["score"]) if "score" in value else None,
                 advice=TensorSpec.from_value(value["advice"]) if "advice" in value else None,
             )
         except SpecError as error:
             raise TrainingLogError(f"header: {error}") from error
+
+
+def feature_specs(values: list[Any]) -> tuple[TensorSpec, ...]:
+    """Read the tensors of an observation from parsed JSON."""
+    if len(values) > MAX_FEATURES:
+        raise SpecError(f"expected at most {MAX_FEATURES} features, found {len(values)}")
+    return tuple(TensorSpec.from_value(each) for each in values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ observation that it belongs to; not every observation needs one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
 from mlgo_gym.errors import InternalError, TrainingLogError
+from mlgo_gym.files import parse_json
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome, Record
 from mlgo_gym.tensor_spec import quote_json
 
@@ -147,8 +147,8 @@ class StreamDecoder:
 
     def _parse(self, end: int) -> object:
         try:
-            return json.loads(self._buffer[:end])
-        except (ValueError, RecursionError) as error:
+            return parse_json(self._buffer[:end])
+        except ValueError as error:
             raise self._error("expected a line of JSON, found") from error
 
     def _consume(self, count: int) -> None:

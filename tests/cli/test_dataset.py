@@ -95,7 +95,8 @@ def test_logs_in_and_out(recorded: Path, tmp_path: Path) -> None:
     arguments = ("import", recorded / "rollout.log", "bad.log", "--llvm-version", "22.1.0")
     done = run("dataset", *arguments, "--output", "set", "--json", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("mlgo-gym: bad.log: left out: training log, byte 0: ")
+    problem = "left out: dataset 'bad.log': training log, byte 0: "
+    assert done.stderr.startswith(f"mlgo-gym: bad.log: {problem}")
     found = json.loads(done.stdout)
     assert found["imported"] == {str(recorded / "rollout.log"): 137}
     assert list(found["skipped"]) == ["bad.log"]

@@ -10,7 +10,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._imports import LogFile, TraceFile, open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import DatasetError, TraceError, TrainingLogError
+from mlgo_gym.errors import DatasetError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
 from mlgo_gym.records._replay import record
@@ -72,7 +72,7 @@ def test_an_import_that_was_interrupted(tmp_path: Path) -> None:
 def test_nothing_of_a_broken_log_is_taken(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(log_of(("f", 2), ("g", 1))[:-3])
-    with pytest.raises(TrainingLogError):
+    with pytest.raises(DatasetError, match="training log, byte"):
         open_recording(path)
 
 

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.datasets import _logs
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._logs import LogEpisodes, export_log
@@ -162,12 +163,25 @@ def with_header(*features: TensorSpec, score: TensorSpec | None = None) -> bytes
          "context 'f': expected observation 1, found 3"),
         (log_of(("f", 2), score=REWARD).replace(b'{"outcome":0}\n\0\0\0\0\n', b""),
          "context 'f': expected 2 outcomes or none, found 1"),
+        (log_of(("f", 1), score=REWARD).replace(b'{"outcome":0}\n\0\0\0\0\n',
+                                                b'{"outcome":0}\n\0\0\0\0\n' * 2),
+         "context 'f': expected 1 outcomes or none, found 2"),
     ],
 )  # fmt: skip
 def test_logs_that_cannot_be_used(log: bytes, message: str) -> None:
     with pytest.raises(DatasetError) as caught:
         read(log)
     assert str(caught.value) == f"dataset 'x': {message}"
+
+
+def test_an_episode_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(spec.size_bytes for spec in PRIORITY)
+    monkeypatch.setattr(_logs, "MAX_EPISODE_BYTES", 3 * size)
+    assert read(log_of(("f", 3), ("g", 3))) == [("f", 3), ("g", 3)]
+    with pytest.raises(DatasetError) as caught:
+        read(log_of(("f", 3), ("g", 4)))
+    problem = f"expected an episode of at most {3 * size} bytes, found more"
+    assert str(caught.value) == f"dataset 'x': context 'g': {problem}"
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,12 @@ def rewritten(body: bytes | None = None, **changes: Any) -> bytes:
         (b"", "expected a trace's header, found b''"),
         (b"{}\n", "expected a trace's header, found b'{}\\n'"),
         (b"[" * 99999 + b"\n", f"expected a trace's header, found {b'[' * 40!r}"),
+        (
+            rewritten(settings={"x": "y" * (1 << 20)}),
+            f"expected a trace's header, found {made().to_bytes()[:40]!r}",
+        ),
+        (rewritten(module_sha256="x"), "module_sha256: expected 64 hexadecimal digits, found 'x'"),
+        (rewritten(features=[{}] * 4097), "expected at most 4096 features, found 4097"),
         (rewritten(trace=2), "expected version 1, found 2"),
         (rewritten(module=3), "module: expected str, found 3"),
         (rewritten(settings=[]), "settings: expected dict, found []"),

@@ -146,6 +146,16 @@ OBSERVATION = b'{"observation":0}\n' + bytes(8) + b"\n"
             "header: tensor spec 'x': expected the properties name, type, port and shape, "
             "found no type, port, shape",
         ),
+        (
+            ('{"features":[' + ",".join([A.to_json()] * 4097) + "]}\n").encode(),
+            "header: expected at most 4096 features, found 4097",
+        ),
+        (
+            b'{"features":[{"name":"x","type":"float","port":0,"shape":['
+            + b",".join([b"2147483647"] * 90_000)
+            + b"]}]}\n",
+            "header: tensor 'x': expected at most 16 dimensions, found 90000",
+        ),
         (b"nonsense\n", "training log, byte 0: expected a line of JSON, found b'nonsense\\n'"),
         (
             HEADER + OBSERVATION,
