@@ -9,7 +9,7 @@ from corpus_tools import archive, archive_tree, clang, object_file, pip_config, 
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.corpus import _corpus
-from mlgo_gym.datasets import _episodes
+from mlgo_gym.datasets import _dataset, _episodes, _pages
 from mlgo_gym.driver import _prepare
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _request, _worker
@@ -40,6 +40,8 @@ BYTES = {
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
     "the header of a trace": _trace._MAX_HEADER_BYTES,
     "the observations of one episode of a log or dataset": _episodes.MAX_EPISODE_BYTES,
+    "the metadata of a part of a dataset": _pages.MAX_FOOTER_BYTES,
+    "pages of a dataset's part, one of each column": _pages.MAX_PAGES_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
@@ -63,6 +65,8 @@ NUMBERS = {
     "tensors of an observation, by a header": _events.MAX_FEATURES,
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
+    "pages of a dataset's part": _pages.MAX_PAGES,
+    "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -49,6 +50,12 @@ def arrow_schema(header: DatasetHeader) -> Any:
     if len(set(schema.names)) != len(schema.names):
         raise InternalError(f"dataset: two columns of one name among {schema.names}")
     return schema
+
+
+def column_widths(header: DatasetHeader) -> dict[str, int]:
+    """How many values each column of a dataset has in a row."""
+    names = dict.fromkeys(arrow_schema(header).names, 1)
+    return names | {spec.name: math.prod(row_shape(spec)) for spec in header.problem.sent()}
 
 
 def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
@@ -124,13 +131,22 @@ def _column_array(column: Any, name: str, problem: type[Problem], source: str) -
     if column.null_count:
         raise DatasetError(source, f"column {name!r}: expected no null, found {column.null_count}")
     if name in TEXTS:
-        words = np.array(column.dictionary.to_pylist(), object)
-        return words[column.indices.to_numpy()] if len(column) else np.empty(0, object)
+        return _words(column, name, source)
     shape = next((row_shape(spec) for spec in problem.sent() if spec.name == name), ())
     values = column.flatten() if shape else column
     if values.null_count:
         raise DatasetError(source, f"column {name!r}: expected no null, found {values.null_count}")
     return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(len(column), *shape)
+
+
+def _words(column: Any, name: str, source: str) -> _Array:
+    """Texts: only those of the dictionary that are there are made."""
+    codes, places = np.unique(column.indices.to_numpy(), return_inverse=True)
+    try:
+        words = column.dictionary.take(pa.array(codes)).to_pylist()
+    except UnicodeDecodeError as error:
+        raise DatasetError(source, f"column {name!r}: expected UTF-8: {error}") from error
+    return np.array(words, object)[places]
 
 
 def _feature_field(feature: Feature) -> Any:

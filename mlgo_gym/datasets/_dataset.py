@@ -10,10 +10,11 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from mlgo_gym.datasets._arrow import NUMBERS, TEXTS, Batch, arrow_schema, pa, pq
-from mlgo_gym.datasets._episodes import LABELS, Episode, Source
+from mlgo_gym.datasets._arrow import NUMBERS, TEXTS, Batch, arrow_schema, column_widths, pa
+from mlgo_gym.datasets._episodes import LABELS, MAX_EPISODE_BYTES, Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._parts import ModuleEntry, Part, cannot, merged, part_paths, read_part
+from mlgo_gym.datasets._pages import check_pages
+from mlgo_gym.datasets._parts import ModuleEntry, Part, merged, opened, part_paths, read_part
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.files import parse_json
 from mlgo_gym.problems._problem import Problem
@@ -21,6 +22,8 @@ from mlgo_gym.problems._problem import Problem
 _Array = np.ndarray[Any, Any]
 
 _ROWS: Final = 8192
+_MAX_SETTINGS_LENGTH: Final = 1 << 20
+_SHOWN: Final = 80
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ class Dataset:
             columns: which are read; ``None`` takes all.
 
         Raises:
-            DatasetError: a part cannot be read or is damaged, or there is no such column.
+            DatasetError: a part cannot be read, is damaged or has pages that are too large, or
+                there is no such column.
         """
         known = arrow_schema(self.header).names
         if unknown := [name for name in columns or () if name not in known]:
@@ -178,21 +182,28 @@ def _levels(parts: list[Part]) -> str:
 
 def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batch]:
     try:
-        with pq.ParquetFile(part.path, page_checksum_verification=True, pre_buffer=False) as file:
+        with opened(part.path) as (raw, file):
+            widths = column_widths(part.header)
+            if columns is not None:
+                widths = {name: widths[name] for name in columns}
+            check_pages(raw, file.metadata, widths, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
                 yield Batch(batch, part.header.problem, str(part.path))
     except pa.ArrowException as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error
-    except OSError as error:
-        raise cannot("read", part.path, error) from error
 
 
 def _episodes(part: Part) -> Iterator[Episode]:
     """Episodes are put together out of the batches that they lie in."""
     pieces: list[dict[str, _Array]] = []
     sources = _Sources()
+    row_bytes = sum(spec.size_bytes for spec in part.header.problem.sent())
     for batch in _read(part, _ROWS, None):
         arrays = _arrays(batch)
+        held = sum(len(each["step"]) for each in pieces) + batch.row_count
+        if held * row_bytes > MAX_EPISODE_BYTES + _ROWS * row_bytes:
+            limit = f"expected episodes of at most {MAX_EPISODE_BYTES} bytes"
+            raise DatasetError(str(part.path), f"{limit}, found more")
         starts = np.flatnonzero(batch["step"] == 0).tolist()
         if not pieces and starts[:1] != [0]:
             raise DatasetError(str(part.path), "expected step 0 in the first row, found another")
@@ -216,9 +227,12 @@ class _Sources(dict[tuple[str, ...], Source]):
 
     def __missing__(self, texts: tuple[str, ...]) -> Source:
         package, module, module_sha256, policy, text = texts
+        if len(text) > _MAX_SETTINGS_LENGTH:
+            limit = f"expected at most {_MAX_SETTINGS_LENGTH} characters"
+            raise SpecError(f"settings: {limit}, found {len(text)}")
         settings = parse_json(text)
         if not isinstance(settings, dict):
-            raise SpecError(f"settings: expected a JSON object, found {text!r}")
+            raise SpecError(f"settings: expected a JSON object, found {text[:_SHOWN]!r}")
         source = self[texts] = Source(package, module, module_sha256, policy, settings)
         return source
 

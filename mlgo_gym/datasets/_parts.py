@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Final
 from mlgo_gym.datasets._arrow import arrow_schema, pa, pq, table_of
 from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
+from mlgo_gym.datasets._pages import check_footer
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.files import open_regular, parse_json, replacing
 
@@ -28,6 +29,8 @@ MODULES_KEY: Final = b"mlgo_gym.modules"
 _ROW_GROUP_BYTES: Final = 8 << 20
 """How many bytes of observations are written, and read, at once."""
 
+_BUFFER_BYTES: Final = 1 << 16
+_SHOWN: Final = 80
 _NAME: Final = re.compile(r"part-(\d{5,9})\.parquet", re.ASCII)
 _TEXTS: Final = (*SourceKey._fields, "opt_level")
 
@@ -73,7 +76,7 @@ def part_paths(folder: Path) -> dict[int, Path]:
 def read_part(path: Path) -> Part:
     """Read the metadata of a part, and see that its columns are those that its header says."""
     try:
-        with reading(path) as raw, pq.ParquetFile(raw) as file:
+        with opened(path) as (_, file):
             metadata, schema = file.metadata, file.schema_arrow
             size_bytes = path.stat().st_size
     except pa.ArrowException as error:
@@ -107,6 +110,16 @@ def write_part(
             writer.add_key_value_metadata({MODULES_KEY: entries})
         finally:
             writer.close()
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[tuple[BufferedReader, Any]]:
+    """Open a part: the file, and pyarrow's view of it, which holds few bytes of it at a time."""
+    with reading(path) as raw:
+        check_footer(raw, path)
+        options = {"page_checksum_verification": True, "pre_buffer": False}
+        with pq.ParquetFile(raw, buffer_size=_BUFFER_BYTES, **options) as file:
+            yield raw, file
 
 
 @contextlib.contextmanager
@@ -161,15 +174,18 @@ def _modules(text: bytes, path: Path) -> tuple[ModuleEntry, ...]:
         return tuple(_entry(value) for value in values)
     except (ValueError, TypeError, KeyError) as error:
         raise DatasetError(
-            str(path), f"{MODULES_KEY.decode()}: expected a list of modules, found {text[:80]!r}"
+            str(path),
+            f"{MODULES_KEY.decode()}: expected a list of modules, found {text[:_SHOWN]!r}",
         ) from error
 
 
 def _entry(value: Any) -> ModuleEntry:
     texts = {name: value[name] for name in _TEXTS}
     decisions = value["decisions"]
-    if not all(isinstance(text, str) for text in texts.values()) or not isinstance(decisions, int):
+    if not all(isinstance(text, str) for text in texts.values()) or type(decisions) is not int:
         raise TypeError(value)
+    if decisions < 0:
+        raise ValueError(value)
     return ModuleEntry(**texts, decisions=decisions)
 
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._pages import MAX_FOOTER_BYTES
 from mlgo_gym.datasets._parts import (
     ModuleEntry,
     cannot,
@@ -20,6 +21,8 @@ from mlgo_gym.datasets._parts import (
 )
 from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.files import PARTIAL, locked_folder
+
+_ENTRY_BYTES: Final = 128
 
 
 class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
@@ -66,7 +69,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._max_part_age_s = max_part_age_s
         self._modules: list[ModuleEntry] = []
         self._episodes: list[Episode] = []
-        self._size_bytes = 0
+        self._size_bytes = self._listed_bytes = 0
         self._started_s = 0.0
         self._next_number = 0
         with contextlib.ExitStack() as stack:
@@ -105,8 +108,10 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._modules.append(ModuleEntry(*source.key, source.opt_level, decisions))
         self._episodes += taken
         self._size_bytes += sum(each.observations.nbytes for each in taken)
+        self._listed_bytes += _ENTRY_BYTES + 6 * sum(map(len, source.key))  # as JSON, escaped
         is_old = time.monotonic() - self._started_s >= self._max_part_age_s
-        if is_old or self._size_bytes >= self._max_part_bytes:
+        is_long = self._listed_bytes >= MAX_FOOTER_BYTES // 2
+        if is_old or is_long or self._size_bytes >= self._max_part_bytes:
             self.flush()
 
     def flush(self) -> None:
@@ -117,6 +122,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         """
         modules, episodes = merged(self._modules), self._episodes
         self._modules, self._episodes, self._size_bytes = [], [], 0
+        self._listed_bytes = 0
         if not modules:
             return
         try:

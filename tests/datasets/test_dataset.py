@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.datasets import _dataset as reading
+from mlgo_gym.datasets import _pages
+from mlgo_gym.datasets._arrow import TEXTS
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
@@ -290,6 +294,97 @@ def test_metadata_of_another_form(
     assert str(damaged(path)).startswith(f"dataset {str(path)!r}: {message}")
 
 
+@pytest.mark.parametrize("counts", ["[5, -2]", "[true, 2]", "[2.0, 1]"])
+def test_counts_that_are_none(counts: str, tmp_path: Path) -> None:
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    (entry,) = json.loads(pq.read_metadata(path).metadata[MODULES_KEY])
+    modules = [entry | {"decisions": count} for count in json.loads(counts)]
+    replaced(path, {MODULES_KEY: json.dumps(modules).encode()})
+    problem = "mlgo_gym.modules: expected a list of modules, found b'[{"
+    assert str(damaged(path)).startswith(f"dataset {str(path)!r}: {problem}")
+
+
+def with_module(table: pa.Table, value: pa.Array) -> pa.Table:
+    at = table.schema.get_field_index("module")
+    column = pa.DictionaryArray.from_arrays(pa.array([0] * len(table), pa.int32()), value)
+    return table.set_column(at, table.schema.field(at), column)
+
+
+def test_pages_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short they are in the file; those of a column that is not read do not matter."""
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    replaced(path, {}, with_module(pq.read_table(path), pa.array(["m" * 20_000])))
+    monkeypatch.setattr(_pages, "MAX_PAGES_BYTES", 10_000)
+    assert Dataset.open(path).read(["step"])["step"].tolist() == [0, 1, 2]
+    assert re.fullmatch(
+        re.escape(f"dataset {str(path)!r}: ") + r"column 'module': expected pages of at most 10000 "
+        r"bytes, one of each column, found \d+ \(pyarrow's data_page_size makes them smaller\)",
+        str(damaged(path)),
+    )
+
+
+def test_pages_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    monkeypatch.setattr(_pages, "MAX_PAGES", 5)
+    problem = "column 'module_sha256': expected at most 5 pages, found more"
+    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (b"\x15\x06", b"\x15\x08", "expected 3 values, found 4"),
+        (b"\x15\x06", b"\x15\x05", "expected a page at byte {at}: expected a number of values, "
+                                  "found -3"),
+        (b"\x15\x06", b"\x1d\x06", "expected a page at byte {at}: expected no field of kind 13"),
+    ],
+)  # fmt: skip
+def test_headers_of_pages_that_say_something_else(
+    old: bytes, new: bytes, problem: str, tmp_path: Path
+) -> None:
+    """They are not part of what the checksums are of."""
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    data = bytearray(path.read_bytes())
+    column = pq.read_metadata(path).row_group(0).column(len(TEXTS))
+    assert column.path_in_schema == "step"
+    at = column.data_page_offset
+    found = data.index(old, at)
+    assert found < at + 40
+    data[found : found + len(old)] = new
+    path.write_bytes(data)
+    expected = f"dataset {str(path)!r}: damaged: column 'step': {problem.format(at=at)}"
+    assert str(damaged(path)) == expected
+
+
+def test_metadata_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    size = int.from_bytes(path.read_bytes()[-8:-4], "little")
+    monkeypatch.setattr(_pages, "MAX_FOOTER_BYTES", size)
+    assert damaged(path) is None
+    monkeypatch.setattr(_pages, "MAX_FOOTER_BYTES", 1000)
+    problem = f"metadata: expected at most 1000 bytes, found {size}"
+    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
+
+
+def test_episodes_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row_bytes = sum(spec.size_bytes for spec in InliningForSize.sent())
+    monkeypatch.setattr(reading, "_ROWS", 2)
+    monkeypatch.setattr(reading, "MAX_EPISODE_BYTES", 4 * row_bytes)
+    path = write(tmp_path / "short", episode(source(), 5)) / "part-00000.parquet"
+    assert damaged(path) is None
+    path = write(tmp_path / "long", episode(source(), 9)) / "part-00000.parquet"
+    problem = f"expected episodes of at most {4 * row_bytes} bytes, found more"
+    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
+
+
+def test_texts_that_are_not_utf_8(tmp_path: Path) -> None:
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    wrong = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
+    replaced(path, {}, with_module(pq.read_table(path), wrong))
+    problem = "column 'module': expected UTF-8: "
+    assert str(damaged(path)).startswith(f"dataset {str(path)!r}: {problem}")
+
+
 def test_a_parquet_file_of_somebody_else(tmp_path: Path) -> None:
     path = tmp_path / "part-00000.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
@@ -337,6 +432,10 @@ def test_steps_out_of_order(steps: list[int], message: str, tmp_path: Path) -> N
     [
         ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
         ("[1]", "settings: expected a JSON object, found '[1]'"),
+        (
+            f'{{"a":"{"x" * (1 << 20)}"}}',
+            "settings: expected at most 1048576 characters, found 1048584",
+        ),
     ],
 )
 def test_settings_that_are_none(settings: str, message: str, tmp_path: Path) -> None:
