@@ -154,10 +154,10 @@ class _Pieces(io.RawIOBase):
     def __init__(self, file: IO[bytes], limit_bytes: int) -> None:
         self._file, self._limit = file, limit_bytes
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, at_most: int | None = -1, /) -> bytes:
         """Read that many bytes, or all there are."""
-        if size is not None and 0 <= size <= self._limit:
-            return self._file.read(size)
+        if at_most is not None and 0 <= at_most <= self._limit:
+            return self._file.read(at_most)
         data = self._file.read(self._limit + 1)
         if len(data) > self._limit:
             raise OSError(f"expected headers of at most {self._limit} bytes, found more")
@@ -190,9 +190,9 @@ class _Headers(_Pieces):
         """Begin the next member."""
         self._of_member = 0
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def read(self, at_most: int | None = -1, /) -> bytes:
         """Read that many bytes, or all there are."""
-        data = super().read(size)
+        data = super().read(at_most)
         self._of_member += len(data)
         self._of_all += len(data)
         if self._of_member > MAX_HEADER_BYTES:
