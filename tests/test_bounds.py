@@ -14,7 +14,7 @@ from mlgo_gym.driver import _prepare
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _request, _worker
 from mlgo_gym.model import _output_spec
-from mlgo_gym.native import _compiler, _freeze, _graph, _scope, _tflite_reader
+from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
 from mlgo_gym.records import _trace
 from mlgo_gym.runners import _interactive
 from mlgo_gym.runners.grpc import _wire
@@ -48,6 +48,7 @@ BYTES = {
     "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
     "the constants of a model": _scope.MAX_CONSTANT_BYTES,
     "the intermediate results of a model": _scope.MAX_STACK_BYTES,
+    "all inputs, or all outputs, of a model": _scope.MAX_PORT_BYTES,
     "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
     "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
@@ -70,6 +71,10 @@ NUMBERS = {
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
+    "tables of a model's file": _flatbuffer.MAX_TABLES,
+    "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
+    "lines of LLVM IR that a model is lowered to": _scope.MAX_LINES,
+    "instructions of that in one evaluation": _scope.MAX_INSTRUCTIONS,
 }
 SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
@@ -95,16 +100,19 @@ def test_the_page_has_the_bounds() -> None:
 
 def test_bounds_that_other_pages_name() -> None:
     page = " ".join((PAGE.parent / "native.md").read_text().split())
-    files, constants, stack = (
+    files, constants, stack, ports = (
         each >> 20
         for each in (
             _tflite_reader.MAX_FILE_BYTES,
             _scope.MAX_CONSTANT_BYTES,
             _scope.MAX_STACK_BYTES,
+            _scope.MAX_PORT_BYTES,
         )
     )
     limits = (
-        f"files of {files} MiB, weights of {constants} MiB, {stack} MiB of intermediate results"
+        f"files of {files} MiB, weights of {constants} MiB, {stack} MiB of intermediate results, "
+        f"{ports} MiB of inputs or outputs, and {_scope.MAX_INSTRUCTIONS:,} instructions"
     )
     assert limits in page
+    assert f"of more than {_model.LONG_INSTRUCTIONS:,} instructions lets" in page
     assert f"fixed shapes of up to {_graph.MAX_RANK} dimensions" in page

@@ -146,7 +146,7 @@ def dataset_with(path: Path) -> object:
 READERS: dict[str, tuple[Callable[[Path], object], str, int | None]] = {
     "trace": (Trace.load, "trace '{path}': cannot be read: ", (1 << 30) + (1 << 24)),
     "module": (Module.from_file, "module 'it': cannot read '{path}': ", 1 << 30),
-    "graph": (read_tflite, "model '{path}': ", 1 << 25),
+    "graph": (read_tflite, "model '{path}': ", 1 << 24),
     "frozen model": (load_frozen, "model '{path}': it: ", 1 << 22),
     "output spec": (
         model_with("output_spec.json"), "model '{folder}': output_spec.json: ", 1 << 22,

@@ -84,6 +84,7 @@ def _slice(step: Step) -> None:
         range(begin, size if length == -1 else begin + length)
         for begin, length, size in zip(begins, sizes, given.shape, strict=True)
     ]
+    _check_ranges(step, given, ranges)
     step.expect("the output's shape to be", [len(each) for each in ranges], list(output.shape))
     _copy_ranges(step, given, ranges)
 
@@ -108,6 +109,7 @@ def _strided_slice(step: Step) -> None:
         if not _bit(step, "shrink_axis_mask", number):
             shape.append(len(chosen))
     ranges += [range(size) for size in given.shape[len(ranges) :]]
+    _check_ranges(step, given, ranges)
     new_axes = sum(_bit(step, "new_axis_mask", number) for number in range(len(begins)))
     shape += [len(each) for each in ranges[len(begins) - new_axes :]]
     step.expect("the output's shape to be", shape, list(output.shape))
@@ -129,10 +131,13 @@ def _chosen(step: Step, number: int, bounds: tuple[int, int, int], size: int) ->
     return range(*slice(first, last, stride).indices(size))
 
 
-def _copy_ranges(step: Step, given: Tensor, ranges: list[range]) -> None:
+def _check_ranges(step: Step, given: Tensor, ranges: list[range]) -> None:
     for chosen, size in zip(ranges, given.shape, strict=True):
-        if not chosen or min(chosen) < 0 or max(chosen) >= size:
+        if not chosen or min(chosen[0], chosen[-1]) < 0 or max(chosen[0], chosen[-1]) >= size:
             raise step.error(f"expected positions of 0 to {size - 1}, found {chosen}")
+
+
+def _copy_ranges(step: Step, given: Tensor, ranges: list[range]) -> None:
     strides = row_major(given.shape)
     start = sum(each[0] * stride for each, stride in zip(ranges, strides, strict=True))
     there = [each.step * stride for each, stride in zip(ranges, strides, strict=True)]
@@ -233,7 +238,9 @@ def _bucketize(step: Step) -> None:
 
 def _one_hot(step: Step) -> None:
     indices, output = step.operand(0, "int32", "int64"), step.output
-    (depth,) = step.constant(1) or [0]
+    depths = step.constant(1)
+    step.expect("a number of depths of", 1, len(depths))
+    (depth,) = depths
     axis = step.integer("axis")
     axis = len(indices.shape) if axis == -1 else step.axis(axis, len(indices.shape) + 1)
     shape = [*indices.shape[:axis], depth, *indices.shape[axis:]]

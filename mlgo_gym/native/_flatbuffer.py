@@ -3,7 +3,7 @@
 The accessors are pure Python: what a malformed file can do to them is raise, or read other bytes of
 the same file. `Table` adds the limits (positions inside the file, vectors no longer than it) and
 the caller translates `FlatbufferError`. Vectors may overlap in a hostile file; what is read of all
-of them together is limited too, to twice the file's size.
+of them together is limited too, to twice the file's size, and so is the number of tables.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from typing import Any, Final
 
 from flatbuffers import encode, number_types
 from flatbuffers.table import Table as _Table
+
+MAX_TABLES: Final = 1 << 13
+"""The most tables that are read of a file; a policy has some hundreds."""
 
 _OFFSET_BYTES: Final = 4
 _VTABLE_HEADER_BYTES: Final = 4
@@ -28,7 +31,10 @@ class Table:
 
     def __init__(self, data: bytes, position: int, budget: list[int] | None = None) -> None:
         self._data = data
-        self._budget = [2 * len(data)] if budget is None else budget
+        self._budget = [2 * len(data), MAX_TABLES] if budget is None else budget
+        self._budget[1] -= 1
+        if self._budget[1] < 0:
+            raise FlatbufferError(f"expected at most {MAX_TABLES} tables, found more")
         self._check(position)
         self._table: Any = _Table(data, position)
         self._vtable = self._guard(

@@ -11,7 +11,8 @@
      "inputs": [{"tensor": "action_callee_users:0", "spec": TensorSpec}, ...],
      "outputs": [...], "operators": ["CAST", ...], "output_spec": [...] or null,
      "cpu": "znver4", "features": "+avx2,...", "triple": "x86_64-unknown-linux-gnu",
-     "llvm_version": "22.1.0", "model_sha256": "...", "object_sha256": "..."}
+     "llvm_version": "22.1.0", "model_sha256": "...", "object_sha256": "...",
+     "instructions": 2173}
 
 A frozen model is code that runs in the process that loads it: load only what you trust as you would
 trust a shared library. What is checked is that the files are whole, made for this kind of machine
@@ -215,6 +216,7 @@ def _describe(model: NativeModel, output_spec: Any) -> dict[str, Any]:
         **{name: getattr(model.object, name) for name in _OBJECT_TEXTS},
         "model_sha256": model.model_sha256,
         "object_sha256": hashlib.sha256(model.object.data).hexdigest(),
+        "instructions": model.instructions,
     }
 
 
@@ -247,6 +249,7 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
         operators=tuple(value["operators"]),
         object=NativeObject(data, *(texts[key] for key in _OBJECT_TEXTS)),
         model_sha256=texts["model_sha256"],
+        instructions=int(value["instructions"]),
     )
 
 

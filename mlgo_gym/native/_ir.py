@@ -33,20 +33,33 @@ def literal(kind: str, value: float) -> str:
 
 
 def constant_bytes(name: str, data: bytes) -> str:
-    """A private constant that holds these bytes; text of bytes is what LLVM parses fastest."""
-    text = "".join(_ESCAPED_BYTES[byte] for byte in data)
+    r"""A private constant that holds these bytes; text of bytes is what LLVM parses fastest.
+
+    >>> print(constant_bytes("@c0", bytes([1, 171])))
+    @c0 = internal unnamed_addr constant [2 x i8] c"\01\ab", align 64
+    """
+    text = f"\\{data.hex(_ESCAPE)}" if data else ""
     return (
         f'{name} = internal unnamed_addr constant [{len(data)} x i8] c"{text}", align {ALIGNMENT}'
     )
 
 
-_ESCAPED_BYTES: Final = tuple(f"\\{byte:02x}" for byte in range(256))
+_ESCAPE: Final = "\\"
+_OWN_FUNCTION: Final = "@mlgo."
+_OWN_FUNCTION_COST: Final = 32
+"""What a call of one of `native._functions` counts for: about as many instructions as it has."""
 
 
 class FunctionWriter:
-    """The lines of a function's body; every method that returns text returns an operand."""
+    """The lines of a function's body; every method that returns text returns an operand.
+
+    Attributes:
+        evaluated: how many instructions one evaluation runs through, before LLVM optimises them.
+    """
 
     def __init__(self) -> None:
+        self.evaluated = 0
+        self._repeats = 1
         self._entry: list[str] = []
         self._lines: list[str] = []
         self._count = 0
@@ -56,14 +69,21 @@ class FunctionWriter:
         """The body, without the function's braces."""
         return "\n".join(["entry:", *self._entry, "  br label %start", "start:", *self._lines])
 
+    @property
+    def length(self) -> int:
+        """How many lines there are."""
+        return len(self._entry) + len(self._lines)
+
     def emit(self, instruction: str) -> None:
         """Append an instruction that has no result."""
+        cost = _OWN_FUNCTION_COST if _OWN_FUNCTION in instruction else 1
+        self.evaluated += cost * self._repeats
         self._lines.append("  " + instruction)
 
     def value(self, instruction: str) -> str:
         """Append an instruction and name its result."""
         register = self._fresh("v")
-        self._lines.append(f"  {register} = {instruction}")
+        self.emit(f"{register} = {instruction}")
         return register
 
     def allocate(self, kind: str, alignment: int | None = None) -> str:
@@ -113,6 +133,7 @@ class FunctionWriter:
         index = f"%{name}.i"
         self.emit(f"br label %{name}.body")
         self._start(f"{name}.body")
+        self._repeats *= count
         self.emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}.next, %{name}.latch ]")
         yield index
         self.emit(f"br label %{name}.latch")
@@ -120,6 +141,7 @@ class FunctionWriter:
         self.emit(f"{index}.next = add nuw nsw i64 {index}, 1")
         done = self.value(f"icmp eq i64 {index}.next, {count}")
         self.emit(f"br i1 {done}, label %{name}.exit, label %{name}.body")
+        self._repeats //= count
         self._start(f"{name}.exit")
 
     @contextlib.contextmanager

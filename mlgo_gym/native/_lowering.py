@@ -50,7 +50,7 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
 
     Raises:
         ModelError: an operator is used in a way that is not supported, shapes do not fit each
-            other, or intermediate results need too much of the stack.
+            other, or the function would need too much memory or time.
 
     >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.native import read_tflite
@@ -58,11 +58,13 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
     >>> "define" in lower_graph(graph, name="inliner")
     True
     """
+    return lower_and_count(graph, name)[0]
+
+
+def lower_and_count(graph: Graph, name: str) -> tuple[str, int]:
+    """As `lower_graph`, and how many instructions one evaluation runs through."""
     check_name(name)
     scope = Scope(graph)
-    for port in (*graph.inputs, *graph.outputs):
-        if not graph.tensors[port.tensor].element_count:
-            raise ModelError(graph.source, f"input or output {port.name!r}: expected elements")
     for number, port in enumerate(graph.inputs):
         address = scope.writer.address("ptr", "%inputs", str(number))
         scope.pointers[port.tensor] = scope.writer.value(
@@ -73,9 +75,11 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
         if operator.kind not in _LOWERINGS:
             raise step.error("not supported")
         _LOWERINGS[operator.kind](step)
+        scope.check()
     for number, port in enumerate(graph.outputs):
         _copy_out(scope, number, port.tensor)
-    return _module(scope, name)
+    scope.check()
+    return _module(scope, name), scope.writer.evaluated
 
 
 def _copy_out(scope: Scope, number: int, tensor: int) -> None:

@@ -17,7 +17,7 @@ from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import OutputSpec, choose_outputs
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, compile_ir
 from mlgo_gym.native._graph import Graph, Port
-from mlgo_gym.native._lowering import lower_graph
+from mlgo_gym.native._lowering import lower_and_count
 from mlgo_gym.native._tflite_reader import read_graph, read_tflite
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -28,6 +28,8 @@ _SPEC_TYPES: Final = {
     "bool": "uint8_t",
 }
 _THUNK: Final = "mlgo_gym_thunk"
+LONG_INSTRUCTIONS: Final = 1 << 20
+"""An evaluation of more lets go of the GIL; it takes half a millisecond or longer."""
 
 Array = np.ndarray[Any, Any]
 
@@ -52,6 +54,7 @@ class NativeModel:
         operators: the graph's operators by number, for the result of ``NAME_evaluate``.
         object: the machine code.
         model_sha256: the hash of the TFLite file.
+        instructions: how many of LLVM IR one evaluation runs through.
 
     >>> from mlgo_gym.model import find_model
     >>> graph = find_model("inlining-for-size") + "/model.tflite"
@@ -66,6 +69,7 @@ class NativeModel:
     operators: tuple[str, ...]
     object: NativeObject
     model_sha256: str
+    instructions: int
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> BoundModel:
         """Load the code into this process, for buffers that stay where they are.
@@ -109,8 +113,10 @@ class BoundModel(AbstractContextManager["BoundModel"]):
             address = self._code.address(_THUNK)
         except binding.BitcodeError as error:
             raise ModelError(model.source, f"its object cannot be loaded: {error}") from error
-        # Called with the GIL held: an evaluation is shorter than releasing it.
-        self.call: Callable[[], int] = ctypes.PYFUNCTYPE(ctypes.c_int32)(address)
+        # Most evaluations are shorter than letting go of the GIL and taking it again.
+        is_long = model.instructions > LONG_INSTRUCTIONS
+        kind = ctypes.CFUNCTYPE if is_long else ctypes.PYFUNCTYPE
+        self.call: Callable[[], int] = kind(ctypes.c_int32)(address)
 
     def _thunk(self, name: str) -> str:
         """A function without arguments that has the addresses in it: the cheapest to call."""
@@ -156,7 +162,7 @@ def compile_model(
     data = model if isinstance(model, bytes) else read_graph(Path(model))
     source = "<bytes>" if isinstance(model, bytes) else str(model)
     graph = read_tflite(data, source=source)
-    text = lower_graph(graph, name=name)
+    text, instructions = lower_and_count(graph, name)
     native = compile_ir(text, source=source, cpu=cpu, trusted=trusted, timeout_s=timeout_s)
     return NativeModel(
         name=name,
@@ -166,6 +172,7 @@ def compile_model(
         operators=tuple(operator.kind for operator in graph.operators),
         object=native,
         model_sha256=hashlib.sha256(data).hexdigest(),
+        instructions=instructions,
     )
 
 

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.native._graph import Attribute, Graph, Operator, Tensor
+from mlgo_gym.native._graph import MAX_RANK, Attribute, Graph, Operator, Port, Tensor
 from mlgo_gym.native._ir import ALIGNMENT, FunctionWriter, constant_bytes
 
 MAX_STACK_BYTES: Final = 1 << 20
 """What intermediate results may take of the caller's stack: 1 MiB."""
 
-MAX_CONSTANT_BYTES: Final = 1 << 26
-"""What all weights together may take: 64 MiB."""
+MAX_CONSTANT_BYTES: Final = 1 << 24
+"""What all weights together may take: 16 MiB."""
+
+MAX_PORT_BYTES: Final = 1 << 24
+"""What all inputs, or all outputs, may take together: 16 MiB."""
+
+MAX_LINES: Final = 1 << 16
+"""How long the function may be, in lines of LLVM IR."""
+
+MAX_INSTRUCTIONS: Final = 1 << 26
+"""How many instructions of LLVM IR one evaluation may run through: less than 100 ms."""
+
+_MAX_PARAMETERS: Final = 2 * MAX_RANK
+_LIFTED: Final = "; TFLite takes more (--mode under-training)"
 
 
 class Scope:
@@ -21,6 +34,8 @@ class Scope:
 
     def __init__(self, graph: Graph) -> None:
         self.graph: Final = graph
+        for what, ports in (("inputs", graph.inputs), ("outputs", graph.outputs)):
+            self._check_ports(what, ports)
         self.writer: Final = FunctionWriter()
         self.pointers: Final[dict[int, str]] = {}
         self.constants: Final[list[str]] = []
@@ -42,7 +57,7 @@ class Scope:
             raise ModelError(
                 self.graph.source,
                 f"expected constants of at most {MAX_CONSTANT_BYTES} bytes, "
-                f"found {self._constant_bytes}",
+                f"found {self._constant_bytes}{_LIFTED}",
             )
         name = f"@c{len(self.constants)}"
         self.constants.append(constant_bytes(name, data))
@@ -57,11 +72,36 @@ class Scope:
             raise ModelError(
                 self.graph.source,
                 f"tensor {described.name!r}: expected intermediate results of at most "
-                f"{MAX_STACK_BYTES} bytes, found {self._stack_bytes}",
+                f"{MAX_STACK_BYTES} bytes, found {self._stack_bytes}{_LIFTED}",
             )
         pointer = self.writer.allocate(f"[{size_bytes} x i8]", ALIGNMENT)
         self.pointers[tensor] = pointer
         return pointer
+
+    def check(self) -> None:
+        """See that what is written so far is neither too long nor takes too long."""
+        for what, limit, found in (
+            ("lines of LLVM IR", MAX_LINES, self.writer.length),
+            ("instructions an evaluation", MAX_INSTRUCTIONS, self.writer.evaluated),
+        ):
+            if found > limit:
+                raise ModelError(
+                    self.graph.source, f"expected at most {limit} {what}, found {found}{_LIFTED}"
+                )
+
+    def _check_ports(self, what: str, ports: Sequence[Port]) -> None:
+        tensors = [self.graph.tensors[port.tensor] for port in ports]
+        for port, tensor in zip(ports, tensors, strict=True):
+            if not tensor.element_count:
+                raise ModelError(
+                    self.graph.source, f"input or output {port.name!r}: expected elements"
+                )
+        size_bytes = sum(each.size_bytes for each in tensors)
+        if size_bytes > MAX_PORT_BYTES:
+            raise ModelError(
+                self.graph.source,
+                f"expected {what} of at most {MAX_PORT_BYTES} bytes, found {size_bytes}{_LIFTED}",
+            )
 
 
 class Step:
@@ -132,6 +172,11 @@ class Step:
         tensor = self.inputs[index] if index < len(self.inputs) else None
         if tensor is None or tensor.data is None or tensor.dtype not in {"int32", "int64"}:
             raise self.error(f"expected constant integers as input {index}, found {tensor}")
+        if tensor.element_count > _MAX_PARAMETERS:
+            raise self.error(
+                f"expected at most {_MAX_PARAMETERS} constant integers as input {index}, "
+                f"found {tensor.element_count}"
+            )
         return [int(each) for each in tensor.values().reshape(-1)]
 
     def source(self, index: int) -> str:

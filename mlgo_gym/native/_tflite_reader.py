@@ -23,10 +23,13 @@ from mlgo_gym.native._tflite_schema import (
     Option,
 )
 
-MAX_FILE_BYTES: Final = 1 << 25
-"""The largest file that is read, 32 MiB; policies have some hundred kilobytes."""
+MAX_FILE_BYTES: Final = 1 << 24
+"""The largest file that is read, 16 MiB; policies have some hundred kilobytes."""
 
-_MAX_ITEMS: Final = 1 << 14
+MAX_OPERANDS: Final = 1 << 16
+"""The most inputs and outputs that all operators may have together."""
+
+_MAX_ITEMS: Final = 1 << 12
 _SCHEMA_VERSION: Final = 3
 _DECORATION: Final = re.compile(r"^(?:serving_default_|action_)?(?P<name>.+?)(?::\d+)?$", re.DOTALL)
 
@@ -80,6 +83,7 @@ class _Reader:
             raise self._error(f"expected schema version {_SCHEMA_VERSION}, found {version}")
         self._buffers = model.tables(4, _MAX_ITEMS)
         self._tensors: tuple[Tensor, ...] = ()
+        self._operands = 0
 
     def read(self) -> Graph:
         subgraphs = self._model.tables(2, _MAX_ITEMS)
@@ -157,6 +161,12 @@ class _Reader:
         if index >= len(kinds):
             raise self._error(f"expected an operator of 0 to {len(kinds) - 1}, found {index}")
         inputs, outputs = table.integers(1, _MAX_ITEMS), table.integers(2, _MAX_ITEMS)
+        self._operands += len(inputs) + len(outputs)
+        if self._operands > MAX_OPERANDS:
+            raise self._error(
+                f"expected at most {MAX_OPERANDS} inputs and outputs of operators, "
+                f"found {self._operands}"
+            )
         kind = kinds[index]
         if kind not in OPERATORS:
             names = [self._tensors[each].name for each in outputs if 0 <= each < len(self._tensors)]

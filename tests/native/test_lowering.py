@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.native import _scope
 from mlgo_gym.native._compiler import compile_ir
 from mlgo_gym.native._graph import Attribute, Graph, Operator, Port, Tensor
 from mlgo_gym.native._lowering import lower_graph
 from mlgo_gym.native._model import compile_model
-from mlgo_gym.native._scope import MAX_STACK_BYTES
 from mlgo_gym.native._tflite_reader import read_tflite
 from tests.native.make_models import FOLDER
 
@@ -192,33 +190,6 @@ def test_graphs_that_are_refused(made: Graph, message: str) -> None:
 def test_conditions_that_fit(kind: str, shape: tuple[int, ...]) -> None:
     choices = [X, Tensor("z", "float32", (2, 3))]
     assert lower_graph(graph(kind, [Tensor("c", "bool", shape), *choices], floats("y", 2, 3)))
-
-
-def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    big = floats("y", MAX_STACK_BYTES // 4 + 1)
-    with pytest.raises(ModelError) as caught:
-        lower_graph(graph("RELU", [dataclasses.replace(big, name="x")], big))
-    assert str(caught.value) == (
-        f"model 'test': tensor 'y': expected intermediate results of at most {MAX_STACK_BYTES} "
-        f"bytes, found {MAX_STACK_BYTES + 64}"
-    )
-    monkeypatch.setattr(_scope, "MAX_CONSTANT_BYTES", 1 << 12)
-    weights = Tensor("c", "float32", (1 << 10,), bytes(1 << 12))
-    made = Graph(
-        source="test",
-        tensors=(weights, ints("axis", 0), X, floats("a"), floats("b", 1), ints("at", 0)),
-        operators=(
-            Operator("SUM", (0, 1), (3,), {}),
-            Operator("GATHER", (0, 5), (4,), {"axis": 0, "batch_dims": 0}),
-        ),
-        inputs=(Port("x", 2),),
-        outputs=(Port("b", 4), Port("axis", 1)),
-    )
-    with pytest.raises(ModelError) as caught:
-        lower_graph(made)
-    assert str(caught.value) == (
-        f"model 'test': expected constants of at most {1 << 12} bytes, found {(1 << 12) + 4}"
-    )
 
 
 @pytest.mark.parametrize(
