@@ -54,6 +54,7 @@ def own_temporary_folder(
     """A temporary folder for this process and its children, who must leave nothing behind."""
     folder = tmp_path_factory.mktemp("tmp")
     monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     descriptors, processes = _descriptors(), _descendants()
     yield folder

@@ -55,7 +55,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     model = None
     if options.model is not None:
-        model = load_model(Path(options.model), shared.problem_of(options), options.mode)
+        problem, trusted = shared.problem_of(options), options.trust_code
+        model = load_model(Path(options.model), problem, options.mode, trusted=trusted)
     if options.log and model is None:
         raise OptionsError("--log: expected a --model whose decisions are logged, found none")
     read, targets = _inputs(options)

@@ -55,7 +55,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))
     with contextlib.ExitStack() as stack:
-        factory = native_runner(Path(options.model), problem, stack)
+        path, trusted = Path(options.model), options.trust_code
+        factory = native_runner(path, problem, stack, trusted=trusted)
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))
         parts = explain.record_observations(packages, policy, setting)

@@ -26,9 +26,17 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.native._freeze import freeze
 
-    files = freeze(Path(options.model), options.output, name=options.name, cpu=options.cpu)
+    files = freeze(
+        Path(options.model),
+        options.output,
+        name=options.name,
+        cpu=options.cpu,
+        trusted=options.trust_code,
+    )
     if files.shared_library is None:
         output.warn("no linker found, so there is no shared library")
+    if not files.is_sealed:
+        output.warn("no key can be kept for this user, so loading it needs --trust-code")
     files_made = (files.description, files.object, files.header, files.shared_library)
     written = [str(path) for path in files_made if path]
     output.print("\n".join(written))

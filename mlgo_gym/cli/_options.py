@@ -179,7 +179,10 @@ class Options:
     def model(
         self, what: str, *, modes: Sequence[str] | None = None, many: bool = False, **settings: Any
     ) -> None:
-        """``--model``, and ``--mode`` where there is more than one; by default there are all."""
+        """``--model``, and how it runs: ``--mode``, if there is more than one, ``--trust-code``.
+
+        By default there are all modes.
+        """
         from mlgo_gym.model._card import find_model
 
         if modes is None:
@@ -191,6 +194,8 @@ class Options:
         self("--model", "DIR", what, many=many, type=find_model, **settings)
         if len(modes) > 1:
             self("--mode", modes, f"how it runs: {', '.join(modes)}", modes[0])
+        what = "run the model's files in this process, a frozen model of somebody else's too"
+        self("--trust-code", "", what)
 
     def policy(self, *, many: bool = False) -> None:
         """``--policy``, which may be given several times if there may be many."""
@@ -240,7 +245,7 @@ def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[
     if not models and not names:
         names = [problem.default_policy]
     named = {name: problem.policy(name, options.seed) for name in names}
-    with model_policies(models, options.mode, problem, named) as made:
+    with model_policies(models, options.mode, problem, named, trusted=options.trust_code) as made:
         yield {**made, **named}
 
 

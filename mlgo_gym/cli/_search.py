@@ -44,7 +44,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise OptionsError(
             f"search: expected InliningForSize or a kind of it, found {problem.name}"
         )
-    with model_policies(shared.models_of(options), options.mode, problem) as models:
+    given, trusted = shared.models_of(options), options.trust_code
+    with model_policies(given, options.mode, problem, trusted=trusted) as models:
         searches = search_corpus(
             packages,
             options.output,

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    factory = runner_factory(options.model, options.mode)
+    factory = runner_factory(options.model, options.mode, trusted=options.trust_code)
     with serve_grpc(factory, address=options.address or "localhost:0") as host:
         output.print(f"serving {options.model} at {host.address}; Ctrl-C ends it")
         output.json({"address": host.address, "model": options.model})

@@ -6,9 +6,10 @@
     python -m mlgo_gym.driver._prepare policy PROBLEM MODEL LIBRARY CLANG
 
 A policy is compiled for the least CPU of this machine's architecture, so that machines of
-different age may share a cache. What goes wrong is printed in one line; where a model is to blame,
-the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's files change, unless
-they could not be read.
+different age may share a cache. A frozen model is run if this user has frozen it on this machine,
+or ``MLGO_TRUST_CODE=1`` says that it is trusted. What goes wrong is printed in one line; where a
+model is to blame, the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's
+files change, unless they could not be read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
 from mlgo_gym.files import FileError, locked_folder, replacing, write_atomically
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
-from mlgo_gym.native._freeze import c_header, find_description, load_frozen
+from mlgo_gym.native._c_header import c_header
+from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -82,7 +84,7 @@ def build_driver(folder: Path) -> None:
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
-    """Freeze a model, or trust a frozen one, into the shared library that the driver loads."""
+    """Freeze a model, or take a frozen one, into the shared library that the driver loads."""
     with _locked(library.parent):
         if library.exists():  # another compilation was first
             return
@@ -141,7 +143,7 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
         raise ModelError(source, f"expected a model for {kind.name}, found one for {card.problem}")
     graph, beside = model_files(model)
     if not graph.exists() and find_description(model):
-        native, value = load_frozen(model)
+        native, value = load_frozen(model, trusted=os.environ.get("MLGO_TRUST_CODE") == "1")
     else:
         cpu = _LEAST_CPU.get(platform.machine())
         native = compile_model(graph, name="frozen", cpu=cpu)

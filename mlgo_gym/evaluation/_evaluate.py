@@ -98,6 +98,7 @@ def evaluate(
     *,
     policies: Mapping[str, PolicyLike] = MappingProxyType({}),
     mode: str = "release",
+    trusted: bool = False,
     seed: int = 0,
     track: Track = lambda scores, _: scores,
     **how: Unpack[EvaluationSettings],
@@ -109,13 +110,15 @@ def evaluate(
         corpora: folders of corpora, packages, corpora by the names of theirs, or one corpus.
         policies: more policies, by name.
         mode: how models run (`mlgo_gym.runners.runner_factory`).
+        trusted: run the models' files in this process, whoever made them.
         seed: of the bootstrap.
         track: shows how far it is.
         how: the problem, which is the first model's by default, and how modules are compiled.
 
     Raises:
         ModelError: a model cannot be used, or was made for another problem.
-        OptionsError: a setting has a value that it cannot have.
+        OptionsError: a setting has a value that it cannot have, or a model is machine code of
+            somebody else's and not trusted.
         CorpusError: a folder is no corpus.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
@@ -127,7 +130,7 @@ def evaluate(
     paths = [find_model(str(each)) for each in given]
     packages = Packages.of(corpora)
     setting = Setting(**({"problem": problem_of_models(paths)()} | how))
-    with model_policies(paths, mode, setting.problem, policies) as found:
+    with model_policies(paths, mode, setting.problem, policies, trusted=trusted) as found:
         answering = {**found, **policies}
         with closing(module_scores(packages, answering, setting)) as scores:
             known = list(track(scores, len(packages)))

@@ -12,10 +12,12 @@
      "outputs": [...], "operators": ["CAST", ...], "output_spec": [...] or null,
      "cpu": "znver4", "features": "+avx2,...", "triple": "x86_64-unknown-linux-gnu",
      "llvm_version": "22.1.0", "model_sha256": "...", "object_sha256": "...",
-     "instructions": 2173}
+     "instructions": 2173, "seal": "..." or null}
 
-A frozen model is code that runs in the process that loads it: load only what you trust as you would
-trust a shared library. What is checked is that the files are whole, made for this kind of machine
+A frozen model is code that runs in the process that loads it. What this user froze on this machine
+has a seal that says so (`native._seal`), and is loaded; of anything else `load_frozen` must be told
+that it is trusted, as one trusts a shared library. That is the one gate for all who load machine
+code. What is checked besides is that the files are whole, made for this kind of machine
 and, where they were made for the CPU that made them, that this CPU has the same features. LLVM does
 not tell the features of a CPU that was named; on an older CPU such code may end its process.
 """
@@ -24,21 +26,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.errors import EnvironmentSetupError, ModelError, SpecError
+from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, SpecError
 from mlgo_gym.files import read_bounded, replacing, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
+from mlgo_gym.native._c_header import c_header
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._lowering import check_name
 from mlgo_gym.native._model import NativeModel, NativePort, compile_model
+from mlgo_gym.native._seal import SEAL, is_sealed, seal
 from mlgo_gym.tensor_spec import TensorSpec
 
 _FORMAT: Final = "mlgo-gym native model"
@@ -47,62 +49,18 @@ _MAX_OBJECT_BYTES: Final = 1 << 28
 _LINK_TIMEOUT_S: Final = 60.0
 _OBJECT_TEXTS: Final = ("cpu", "features", "triple", "llvm_version")
 _TEXTS: Final = ("name", *_OBJECT_TEXTS, "model_sha256")
-_C_HEADER: Final = """\
-/* {name}: a policy as machine code. Written by mlgo-gym; model {sha256}.
- *
- * Link the object {name}.o, or {name}.so; nothing but the C library is behind it.
- *
- *   int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
- *
- * inputs[i] points to the tensor that {name}_inputs[i] describes, outputs[i] to room for the one
- * that {name}_outputs[i] describes: row-major, native byte order, aligned for their elements, and
- * outputs overlap nothing. The inputs are not changed. The result is 0, or 1 plus the number of the
- * operator that met a value it is not defined for (an index out of range, an integer divided by
- * zero); the outputs are of no use then. Re-entrant and thread-safe.
- */
-#ifndef {guard}
-#define {guard}
-
-#include <stddef.h>
-#include <stdint.h>
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-#define {upper}_INPUT_COUNT {input_count}
-#define {upper}_OUTPUT_COUNT {output_count}
-
-struct {name}_tensor {{
-  const char *name;
-  const char *type; /* float, int32_t, int64_t, or uint8_t for a truth value of 0 or 1 */
-  size_t size_bytes;
-  size_t rank;
-  int64_t shape[8];
-}};
-
-static const struct {name}_tensor {name}_inputs[] = {{
-{inputs}
-}};
-
-static const struct {name}_tensor {name}_outputs[] = {{
-{outputs}
-}};
-
-int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif
-"""
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;/+*=()<>\[\]{}-]")
 
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """What `freeze` has written; ``shared_library`` is ``None`` where there is no linker.
+    """What `freeze` has written.
+
+    Attributes:
+        description: ``NAME.json``.
+        object: ``NAME.o``.
+        header: ``NAME.h``.
+        shared_library: ``NAME.so``; ``None`` where there is no linker.
+        is_sealed: whether this user may load it without a word; not where no key can be kept.
 
     >>> import tempfile
     >>> from mlgo_gym.model import find_model
@@ -116,6 +74,7 @@ class FrozenFiles:
     object: Path
     header: Path
     shared_library: Path | None
+    is_sealed: bool
 
 
 def freeze(
@@ -161,21 +120,34 @@ def freeze(
         write_atomically(target / f"{name}.o", native.object.data)
         write_atomically(target / f"{name}.h", c_header(native).encode())
         shared = _link(target / f"{name}.o", target / f"{name}.so")
-        description = json.dumps(_describe(native, output_spec), indent=1) + "\n"
-        write_atomically(target / f"{name}.json", description.encode())
+        described = _describe(native, output_spec)
+        described[SEAL] = seal(described)
+        text = json.dumps(described, indent=1) + "\n"
+        write_atomically(target / f"{name}.json", text.encode())
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
-    return FrozenFiles(target / f"{name}.json", target / f"{name}.o", target / f"{name}.h", shared)
+    return FrozenFiles(
+        description=target / f"{name}.json",
+        object=target / f"{name}.o",
+        header=target / f"{name}.h",
+        shared_library=shared,
+        is_sealed=described[SEAL] is not None,
+    )
 
 
-def load_frozen(model: Path | str) -> tuple[NativeModel, Any]:
+def load_frozen(model: Path | str, *, trusted: bool = False) -> tuple[NativeModel, Any]:
     """Read a frozen model: its folder or its ``NAME.json``.
+
+    Args:
+        model: the folder or file.
+        trusted: take machine code of anybody's, not only what this user has frozen here.
 
     Returns:
         The model, and the parsed ``output_spec.json`` that it was frozen with, or ``None``.
 
     Raises:
         ModelError: files are missing or damaged, or made for another machine.
+        OptionsError: it is somebody else's, and not trusted.
 
     >>> import tempfile
     >>> from mlgo_gym.model import find_model
@@ -195,6 +167,12 @@ def load_frozen(model: Path | str) -> tuple[NativeModel, Any]:
     except (KeyError, TypeError, AttributeError, SpecError) as error:
         raise ModelError(source, f"{path.name}: not a frozen model: {error!r}") from error
     _check_machine(native)
+    if not (trusted or is_sealed(description)):
+        raise OptionsError(
+            f"model {source!r}: expected machine code that this user has frozen on this machine, "
+            "found another's, which would run as this user; if you trust it, pass --trust-code "
+            "(in Python trusted=True, for mlgo-cc MLGO_TRUST_CODE=1)"
+        )
     return native, description["output_spec"]
 
 
@@ -290,40 +268,3 @@ def _link(source: Path, target: Path) -> Path | None:
             words = done.stderr.decode("utf-8", "replace").strip()
             raise EnvironmentSetupError(f"{driver} cannot link {source.name}: {words}")
     return target
-
-
-def c_header(model: NativeModel) -> str:
-    """The text of ``NAME.h``: one function, and tables of its inputs and outputs."""
-    return _C_HEADER.format(
-        name=model.name,
-        upper=model.name.upper(),
-        guard=f"MLGO_GYM_{model.name.upper()}_H",
-        sha256=model.model_sha256,
-        input_count=len(model.inputs),
-        output_count=len(model.outputs),
-        inputs=_table(model.inputs),
-        outputs=_table(model.outputs),
-    )
-
-
-def _table(ports: Sequence[NativePort]) -> str:
-    return "\n".join(
-        f"    {{{_quote(port.spec.name)}, {_quote(port.spec.type)}, {port.spec.size_bytes}, "
-        f"{len(port.spec.shape)}, {{{', '.join(map(str, port.spec.shape)) or '0'}}}}},"
-        for port in ports
-    )
-
-
-def _quote(text: str) -> str:
-    r"""A C string; names come from a file that anybody may have written.
-
-    >>> print(_quote('a"b?\n'))
-    "a\042b\077\012"
-    """
-    return '"' + "".join(_escape(character) for character in text) + '"'
-
-
-def _escape(character: str) -> str:
-    if _PLAIN.fullmatch(character):
-        return character
-    return "".join(f"\\{byte:03o}" for byte in character.encode("utf-8", "replace"))

@@ -65,9 +65,12 @@ class Model:
             )
 
 
-def load_model(path: Path, problem: Problem, mode: str = _RELEASE, name: str = "") -> Model:
+def load_model(
+    path: Path, problem: Problem, mode: str = _RELEASE, name: str = "", *, trusted: bool = False
+) -> Model:
     """A model, once it is clear that it answers the problem."""
-    model = Model(name or path.name, path, problem, runner_factory(str(path), mode))
+    factory = runner_factory(str(path), mode, trusted=trusted)
+    model = Model(name or path.name, path, problem, factory)
     model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
     return model
 
@@ -87,7 +90,12 @@ def problem_of_models(models: Sequence[str]) -> type[Problem]:
 
 @contextlib.contextmanager
 def model_policies(
-    models: Sequence[str], mode: str, problem: Problem, taken: Collection[str] = ()
+    models: Sequence[str],
+    mode: str,
+    problem: Problem,
+    taken: Collection[str] = (),
+    *,
+    trusted: bool = False,
 ) -> Iterator[Mapping[str, Policy]]:
     """Policies of models, by the shortest ends of their paths that tell them apart.
 
@@ -98,10 +106,12 @@ def model_policies(
         mode: one of `mlgo_gym.runners.MODES`.
         problem: what they answer.
         taken: names that none of them gets.
+        trusted: run the models' files in this process, whoever made them.
 
     Raises:
         ModelError: a model cannot be used, or was made for another problem.
-        OptionsError: there is no such mode, or a model is given twice.
+        OptionsError: there is no such mode, a model is given twice, or one is machine code of
+            somebody else's and not trusted.
 
     >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.problems import InliningForSize
@@ -115,21 +125,28 @@ def model_policies(
         return
     names = shortest_names([Path(model) for model in models], taken)
     with contextlib.ExitStack() as stack:
-        yield {name: _policy(path, mode, problem, stack) for path, name in names.items()}
+        yield {
+            name: _native_policy(path, problem, stack, trusted=trusted)
+            if mode == _RELEASE
+            else RunnerPolicy(load_model(path, problem, mode, trusted=trusted).runner)
+            for path, name in names.items()
+        }
 
 
-def native_runner(path: Path, problem: Problem, stack: contextlib.ExitStack) -> RunnerFactory:
+def native_runner(
+    path: Path, problem: Problem, stack: contextlib.ExitStack, *, trusted: bool = False
+) -> RunnerFactory:
     """Makes runners of a model as native code, which a model directory is compiled to here once."""
-    made = load_model(path, problem)
+    made = load_model(path, problem, trusted=trusted)
     if path.suffix == ".json" or find_description(path):
         return made.runner
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mlgo-gym-model-"))
     freeze(path, folder, name=_FROZEN_NAME)
-    return runner_factory(folder, _RELEASE)
+    return runner_factory(folder, _RELEASE, trusted=True)  # it was made here, just now
 
 
-def _policy(path: Path, mode: str, problem: Problem, stack: contextlib.ExitStack) -> Policy:
-    if mode == _RELEASE:
-        runner = native_runner(path, problem, stack)
-        return stack.enter_context(RunnerPolicy(runner, keep=True))
-    return RunnerPolicy(load_model(path, problem, mode).runner)
+def _native_policy(
+    path: Path, problem: Problem, stack: contextlib.ExitStack, *, trusted: bool
+) -> Policy:
+    runner = native_runner(path, problem, stack, trusted=trusted)
+    return stack.enter_context(RunnerPolicy(runner, keep=True))

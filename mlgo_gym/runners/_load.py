@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import pkgutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mlgo_gym.errors import OptionsError
@@ -27,13 +27,14 @@ MODES: Final = tuple(_CLASSES)
 directory in TFLite; ``interactive`` asks a gRPC host."""
 
 
-def runner_factory(model: str, mode: str) -> RunnerFactory:
+def runner_factory(model: str, mode: str, *, trusted: bool = False) -> RunnerFactory:
     """What makes runners of a mode.
 
     Args:
         model: a folder or file; with ``interactive``, the host's address (``HOST:PORT`` or
             ``unix:PATH``).
         mode: one of `MODES`.
+        trusted: run the model's files in this process, whoever made them.
 
     Raises:
         OptionsError: there is no such mode, or what is given is no address of a host.
@@ -49,11 +50,16 @@ def runner_factory(model: str, mode: str) -> RunnerFactory:
         raise OptionsError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")
     if mode == "interactive":
         Address(model)
-    return functools.partial(_made, _CLASSES[mode], model)
+    settings = {"trusted": trusted} if mode in IN_PROCESS else {}
+    return functools.partial(_made, _CLASSES[mode], settings, model)
 
 
 def _made(
-    place: str, model: str, inputs: Sequence[TensorSpec], output: TensorSpec
+    place: str,
+    settings: Mapping[str, object],
+    model: str,
+    inputs: Sequence[TensorSpec],
+    output: TensorSpec,
 ) -> MLModelRunner:
-    runner: MLModelRunner = pkgutil.resolve_name(place)(model, inputs, output)
+    runner: MLModelRunner = pkgutil.resolve_name(place)(model, inputs, output, **settings)
     return runner

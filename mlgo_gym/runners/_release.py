@@ -33,8 +33,9 @@ class ReleaseModeModelRunner(MLModelRunner):
 
     Args:
         model: a model directory (``model.tflite``, ``output_spec.json``), a ``.tflite`` file, or a
-            frozen model (its folder or its JSON file), which is code and must be trusted.
-        trusted: compile the graph in this process; else in a child process with a deadline.
+            frozen model (its folder or its JSON file).
+        trusted: compile the graph in this process, else in a child process with a deadline; and
+            run a frozen model, which is code, whoever froze it, else this user's own alone.
         timeout_s: what compiling may take in the child process, in seconds.
 
     Attributes:
@@ -45,6 +46,7 @@ class ReleaseModeModelRunner(MLModelRunner):
     Raises:
         ModelError: the model cannot be used, needs an input that is not offered, or has inputs or
             a decision of another type or shape.
+        OptionsError: a frozen model is somebody else's, and not trusted.
         SpecError: two of the inputs have one name, or there is none.
         EnvironmentSetupError: the child process cannot be started.
 
@@ -147,7 +149,7 @@ def _load(
     source = str(path)
     file, beside = model_files(path)
     if path.suffix == ".json" or (path.is_dir() and not file.exists() and find_description(path)):
-        native, specs = load_frozen(path)
+        native, specs = load_frozen(path, trusted=trusted)
         return native, None if specs is None else parse_output_spec(specs, source)
     native = compile_model(file, trusted=trusted, timeout_s=timeout_s)
     if not beside.exists():
