@@ -48,10 +48,8 @@ class Tensor:
                 f"expected at most {MAX_RANK} dimensions of 0 to {MAX_ELEMENTS} elements, "
                 f"found {self.shape}",
             )
-        if self.element_count > MAX_ELEMENTS:
-            raise ModelError(
-                self.name, f"expected at most {MAX_ELEMENTS} elements, found {self.element_count}"
-            )
+        if (count := math.prod(size or 1 for size in self.shape)) > MAX_ELEMENTS:
+            raise ModelError(self.name, f"expected at most {MAX_ELEMENTS} elements, found {count}")
         if self.data is not None and len(self.data) != self.size_bytes:
             raise ModelError(
                 self.name, f"expected {self.size_bytes} bytes of data, found {len(self.data)}"

@@ -249,6 +249,10 @@ def test_graphs_that_make_no_sense(change: dict[str, Any], message: str) -> None
             lambda: Tensor("t", "int32", (1 << 23, 4)),
             "model 't': expected at most 16777216 elements, found 33554432",
         ),
+        (  # numpy refuses such a shape even where a 0 makes it empty
+            lambda: Tensor("t", "int32", (0, 1 << 23, 4), b""),
+            "model 't': expected at most 16777216 elements, found 33554432",
+        ),
         (
             lambda: Tensor("t", "int32", (2,), b"123"),
             "model 't': expected 8 bytes of data, found 3",
