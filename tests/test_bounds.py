@@ -16,7 +16,7 @@ from mlgo_gym.llvm.process import _request, _worker
 from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
 from mlgo_gym.records import _trace
-from mlgo_gym.runners import _interactive
+from mlgo_gym.runners import _interactive, _interpreter
 from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
@@ -44,6 +44,9 @@ BYTES = {
     "pages of a dataset's part, one of each column": _pages.MAX_PAGES_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
+    "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
+    "all inputs, or all outputs, of such a graph": _interpreter.MAX_TENSORS_BYTES,
+    "the memory of that process": _interpreter.MEMORY_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
     "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
     "the constants of a model": _scope.MAX_CONSTANT_BYTES,
@@ -80,6 +83,9 @@ SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
     "the start of a worker": _worker._START_TIMEOUT_S,
     "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,
+    "TFLite in a child process, to load a graph or to evaluate it once": (
+        _interpreter.DEFAULT_TIMEOUT_S
+    ),
     "the linker of a frozen model": _freeze._LINK_TIMEOUT_S,
     "the other end of a channel, unless told otherwise": (_interactive.DEFAULT_DEADLINE_S),
     "clang, for one command of a corpus": clang.DEADLINE_S,

@@ -64,7 +64,7 @@ class _RecordingRunner(ModelUnderTrainingRunner):
         output: TensorSpec,
         records: list[_Decision],
     ) -> None:
-        super().__init__(model, inputs, output)
+        super().__init__(model, inputs, output, trusted=os.environ.get("MLGO_TRUST_CODE") == "1")
         self._records = records
         self._default = [spec.name for spec in self.inputs].index(DEFAULT_ADVICE)
 

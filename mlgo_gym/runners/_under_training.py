@@ -5,8 +5,7 @@ A runner is made for each compilation, so a newer model, or another folder, coun
 
 from __future__ import annotations
 
-import ctypes
-import importlib
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 
-from mlgo_gym.errors import EnvironmentSetupError, ModelError, UsageError
+from mlgo_gym.errors import ModelError, UsageError
 from mlgo_gym.model._card import read_card
 from mlgo_gym.model._output_spec import (
     OUTPUT_SPEC_FILE,
@@ -26,11 +25,11 @@ from mlgo_gym.model._output_spec import (
     read_model_json,
 )
 from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._interpreter import DEFAULT_TIMEOUT_S, ChildInterpreter, load_here, memory_of
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
 
-INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
 _INPUT_PREFIX: Final = "action_"
 
 Array = np.ndarray[Any, Any]
@@ -39,16 +38,21 @@ Array = np.ndarray[Any, Any]
 class ModelUnderTrainingRunner(MLModelRunner):
     """Evaluates the TFLite graph of a model directory.
 
-    The graph's own input tensors are the runner's buffers, so nothing is copied. An input of the
-    graph is called ``action_NAME`` (a port behind a colon is left out of account); it binds to the
-    input NAME by name, type and number of elements. ``action_discount``, ``action_reward`` and
-    ``action_step_type`` stay zero where nobody offers them.
+    TFLite checks little of a graph, so it runs in a child process of the runner's own, which cannot
+    write, execute or connect to anything, unless the model is trusted: then the graph's own input
+    tensors are the runner's buffers, and nothing is copied.
+
+    An input of the graph is called ``action_NAME`` (a port behind a colon is left out of account);
+    it binds to the input NAME by name, type and number of elements. ``action_discount``,
+    ``action_reward`` and ``action_step_type`` stay zero where nobody offers them.
 
     Args:
         model_directory: a folder with ``model.tflite`` and ``output_spec.json``.
         training_log: where LLVM's training log is written, if it is: the inputs, the extra
             outputs and the decision of every evaluation. The file stays the caller's to close.
         score: the spec of the scores in that log, for `log_score`.
+        trusted: evaluate the graph in this process, which a broken graph may end.
+        timeout_s: what loading it, or evaluating it once, may take in the child, in seconds.
 
     Attributes:
         card: what the model was made for, if it says so.
@@ -56,8 +60,8 @@ class ModelUnderTrainingRunner(MLModelRunner):
 
     Raises:
         EnvironmentSetupError: no TFLite interpreter is installed.
-        ModelError: the model cannot be loaded, needs an input that is not offered, or has another
-            type or size of tensor than the specs say.
+        ModelError: the model cannot be loaded, ends TFLite's process or its time, needs an input
+            that is not offered, or has another type or size of tensor than the specs say.
 
     >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.problems import InliningForSize
@@ -76,6 +80,8 @@ class ModelUnderTrainingRunner(MLModelRunner):
         *,
         training_log: BinaryIO | None = None,
         score: TensorSpec | None = None,
+        trusted: bool = False,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         super().__init__(inputs, output)
         path = Path(model_directory)
@@ -84,10 +90,14 @@ class ModelUnderTrainingRunner(MLModelRunner):
             read_model_json(path / OUTPUT_SPEC_FILE, self._model), self._model
         )
         self.card: Final = read_card(path, self.inputs)
-        self._interpreter = self._load(path / "model.tflite")
-        self._invoke: Callable[[], object] = self._interpreter.invoke
-        self._bind_inputs()
-        self._outputs = self._bind_outputs(specs)
+        with contextlib.ExitStack() as stack:
+            self._interpreter = self._load(path / "model.tflite", None if trusted else timeout_s)
+            if not trusted:
+                stack.callback(self._interpreter.close)
+            self._invoke: Callable[[], object] = self._interpreter.invoke
+            self._bind_inputs()
+            self._outputs = self._bind_outputs(specs)
+            self._resources = stack.pop_all()
         self._decision = self._outputs[0].view(np.uint8).data
         self._extra = tuple(
             replace(each.tensor_spec, name=each.logging_name, port=0) for each in specs[1:]
@@ -121,8 +131,18 @@ class ModelUnderTrainingRunner(MLModelRunner):
         }
 
     def evaluate_untyped(self) -> memoryview:
-        """Answer what the inputs hold: the decision's raw bytes, valid until the next call."""
-        self._invoke()
+        """Answer what the inputs hold: the decision's raw bytes, valid until the next call.
+
+        Raises:
+            ModelError: TFLite fails on these inputs, or its process ends.
+            UsageError: the runner is closed.
+        """
+        try:
+            self._invoke()
+        except RuntimeError as error:
+            raise ModelError(
+                self._model, f"TFLite cannot evaluate model.tflite: {error}"
+            ) from error
         if self._log is not None:
             self._write(self._log)
         return self._decision
@@ -131,6 +151,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         """Let go of the interpreter; safe to call twice. Views of the buffers stay valid."""
         super().close()
         self._invoke = _refuse
+        self._resources.close()
 
     def _evaluate(self) -> memoryview:
         return self.evaluate_untyped()
@@ -140,21 +161,19 @@ class ModelUnderTrainingRunner(MLModelRunner):
         extra = (values.tobytes() for values in self._outputs[1:])
         log.log_observation(b"".join((*inputs, *extra, self._decision)))
 
-    def _load(self, graph: Path) -> Any:
+    def _load(self, graph: Path, timeout_s: float | None) -> Any:
+        """An interpreter in a child that has so much time, or in this process."""
         if not graph.is_file():
             raise ModelError(self._model, f"expected {graph.name} in it, found none")
-        try:
-            interpreter = interpreter_class()(model_path=str(graph), num_threads=1)
-            interpreter.allocate_tensors()
-        except (ValueError, RuntimeError) as error:
-            raise ModelError(self._model, f"TFLite cannot load {graph.name}: {error}") from error
-        return interpreter
+        if timeout_s is None:
+            return load_here(graph, self._model)
+        return ChildInterpreter(graph, self._model, timeout_s)
 
     def _bind_inputs(self) -> None:
         offered = {spec.name: index for index, spec in enumerate(self.inputs)}
         for details in self._interpreter.get_input_details():
             name = details["name"].partition(":")[0].removeprefix(_INPUT_PREFIX)
-            memory = self._memory(details)
+            memory = memory_of(self._interpreter, details)
             if name in offered:
                 index = offered.pop(name)
                 spec = self.inputs[index]
@@ -174,7 +193,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         self._check_decision(specs[0])
         for spec, (name, number) in zip(specs, chosen, strict=True):
             self._check(f"output {name!r}", spec.tensor_spec, found[number])
-        return tuple(self._memory(found[number]) for _, number in chosen)
+        return tuple(memory_of(self._interpreter, found[number]) for _, number in chosen)
 
     def _check_decision(self, decision: OutputSpec) -> None:
         expected, found = self.output, decision.tensor_spec
@@ -195,27 +214,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
                 f"found {dtype} {list(shape)}",
             )
 
-    def _memory(self, details: dict[str, Any]) -> Array:
-        """A tensor's memory inside the interpreter, which the array keeps alive."""
-        # The interpreter refuses to run while arrays of its own making are around, so this one is
-        # made of the address. The arena does not move: tensors are allocated once.
-        tensor = self._interpreter.tensor(details["index"])()
-        memory = (ctypes.c_uint8 * tensor.nbytes).from_address(tensor.ctypes.data)
-        memory.interpreter = self._interpreter
-        return np.frombuffer(memory, tensor.dtype)
-
 
 def _refuse() -> NoReturn:
     # No method of the runner: that would be a cycle, and keep the interpreter until a collection.
     raise UsageError("ModelUnderTrainingRunner: closed")
-
-
-def interpreter_class() -> Any:
-    for name in INTERPRETERS:
-        try:
-            return importlib.import_module(name).Interpreter
-        except ModuleNotFoundError:
-            continue
-    raise EnvironmentSetupError(
-        "models under training: need TFLite; run: pip install 'mlgo-gym[tflite]'"
-    )

@@ -17,7 +17,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, TrainingLogError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.runners import _under_training as under_training
+from mlgo_gym.runners import _interpreter
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.stream._events import Observation
@@ -33,7 +33,7 @@ ADVICE = InliningForSize.advice
 @pytest.fixture(autouse=True)
 def interpreter() -> Any:
     """Needs one of the two packages that carry TFLite; test_tflite_runtime sees to the other."""
-    return under_training.interpreter_class()
+    return _interpreter.interpreter_class()
 
 
 def make(inputs: Sequence[TensorSpec], output: TensorSpec) -> ModelUnderTrainingRunner:
@@ -46,7 +46,7 @@ def test_it_keeps_the_contract() -> None:
 
 def reference(values: dict[str, int]) -> Any:
     """What TFLite's own Python interface says, tensor by tensor."""
-    interpreter = under_training.interpreter_class()(str(MODEL / "model.tflite"))
+    interpreter = _interpreter.interpreter_class()(str(MODEL / "model.tflite"))
     interpreter.allocate_tensors()
     for details in interpreter.get_input_details():
         name = details["name"].removeprefix("action_").removesuffix(":0")
@@ -250,7 +250,7 @@ def test_inputs_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_no_tflite(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_training, "INTERPRETERS", ("no_such_package.interpreter",))
+    monkeypatch.setattr(_interpreter, "INTERPRETERS", ("no_such_package.interpreter",))
     with pytest.raises(EnvironmentSetupError) as caught:
         ModelUnderTrainingRunner(MODEL, FEATURES, ADVICE)
     assert str(caught.value) == (
