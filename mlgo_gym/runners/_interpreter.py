@@ -133,8 +133,8 @@ class ChildInterpreter:
 
     def invoke(self) -> None:
         """Evaluate the graph once."""
-        arrays = [self._arrays[each.index] for each in self._inputs]
-        self._send("evaluate", b"".join((_GO, *arrays)))
+        tensors = [self._arrays[each.index].tobytes() for each in self._inputs]
+        self._send("evaluate", b"".join((_GO, *tensors)))
         _, payload = self._receive("evaluate")
         expected = sum(each.size_bytes for each in self._outputs)
         if len(payload) != expected:
@@ -292,7 +292,7 @@ def _serve(interpreter: Any, details: Any, link: socket.socket, requests: Any) -
         except RuntimeError as error:
             link.sendall(encode_frame({"error": str(error)}))
             continue
-        link.sendall(encode_frame({}, b"".join(outputs)))
+        link.sendall(encode_frame({}, b"".join(each.tobytes() for each in outputs)))
 
 
 def _described(details: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

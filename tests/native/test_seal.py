@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def own(state: Path, tmp_path: Path) -> Iterator[Path]:
+def own(state: Path, tmp_path: Path) -> Path:
     """What this user has frozen."""
     freeze(MODELS / "default", tmp_path / "own", name="policy", trusted=True)
     assert state.is_dir()
@@ -160,6 +160,11 @@ def _link(key: Path) -> None:
     key.symlink_to(key.rename(key.with_name("other")))
 
 
+def _fifo(key: Path) -> None:
+    key.unlink()
+    os.mkfifo(key, 0o600)
+
+
 def _anothers(key: Path) -> None:
     os.chown(key, 12345, -1)
 
@@ -174,7 +179,7 @@ def _anothers(key: Path) -> None:
         ),
         Path.unlink,
         lambda key: key.write_bytes(b"short"),
-        lambda key: (key.unlink(), os.mkfifo(key, 0o600)),
+        _fifo,
     ],
     ids=["readable", "link", "another's", "gone", "short", "fifo"],
 )
