@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
+from mlgo_gym.errors import TrainingError
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
@@ -47,5 +48,7 @@ def train(run: TrainingRun, config: CloneConfig, data: Data) -> Validation:
                 run.scalars(len(writer.keys), {"modules": len(writer.keys)})
                 if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
                     break
+        if not writer.keys:
+            raise TrainingError("clone: expected modules to train on, found none that compiles")
     run.save(1, {})
     return fit_decisions(run, Dataset.open(folder, problem=problem).episodes(), config, data)

@@ -55,10 +55,11 @@ class Normalization:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         try:
-            numbers = (tuple(map(float, value[key])) for key in ("mean", "scale", "low", "high"))
-            return cls(tuple(map(str, value["names"])), *numbers)
+            numbers = [tuple(map(float, value[key])) for key in ("mean", "scale", "low", "high")]
+            names = tuple(map(str, value["names"]))
         except (KeyError, TypeError, ValueError) as error:
             raise OptionsError(f"normalisation: expected its statistics: {error!r}") from error
+        return cls(names, *numbers)
 
     def __call__(self, values: Any) -> Any:
         """Normalise inside a graph: ``float32 [..., features]`` to ``[..., 2 * features]``."""

@@ -19,8 +19,9 @@ from mlgo_gym.records._replay import replay
 from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
-from mlgo_gym.search._oracle import Oracle, SearchSetting, small
+from mlgo_gym.search._oracle import _ORDER, Oracle, SearchSetting, small
 from mlgo_gym.stream._events import Observation
+from tests.search.test_attribution import _TWO_CALLERS
 
 PROBLEM = InliningForSize()
 BASES = {"default": default, "never": never, "small": small}
@@ -195,3 +196,43 @@ def test_closing_early_ends_the_workers(small: Corpus, tmp_path: Path) -> None:
     searches = search_corpus(small, tmp_path, PROBLEM, setting(300), jobs=2)
     assert next(searches).error is None
     searches.close()
+
+
+def test_a_search_to_its_end_begins_again(compiler: Compiler) -> None:
+    """Three calls are soon tried at every level: what is left of the budget goes round again."""
+    module = Module.from_ir(_TWO_CALLERS, "two.c")
+    oracle = Oracle(compiler, module, setting(280), PROBLEM)
+    found = list(oracle.improvements())
+    assert [each.size_bytes for each in found] == [15, 14]
+    assert [each.default_size_bytes for each in found] == [15, 15]
+    assert list(found[-1].choice.flips.values()) == [0]
+    groups = len(_ORDER) * 3 * 2  # at most: three calls, two answers
+    assert oracle.compilations > found[-1].compilations + groups
+
+
+def test_more_time_is_more_of_the_same(compiler: Compiler) -> None:
+    """Wherever the time ends, in a compilation or in a branch, what was found before counts."""
+    module = Module.from_ir(_TWO_CALLERS, "two.c")
+    before, sizes = 0, []
+    for budget_s in range(14, 62, 8):
+        oracle = Oracle(compiler, module, setting(budget_s), PROBLEM, start=Choice("default"))
+        sizes.append(min(each.size_bytes for each in oracle.improvements()))
+        assert oracle.compilations >= before
+        before = oracle.compilations
+    assert sizes == sorted(sizes, reverse=True)
+    assert (sizes[0], sizes[-1]) == (15, 14)
+
+
+def test_the_given_policy_is_a_start(compiler: Compiler) -> None:
+    module = Module.from_ir(_TWO_CALLERS, "two.c")
+    *_, best = Oracle(compiler, module, setting(160), PROBLEM).improvements()
+    given = best.choice.policy(BASES)
+    oracle = Oracle(compiler, module, setting(30), PROBLEM, policy=given)
+    found = list(oracle.improvements())
+    assert [each.choice.base for each in found] == ["default", "given"]
+    assert [each.size_bytes for each in found] == [15, best.size_bytes]
+    assert found[-1].trace.object_sha256 == best.trace.object_sha256
+    again = Oracle(
+        compiler, module, setting(30), PROBLEM, policy=given, start=found[-1].choice
+    ).improvements()
+    assert [each.size_bytes for each in again] == [15, 14]

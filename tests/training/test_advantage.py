@@ -14,16 +14,19 @@ from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.training._advantage import train
+from mlgo_gym.training._advantage import _Trainer, train
 from mlgo_gym.training._data import Data, describe
 from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._export import load_network
 from mlgo_gym.training._fitting import FitConfig
+from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import LabelSetting, label_modules, shares_of, survey
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
+from tests.training.conftest import data_of
 from tests.training.test_contexts import InliningForObjects
 
 QUICK = AdvantageConfig(
@@ -249,3 +252,65 @@ def test_the_teacher_weighs_bytes() -> None:
         "labels: expected calls that are better inlined and calls that are not, "
         "found 8000 of one kind"
     )
+
+
+MODELS = Path(__file__).parents[1] / "models"
+INLINING = InliningForSize()
+
+
+def test_a_round_goes_on_from_the_model_before(
+    compiler: Compiler, sample: Corpus, tmp_path: Path
+) -> None:
+    module = sample["frame_stream.c"]
+    expected = compiler.compile_module(module, problem=INLINING, policy=never)
+    with TrainingRun(tmp_path / "run", "advantage", INLINING, QUICK) as run:
+        shutil.copytree(MODELS / "never", run.directory / "rounds" / "1")
+        found = []
+        for number in (0, 1):
+            run.save(number, {}, {"validations": []})
+            with _Trainer(run, INLINING, QUICK, data_of(sample))._policy() as policy:
+                result = compiler.compile_module(module, problem=INLINING, policy=policy)
+                found.append(result.object_sha256)
+    plain = compiler.compile_module(module, problem=INLINING, policy=default)
+    assert found == [plain.object_sha256, expected.object_sha256]
+
+
+def test_a_run_that_is_done_is_validated_again(sample: Corpus, tmp_path: Path) -> None:
+    config = replace(QUICK, rounds=1)
+    stages: list[str] = []
+    data = replace(
+        data_of(sample, "graph.cpp"),
+        validation=Packages.of({"held-out": sample.only(("frame_stream.c",))}),
+    )
+    with TrainingRun(tmp_path / "run", "advantage", INLINING, config, doing=stages.append) as run:
+        run.save(1, {}, {"validations": [{"loss": 0.0}]})
+        (run.directory / "survey.json").write_text("{}")
+        shutil.copytree(MODELS / "never", run.model)
+        found = train(run, config, data)
+    assert stages == []
+    assert (found.modules, found.worse) == (1, 1)
+
+
+def test_a_round_that_is_no_better_is_not_the_model(sample: Corpus, tmp_path: Path) -> None:
+    """Learned of another run's labels alone, which is one round."""
+    packages = Packages.of({"sample": sample.only(("json_write.c", "hash_map.c"))})
+    data = replace(data_of(sample), packages=packages)
+    config = replace(QUICK, rounds=0, labels=(str(tmp_path / "first" / "labels"),))
+    with TrainingRun(tmp_path / "first", "advantage", INLINING, QUICK) as first:
+        LabelRounds(first, INLINING, QUICK, data).label(0, INLINING.policy("default"), {})
+    validation = Packages.of({"held-out": sample.only(("frame_stream.c",))})
+    with TrainingRun(tmp_path / "run", "advantage", INLINING, config) as run:
+        run.save(0, {}, {"validations": [{"loss": -9.0}]})
+        shutil.copytree(MODELS / "never", run.model)
+        found = train(run, config, replace(data, validation=validation))
+        assert (run.directory / "rounds" / "1" / "model.tflite").exists()
+        assert (run.model / "model.tflite").read_bytes() == (
+            MODELS / "never" / "model.tflite"
+        ).read_bytes()
+        state = run.restore()
+    assert state is not None
+    assert state.step == 1
+    first, second = state.state["validations"]
+    assert (first, second["modules"]) == ({"loss": -9.0}, 1)
+    assert second["loss"] < found.changes["linked_text"]
+    assert found.worse == 1  # of the model that was kept

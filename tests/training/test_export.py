@@ -149,3 +149,14 @@ def test_decisions_of_another_batch_size(inlining: Recorded) -> None:
     whole = network(columns(inlining, problem)).numpy()
     row = observation_array([inlining[7].tobytes()], problem)
     assert network(columns(row, problem)).numpy()[0] == pytest.approx(whole[7], rel=1e-4, abs=1e-5)
+
+
+def test_weights_that_are_not_there(inlining: Recorded, tmp_path: Path) -> None:
+    (tmp_path / "network.json").write_text(
+        json.dumps(network_of(InliningForSize(), inlining).config())
+    )
+    with pytest.raises(ModelError) as error:
+        load_network(tmp_path)
+    assert str(error.value) == (
+        f"model {str(tmp_path)!r}: weights.npz cannot be read: No such file or directory"
+    )

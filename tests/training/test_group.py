@@ -20,13 +20,14 @@ from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
+from mlgo_gym.training._export import load_network
 from mlgo_gym.training._group import GroupConfig, Trial, advantages_of, train
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._validation import Validation
-from tests.training.conftest import data_of
+from tests.training.conftest import Recorded, data_of
 
 Array = np.ndarray[Any, Any]
 
@@ -209,3 +210,40 @@ def test_bad_settings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError) as caught:
         replace(QUICK, **changes)
     assert str(caught.value) == message
+
+
+def test_a_finished_run_is_validated_again(
+    finished: tuple[Path, Path], sample: Corpus, tmp_path: Path
+) -> None:
+    """From its checkpoint; nothing is compiled or learned besides."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
+    checkpoint = (folder / "checkpoint.npz").read_bytes()
+    found, scalars = trained(folder, QUICK, data_of(sample, "expr_vm.c", "codec_text.c"))
+    card = json.loads((folder / "model" / "card.json").read_text())
+    assert scalars == []
+    assert (folder / "checkpoint.npz").read_bytes() == checkpoint
+    assert found.modules == card["results"]["validation"]["modules"] == 1
+
+
+def test_the_inliner_learns_from_a_start(
+    inlining: Recorded, sample: Corpus, tmp_path: Path
+) -> None:
+    """One generation on one module: the start and what came of it are validated."""
+    fitted = Normalization.fit(columns(inlining, INLINING), network_features(INLINING))
+    start = InliningNetwork(fitted, (2,), 3)
+    (tmp_path / "network.json").write_text(json.dumps(start.config()))
+    weights = {str(index): each for index, each in enumerate(start.get_weights())}
+    np.savez(tmp_path / "weights.npz", **weights)
+    config = replace(QUICK, generations=1, contexts=1, tries=2, start=str(tmp_path))
+    data = data_of(sample, "frame_stream.c")
+    held_out = Packages.of({"held-out": sample.only(("json_write.c",))})
+    found, scalars = trained(tmp_path / "run", config, replace(data, validation=held_out), INLINING)
+    assert found.changes["text"] == 0  # a new network answers as LLVM does
+    assert [set(each) >= {"validation/text"} for each in scalars] == [True, False, True]
+    assert 2 <= scalars[1]["collect/decisions"] <= 2 * 47
+    card = json.loads((tmp_path / "run" / "model" / "card.json").read_text())
+    assert card["results"]["generation"] == 0
+    assert card["config"]["start"] == str(tmp_path)
+    loaded = load_network(tmp_path / "run" / "candidate")
+    assert loaded.config() == start.config()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -139,3 +141,58 @@ def test_no_traces_is_an_error(data: Data, tmp_path: Path) -> None:
 def test_no_decisions_is_an_error() -> None:
     with pytest.raises(TrainingError, match="expected recorded decisions, found none"):
         rows_of([], InliningForSize(), FittedConfig())
+
+
+def test_what_cannot_be_imitated(
+    data: Data, sample: Corpus, compiler: Compiler, tmp_path: Path
+) -> None:
+    """Another problem's decisions, and traces of which none is of these settings."""
+    trace = record(
+        compiler,
+        sample["frame_stream.c"],
+        InliningForSize(7.0),
+        lambda _: 0,
+        keep_observations=True,
+    )
+    trace.save(tmp_path / "traces" / "0.trace")
+    config = imitate.ImitateConfig(traces=str(tmp_path / "traces"))
+    warnings: list[str] = []
+    for problem, message in (
+        (RegallocEviction(), "imitate: expected InliningForSize, found RegallocEviction"),
+        (InliningForSize(), "imitation: expected recorded decisions, found none"),
+    ):
+        run = TrainingRun(tmp_path / problem.name, "imitate", problem, config)
+        with run, pytest.raises(TrainingError) as error:
+            imitate.train(run, config, replace(data, warn=warnings.append))
+        assert str(error.value) == message
+    assert warnings == [
+        f"trace '{tmp_path}/traces/0.trace': size_increase_threshold: expected 2.0, found 7.0"
+    ]
+
+
+def test_a_clone_in_no_time(sample: Corpus, tmp_path: Path) -> None:
+    """Of the first module alone, after one epoch."""
+    packages = Packages.of({"sample": sample.only(("frame_stream.c", "hash_map.c"))})
+    data = Data(packages, Packages.of({"sample": sample.only(("json_write.c",))}))
+    config = clone.CloneConfig(policy="never", hidden=(2,), fit=FIT)
+    folder = tmp_path / "run"
+    with TrainingRun(folder, "clone", InliningForSize(), config, budget_s=1e-6) as run:
+        assert clone.train(run, config, data).modules == 1
+    (recorded,) = Dataset.open(folder / "decisions").modules
+    assert recorded.key.policy == "never"
+    progress = [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
+    assert [each["step"] for each in progress if "fit/loss" in each] == [0]
+
+
+def test_nothing_to_clone(tmp_path: Path) -> None:
+    (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
+    warnings: list[str] = []
+    broken = Packages.of({"mine": Corpus(tmp_path, ("broken.c",))})
+    config = clone.CloneConfig()
+    run = TrainingRun(tmp_path / "run", "clone", InliningForSize(), config)
+    with run, pytest.raises(TrainingError) as error:
+        clone.train(run, config, Data(broken, broken, warn=warnings.append))
+    assert str(error.value) == ("clone: expected modules to train on, found none that compiles")
+    assert set(warnings) == {
+        "module 'broken.c': LLVM bitcode parsing error\nInvalid bitcode signature"
+    }

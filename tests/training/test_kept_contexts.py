@@ -14,6 +14,7 @@ from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.training import _kept_contexts
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._kept_contexts import KeptContexts, key_of
 
@@ -119,3 +120,16 @@ def test_a_full_disk(
     assert str(caught.value) == (
         f"contexts {str(kept)!r}: part-00002.parquet cannot be written: No space left on device"
     )
+
+
+def test_a_part_a_minute(
+    tmp_path: Path, modules: list[list[TrainingContext]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(_kept_contexts, "monotonic", lambda: now[0])
+    files = KeptContexts(tmp_path, KEY)
+    for seconds, parts in ((60, 0), (1, 1), (60, 1), (1, 2)):
+        now[0] += seconds
+        files.add(modules[0])
+        assert len(list(tmp_path.iterdir())) == parts
+    assert KeptContexts(tmp_path, KEY).modules == 4

@@ -10,6 +10,7 @@ from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
 from mlgo_gym.training._networks import (
     EvictionNetwork,
     InliningNetwork,
@@ -122,3 +123,39 @@ def test_bad_descriptions_are_refused(inlining: Recorded) -> None:
     with pytest.raises(OptionsError) as error:
         Normalization.fit({"a": np.array([np.nan, np.inf])}, ("a",))
     assert str(error.value) == "normalisation: expected finite values of 'a', found none"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"mean": None},
+            "expected its statistics: TypeError(\"'NoneType' object is not iterable\")",
+        ),
+        (
+            {"low": ["x"]},
+            "expected its statistics: ValueError(\"could not convert string to float: 'x'\")",
+        ),
+        ({"scale": [1, 2]}, "scale: expected 1 numbers, found 2"),
+    ],
+)
+def test_statistics_that_are_none(changes: dict[str, object], message: str) -> None:
+    value = Normalization(("a",), (0.0,), (1.0,), (0.0,), (2.0,)).to_json()
+    assert Normalization.from_json(value).to_json() == value
+    with pytest.raises(OptionsError) as error:
+        Normalization.from_json(value | changes)
+    assert str(error.value) == f"normalisation: {message}"
+    del value["names"]
+    with pytest.raises(OptionsError) as error:
+        Normalization.from_json(value)
+    assert str(error.value) == "normalisation: expected its statistics: KeyError('names')"
+
+
+def test_rows_of_no_weight(inlining: Recorded) -> None:
+    network = InliningNetwork(normalization(inlining, InliningForSize), (2,))
+    for rows in (inlining[:3], inlining[:0]):
+        count = len(rows)
+        nothing = Rows(columns(rows, InliningForSize), np.zeros(count), np.zeros(count))
+        with pytest.raises(OptionsError) as error:
+            next(fit_actions(network, nothing, FitConfig(epochs=1), 0))
+        assert str(error.value) == f"fit: expected rows that count, found {count} of no weight"

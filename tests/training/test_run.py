@@ -175,3 +175,26 @@ def test_time_counts_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.Mo
     with TrainingRun(tmp_path / "run", "group", InliningForSize(), Config(), budget_s=60) as again:
         assert again.restore() is None
         assert again.spent_s == pytest.approx(25)
+
+
+def test_a_configuration_that_is_no_object(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('["group"]')
+    with pytest.raises(TrainingError) as error:
+        TrainingRun(tmp_path, "group", InliningForSize(), Config())
+    assert str(error.value) == (
+        f"run {str(tmp_path)!r}: config.json: expected a JSON object, found ['group']"
+    )
+
+
+def test_progress_without_a_whole_line_is_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    TrainingRun(tmp_path, "group", InliningForSize(), Config())
+    progress = tmp_path / "progress.jsonl"
+    monkeypatch.setattr(run, "monotonic", lambda: 5.0)
+    for text, spent_s in (
+        ('{"step": 2, "spen', 0.0),
+        ('{"spent_s": 7}\n{"spent_s": null}\n[]\n{"step": 2, "spen', 7.0),
+    ):
+        progress.write_text(text)
+        assert TrainingRun(tmp_path, "group", InliningForSize(), Config()).spent_s == spent_s

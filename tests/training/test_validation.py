@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,14 +13,16 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
+from mlgo_gym.training._data import Data
 from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
-from mlgo_gym.training._validation import Validation, validate_functions
+from mlgo_gym.training._validation import Validation, validate, validate_functions
 from tests.training.conftest import Recorded
 
 EVICTION = RegallocEviction()
@@ -107,3 +110,26 @@ def test_a_function_that_fails_is_left_out(
 
 def test_no_function_asks(workshop: Workshop, network: CompiledNetwork) -> None:
     assert validate_functions(workshop, [], network).modules == 0
+
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def test_a_model_is_validated_on_what_compiles(sample: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
+    held_out = Packages.of(
+        {"sample": sample.only(("frame_stream.c",)), "mine": Corpus(tmp_path, ("broken.c",))}
+    )
+    warnings: list[str] = []
+    data = Data(held_out, held_out, warn=warnings.append)
+    found = {
+        name: validate(MODELS / name, data, InliningForSize()) for name in ("default", "never")
+    }
+    assert [(each.modules, each.failed) for each in found.values()] == [(1, 1)] * 2
+    assert found["default"].changes == dict.fromkeys(found["default"].changes, 0.0)
+    assert found["default"].worse == 0 < found["never"].worse
+    assert found["never"].changes["text"] > 0
+    assert found["never"].to_json()["failed_modules"] == 1
+    assert set(warnings) == {
+        "mine: module 'broken.c': LLVM bitcode parsing error\nInvalid bitcode signature"
+    }
