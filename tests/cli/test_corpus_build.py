@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import re
+import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -99,3 +104,90 @@ def test_bad_selections(tmp_path: Path, arguments: list[str], message: str) -> N
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"mlgo-gym: error: {message}\n"
     assert not list(tmp_path.iterdir())
+
+
+def tiny(folder: Path, name: str, files: Mapping[str, str], **changes: object) -> Path:
+    """A recipe file, whose sdist is kept where nothing needs to be fetched."""
+    (folder / "cache").mkdir(exist_ok=True)
+    sdist = folder / "cache" / f"{name}-1.0.tar.gz"
+    with tarfile.open(sdist, "w:gz") as tar:
+        for path, text in files.items():
+            member = tarfile.TarInfo(f"{name}-1.0/{path}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    fields = {
+        "name": name,
+        "package": name,
+        "version": "1.0",
+        "sdist": sdist.name,
+        "sha256": hashlib.sha256(sdist.read_bytes()).hexdigest(),
+        "split": "train",
+        "language": "C",
+        "license": "MIT",
+        "globs": ["*.c"],
+    }
+    path = folder / f"{name}.toml"
+    lines = (f"{key} = {json.dumps(value)}\n" for key, value in (fields | changes).items())
+    path.write_text("".join(lines))
+    return path
+
+
+def test_a_recipe_file_is_built(tmp_path: Path) -> None:
+    """Into the folder itself; a source that does not compile is named, and the status is 1."""
+    require("clang-22", "clang-22")
+    files = {"a.c": "int a(int x) { return x + 1; }\n", "b.c": "#error no\n"}
+    both = tiny(tmp_path, "both", files)
+    good = tiny(tmp_path, "good", files, globs=["a.c"], modules=1, split="test")
+    done = run(
+        "corpus", "build", both, "--output", "out", "--cache", "cache", "--keep-going", "--json",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    (reason,) = result.pop("failures").values()
+    assert done.stderr == f"mlgo-gym: b.c: {reason}\n"
+    assert "#error no" in reason
+    assert result == {
+        "recipe": "both", "version": "1.0", "split": "train", "output": "out", "modules": ["a.c"],
+    }  # fmt: skip
+    assert Corpus.load(tmp_path / "out").names == ("a.c",)
+    done = run("corpus", "build", good, "--output", "one", "--cache", "cache", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"good 1\.0: 1 modules in one \(test split, \d+\.\d s\)\n", done.stdout)
+
+
+def test_recipe_files_are_built_beside_each_other(tmp_path: Path) -> None:
+    require("clang-22", "clang-22")
+    one = tiny(tmp_path, "one", {"a.c": "int a(int x) { return x + 1; }\n"}, modules=1)
+    two = tiny(tmp_path, "two", {"b.c": "#error no\n"}, split="test", language="C++")
+    command = ("corpus", "build", one, two, "--output", "out", "--cache", "cache")
+    done = run(*command, "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    result = json.loads(done.stdout)
+    first, second = result["recipes"]
+    size = (tmp_path / "out" / "one" / "a.c.bc").stat().st_size
+    assert (first["recipe"], first["modules"], first["bitcode_bytes"]) == ("one", 1, size)
+    assert (first["outcome"], first["problems"], first["output"]) == ("built", [], "out/one")
+    assert (second["recipe"], second["split"], second["language"]) == ("two", "test", "C++")
+    assert (second["outcome"], second["modules"]) == ("failed", 0)
+    (problem,) = second["problems"]
+    assert done.stderr == f"mlgo-gym: two: {problem}\n"
+    total = result["total"]
+    assert (total["modules"], total["bitcode_bytes"]) == (1, size)
+    assert total["elapsed_s"] >= first["elapsed_s"]
+    table = run(*command, cwd=tmp_path).stdout
+    rows = {line.split()[0]: line.split() for line in table.splitlines() if line.split()}
+    assert rows["one"] == [
+        "one",
+        "train",
+        "C",
+        "1",
+        f"{size:,}",
+        rows["one"][5],
+        "up",
+        "to",
+        "date",
+    ]
+    assert rows["two"][:5] == ["two", "test", "C++", "0", "0"]
+    assert rows["total"][1:3] == ["1", f"{size:,}"]
+    assert rows["total"][-3:] == ["1", "of", "2"]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cli.dataset._record import _digest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.cli.command import run
+from tests.cli.test_evaluate import copied
 
 WITHOUT_PYARROW = """
 import sys
@@ -207,3 +211,38 @@ def test_without_pyarrow(tmp_path: Path) -> None:
     assert done.stderr == (
         "mlgo-gym: error: datasets: need pyarrow; run: pip install 'mlgo-gym[train]'\n"
     )
+
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+def test_a_model_is_recorded_under_its_files_hash(small: Corpus, tmp_path: Path) -> None:
+    """Another model of the same folder name is another policy, and goes on beside it."""
+    corpus = copied(small, ("frame_stream.c",), tmp_path / "corpus")
+    command = ("dataset", "record", "--corpus", corpus, "--output", "set", "--model", "m", "--json")
+    names = []
+    for model in ("never", "default"):
+        shutil.copytree(MODELS / model, tmp_path / "m")
+        done = run(*command, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        digest = hashlib.sha256()
+        for path in sorted((tmp_path / "m").iterdir()):
+            digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+        result = json.loads(done.stdout)
+        assert result["policy"] == f"m {digest.hexdigest()[:12]}"
+        assert (result["modules"], result["modules_there_already"]) == (1, 0)
+        assert result["decisions"] > 10
+        again = json.loads(run(*command, cwd=tmp_path).stdout)
+        assert (again["modules"], again["modules_there_already"]) == (0, 1)
+        names.append(result["policy"])
+        shutil.rmtree(tmp_path / "m")
+    modules = Dataset.open(tmp_path / "set").modules
+    assert sorted(each.key.policy for each in modules) == sorted(names)
+
+
+def test_the_hash_of_a_model(tmp_path: Path) -> None:
+    """Of a file its own; of an address there is none."""
+    (tmp_path / "model").write_bytes(b"graph")
+    digest = hashlib.sha256(b"." + hashlib.sha256(b"graph").digest()).hexdigest()
+    assert _digest(tmp_path / "model") == f" {digest[:12]}"
+    assert _digest(tmp_path / "localhost:5000") == ""

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import builtins
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mlgo_gym.cli._main import main
+from mlgo_gym.cli._train import _Shown
+from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.training._distillation import AdvantageConfig
-from mlgo_gym.training._train import TRAINERS, configured, imported
+from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._train import TRAINERS, _provenance, configured, imported
+from tests.cli.command import run
+from tests.cli.test_evaluate import MODELS, copied
 
 QUICK = [
     *("--set", "rounds=1", "--set", "batches=1", "--set", "hidden=[8]", "--set", "fit.epochs=2"),
@@ -97,3 +106,55 @@ def test_a_missing_extra_is_named(
         "mlgo-gym: error: train: expected the package 'tensorflow', found none; "
         "pip install 'mlgo-gym[train]' brings it"
     )
+
+
+def test_a_finished_run_is_summed_up(small: Corpus, tmp_path: Path) -> None:
+    """Its model is validated once more, and that is all."""
+    corpus = copied(small, ("hash_map.c", "frame_stream.c"), tmp_path / "corpus")
+    command = ("train", "advantage", "--corpus", corpus, "--output", "run", "--set", "rounds=1")
+    kept, held_out = Packages.of(corpus).hold_out()
+    config = configured(AdvantageConfig(), ["rounds=1"])
+    with TrainingRun(
+        tmp_path / "run", "advantage", InliningForSize(), config,
+        provenance=_provenance(kept, held_out),
+    ) as going:  # fmt: skip
+        going.save(1, {}, {"validations": []})
+        (going.directory / "survey.json").write_text("{}")
+        shutil.copytree(MODELS / "never", going.model)
+    done = run(*command, "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    found = result["validation"]
+    assert (result["model"], result["left_out"], found["modules"]) == ("run/model", [], 1)
+    assert result["spent_s"] >= 0
+    done = run(*command, cwd=tmp_path)
+    assert done.stdout.splitlines() == [
+        "Model: run/model",
+        "On 1 held-out modules, against LLVM's own heuristic:",
+        *(
+            f"  {key.replace('_', ' ')}: {value:+.2%}"
+            for key, value in found.items()
+            if isinstance(value, float)
+        ),
+        f"  modules worse by more than 1 %: {found['worse_modules']}",
+    ]
+    assert "  linked text: +" in done.stdout
+
+
+def test_what_is_shown_of_a_run() -> None:
+    lines: list[str] = []
+    shown = _Shown(lines.append, Output(as_json=False))
+    shown.report(3, {"fit/loss": 0.123456, "fit/agreement": 1.0})
+    shown.doing("fitting")
+    shown.report(12, {"loss": 20000.0})
+    assert lines == [
+        "training",
+        "training 3:  loss 0.1235  agreement 1",
+        "fitting",
+        "fitting 12:  loss 2e+04",
+    ]
+
+
+def test_what_a_run_leaves_out_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    _Shown(lambda _: None, Output(as_json=True)).warn("module 'a': broken; left out")
+    assert capsys.readouterr() == ("", "mlgo-gym: module 'a': broken; left out\n")

@@ -1,0 +1,68 @@
+"""Options that commands share, and what commands tell the shell."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.cli._doctor import _check_extra
+from mlgo_gym.cli._main import main
+from mlgo_gym.cli._options import above_zero
+from mlgo_gym.cli.dataset._export import _finite
+from tests.cli.command import run
+
+MODELS = Path(__file__).parents[1] / "models"
+
+
+@pytest.mark.parametrize(("text", "value"), [("2", 2.0), ("1e-3", 0.001), ("inf", float("inf"))])
+def test_numbers_above_zero(text: str, value: float) -> None:
+    assert above_zero(text) == value
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "two", ""])
+def test_numbers_that_are_not(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as error:
+        above_zero(text)
+    assert str(error.value) == f"expected a number above 0, found {text!r}"
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "none"])
+def test_numbers_that_are_not_finite(text: str) -> None:
+    assert _finite("-0.5") == -0.5
+    with pytest.raises(argparse.ArgumentTypeError) as error:
+        _finite(text)
+    assert str(error.value) == f"expected a number, found {text!r}"
+
+
+def test_a_policy_and_a_model(small_folder: Path, tmp_path: Path) -> None:
+    arguments = ("--policy", "never", "--model", MODELS / "never")
+    done = run("rollout", "--corpus", small_folder, *arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "mlgo-gym: error: expected --policy or --model, found both\n",
+    )
+
+
+def test_what_an_extra_brings() -> None:
+    found = _check_extra("plots", "plot", "no_such_package", "numpy")
+    assert (found.is_ok, found.is_required) == (True, False)
+    assert found.found.startswith("numpy ")
+    found = _check_extra("plots", "plot", "no_such_package", "no_other")
+    assert (found.name, found.is_ok, found.is_required) == ("plots", False, False)
+    assert found.found == "needs no_such_package; run: pip install 'mlgo-gym[plot]'"
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    """Of a pipe whose other end is closed: status 1, and nothing is said."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    errors = io.StringIO()
+    pipe = io.TextIOWrapper(io.FileIO(writer, "w"), "utf-8", write_through=True)
+    with pipe, redirect_stdout(pipe), redirect_stderr(errors):
+        assert main(["corpus", "recipes", "--json"]) == 1
+    assert errors.closed
