@@ -74,10 +74,8 @@ def target_triple(module: bytes) -> str | None:
         ExtractionError: the module is broken.
     """
     start = _WRAPPER_SIZE if module.startswith(_WRAPPER_MAGIC) else 0
-    for block in _blocks(module, start):
-        if block.id == _MODULE_BLOCK:
-            return _triple_in(_Bits(module, block.start * 8), block)
-    return None
+    block = next(each for each in _blocks(module, start) if each.id == _MODULE_BLOCK)
+    return _triple_in(_Bits(module, block.start * 8), block)
 
 
 @dataclass(frozen=True, slots=True)

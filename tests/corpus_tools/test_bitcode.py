@@ -70,6 +70,7 @@ FIRST_END = 4 + 8 + 4 * struct.unpack_from("<I", ONE, 8)[0]
         (ONE[:FIRST_END], "expected a module in the bitcode at byte 0, found none"),
         (ONE[:40], f"block at byte {FIRST_END} ends at byte"),
         (ONE[:-4], f"of {LENGTH - 4}"),
+        (MAGIC + b"\xfd" + b"\xff" * 19, "value of more than 64 bits at byte 14"),
         (
             struct.pack("<5I", 0x0B17C0DE, 0, 20, 999, 7),
             "wrapper at byte 0 leads to byte 1019 of 20",
@@ -86,3 +87,81 @@ def test_every_truncation_is_an_error() -> None:
     for end in range(4, LENGTH - 1, 7):
         with pytest.raises(ExtractionError):
             split_modules(ONE[:end])
+
+
+class Stream:
+    """Writes a bitstream, value by value."""
+
+    def __init__(self) -> None:
+        self.bits = ""
+
+    def fixed(self, value: int, width: int) -> Stream:
+        self.bits += f"{value:0{width}b}"[::-1]
+        return self
+
+    def vbr(self, value: int, width: int) -> Stream:
+        more = 1 << (width - 1)
+        while value >= more:
+            self.fixed(value % more + more, width)
+            value //= more
+        return self.fixed(value, width)
+
+    def record(self, code: int, operands: bytes) -> Stream:
+        self.fixed(3, 3).vbr(code, 6).vbr(len(operands), 6)
+        for each in operands:
+            self.vbr(each, 6)
+        return self
+
+    def block(self, block_id: int, content: Stream, width: int = 3) -> Stream:
+        data = content.words()
+        self.vbr(block_id, 8).vbr(width, 4).pad().fixed(len(data) // 4, 32)
+        self.bits += content.pad().bits
+        return self
+
+    def pad(self) -> Stream:
+        self.bits += "0" * (-len(self.bits) % 32)
+        return self
+
+    def words(self) -> bytes:
+        self.pad()
+        return bytes(int(self.bits[at : at + 8][::-1], 2) for at in range(0, len(self.bits), 8))
+
+
+def module_of(content: Stream) -> bytes:
+    return MAGIC + Stream().fixed(1, 2).block(8, content).words()
+
+
+def test_a_target_behind_abbreviations_and_blocks() -> None:
+    """All that may stand before it is skipped, each by its own length."""
+    triple = b"riscv64-unknown-linux-gnu"
+    content = Stream().fixed(2, 3).vbr(5, 5)  # an abbreviation of five operands
+    content.fixed(1, 1).vbr(300, 8)  # a literal
+    content.fixed(0, 1).fixed(1, 3).vbr(40, 5)  # fixed, of a width
+    content.fixed(0, 1).fixed(2, 3).vbr(6, 5)  # vbr, of a width
+    content.fixed(0, 1).fixed(3, 3)  # array
+    content.fixed(0, 1).fixed(4, 3)  # of 6-bit characters
+    content.fixed(1, 3).block(17, Stream().record(2, b"another's"))
+    content.record(1, b"\1").record(2, triple).record(2, b"second")
+    module = module_of(content)
+    assert split_modules(module + module) == [module, module]
+    assert target_triple(module) == triple.decode()
+    wrapped = struct.pack("<5I", 0x0B17C0DE, 0, 20, len(module), 7) + module
+    assert target_triple(wrapped) == triple.decode()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Stream(),
+        Stream().record(1, b"\1").fixed(0, 3),
+        Stream().fixed(5, 3).record(2, b"behind an abbreviated record"),
+        Stream().fixed(1, 3).block(17, Stream().record(2, b"another's")).fixed(0, 3),
+    ],
+)
+def test_a_module_without_a_target(content: Stream) -> None:
+    assert target_triple(module_of(content)) is None
+
+
+def test_the_target_of_what_is_no_module() -> None:
+    with pytest.raises(ExtractionError, match="^expected a module in the bitcode at byte 0, found"):
+        target_triple(MAGIC + Stream().fixed(1, 2).block(17, Stream()).words())

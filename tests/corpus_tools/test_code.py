@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 from pathlib import Path
 
+import lief
 import pytest
 
 from corpus_tools import Clang
@@ -132,3 +134,17 @@ def test_names_of_private_labels_do_not_count(clang22: Clang, tmp_path: Path) ->
         return code_sections(output.read_bytes(), label)
 
     assert difference(assembled("one", "text"), assembled("two", "text")) is None
+
+
+def test_a_relocation_of_no_symbol(clang22: Clang, tmp_path: Path) -> None:
+    """One whose symbol's number is beyond the table: its type and addend are what is compared."""
+    source = "void external(void); void first(void) { external(); }\n"
+    data = bytearray(compiled(clang22, tmp_path, "x86_64-linux-gnu", source, "-fno-plt"))
+    parsed = lief.ELF.parse(list(data))
+    assert parsed is not None
+    table = parsed.get_section(".rela.text")
+    struct.pack_into("<I", data, table.offset + 12, 9999)
+    (found,) = code_sections(bytes(data), "a.o")
+    (relocation,) = found.relocations
+    assert relocation.split()[0].startswith("TYPE.X86_64_")
+    assert relocation.split()[1:] == ["-4"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corpus_tools import combine, make
+from corpus_tools import Manifest, combine, make
 from corpus_tools.errors import LayoutError
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from tests.corpus_tools.extraction.conftest import run, tree
@@ -109,3 +109,32 @@ def test_no_corpora(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert combine.main(["--root_dir", str(tmp_path)]) == 1
     message = f"{tmp_path}: expected corpora in its folders, found none"
     assert capsys.readouterr().err == f"mlgo-combine-corpus: error: {message}\n"
+
+
+def test_nothing_to_make_a_corpus_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "bad.bc").write_bytes(b"text")
+    arguments = ["--input_dir", str(tmp_path / "in"), "--output_dir", str(tmp_path / "out")]
+    assert make.main(arguments) == 1
+    assert capsys.readouterr() == (
+        "",
+        "mlgo-make-corpus: bad.bc: expected bitcode at byte 0, found 74 65 78 74\n"
+        f"mlgo-make-corpus: error: no bitcode below {tmp_path / 'in'}\n",
+    )
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_folder_where_the_manifest_should_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was written beside it until it was whole is removed."""
+    one = tmp_path / "one"
+    one.mkdir()
+    Manifest(()).write(one)
+    (tmp_path / "corpus_description.json" / "in the way").mkdir(parents=True)
+    before = tree(tmp_path)
+    assert combine.main(["--root_dir", str(tmp_path)]) == 1
+    message = f"output {tmp_path}: cannot be written: Is a directory"
+    assert capsys.readouterr().err == f"mlgo-combine-corpus: error: {message}\n"
+    assert tree(tmp_path) == before
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "corpus_description.json", one]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,17 @@ def test_unreadable_files(tmp_path: Path) -> None:
         with pytest.raises(ExtractionError) as caught:
             read_bounded(path)
         assert str(caught.value) == message
+
+
+def test_an_object_of_two_architectures(objects: dict[str, bytes]) -> None:
+    """Darwin's fat files: a table of where each architecture's object is, in big endian."""
+    data = objects["Mach-O"]
+    arm, intel, align = 0x0100000C, 0x01000007, 12
+    size = -(-len(data) // 4096) * 4096
+    fat = struct.pack(">2I", 0xCAFEBABE, 2)
+    for index, (cpu, subtype) in enumerate(((arm, 0), (intel, 3))):
+        fat += struct.pack(">5I", cpu, subtype, 4096 + index * size, len(data), align)
+    fat = fat.ljust(4096, b"\0") + data.ljust(size, b"\0") * 2
+    with pytest.raises(ExtractionError) as caught:
+        ObjectFile.parse(fat)
+    assert str(caught.value) == "expected one architecture, found 2 in one Mach-O file"

@@ -86,3 +86,14 @@ def test_without_pip_the_variables_are_read(own_pip: Path, tmp_path: Path) -> No
         check=True,
     )
     assert process.stdout == "('https://env/',)\n"
+
+
+def test_without_python_the_variables_are_read(
+    own_pip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_pip.write_text("[global]\nindex-url = https://file/\n")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://env/")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://more/")
+    monkeypatch.setenv("INDEX_URL", "https://not/")
+    monkeypatch.setattr(sys, "executable", str(own_pip.parent / "none"))
+    assert PipConfig.from_environment().index_urls == ("https://env/", "https://more/")

@@ -133,3 +133,14 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, parent: str, re
     with pytest.raises(OutputError) as caught, staged_folder(output):
         pass
     assert str(caught.value) == f"output {output}: cannot be written: {reason}"
+
+
+def test_what_cannot_take_its_place_leaves_what_was_there(tmp_path: Path) -> None:
+    output = _corpus(tmp_path / "corpus", "old")
+    before = _names(tmp_path)
+    with pytest.raises(FileNotFoundError), staged_folder(output) as staged:
+        staged.rmdir()
+    assert _names(tmp_path) == before
+    with pytest.raises(FileNotFoundError), staged_folder(tmp_path / "new") as staged:
+        staged.rmdir()
+    assert _names(tmp_path) == before
