@@ -161,11 +161,9 @@ def _compare(for_floats: str, for_integers: str) -> _Compute:
     return compute
 
 
-def _clamp(low: float | None, high: float | None) -> _Compute:
+def _clamp(low: float, high: float | None) -> _Compute:
     def compute(step: Step, _kind: str, values: list[str]) -> str:
-        value = values[0]
-        if low is not None:
-            value = maximum(step.writer, "float", value, float_literal(low))
+        value = maximum(step.writer, "float", values[0], float_literal(low))
         if high is not None:
             value = minimum(step.writer, "float", value, float_literal(high))
         return value

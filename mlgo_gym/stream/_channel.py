@@ -174,24 +174,23 @@ def remove_stale_folders() -> None:
 
 
 def _make_fifos() -> tuple[Path, _Ends]:
-    folder: Path | None = None
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
-        inbound, outbound = folder / f"{_FIFO_STEM}.in", folder / f"{_FIFO_STEM}.out"
-        os.mkfifo(inbound, 0o600)
-        os.mkfifo(outbound, 0o600)
-        # Python closes descriptors on exec, so the worker inherits neither.
-        return folder, _Ends(
-            folder,
-            os.open(inbound, os.O_RDWR | os.O_NONBLOCK),
-            os.open(outbound, os.O_RDONLY | os.O_NONBLOCK),
-        )
-    except OSError as error:
-        if folder:
-            _remove_fifos(folder)
-        raise EnvironmentSetupError(
-            f"channel: cannot make FIFOs in the temporary folder: {error}; TMPDIR names another"
-        ) from error
+    with contextlib.ExitStack() as made:
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
+            made.callback(_remove_fifos, folder)
+            ends: list[int] = []
+            # Python closes descriptors on exec, so the worker inherits neither.
+            for name, mode in (("in", os.O_RDWR), ("out", os.O_RDONLY)):
+                path = folder / f"{_FIFO_STEM}.{name}"
+                os.mkfifo(path, 0o600)
+                ends.append(os.open(path, mode | os.O_NONBLOCK))
+                made.callback(os.close, ends[-1])
+        except OSError as error:
+            raise EnvironmentSetupError(
+                f"channel: cannot make FIFOs in the temporary folder: {error}; TMPDIR names another"
+            ) from error
+        made.pop_all()
+        return folder, _Ends(folder, *ends)
 
 
 def _remove_fifos(folder: Path) -> None:
@@ -200,8 +199,8 @@ def _remove_fifos(folder: Path) -> None:
         about = folder.lstat()  # in a shared folder, others may have put a link here
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
             return
-        for path in folder.iterdir():
-            if path.is_fifo():
+        for end in ("in", "out"):  # by name: a process without descriptors cannot list it
+            if (path := folder / f"{_FIFO_STEM}.{end}").is_fifo():
                 path.unlink()
         folder.rmdir()
 

@@ -12,6 +12,7 @@ import pytest
 from corpus_tools.errors import OutputError
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.curation._functions import file_name, split_functions, split_module
+from mlgo_gym.curation._split import _link
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.process import _binding as binding
@@ -148,3 +149,16 @@ def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(OptionsError) as jobs:
         split_functions(corpus, tmp_path / "new", jobs=0)
     assert str(jobs.value) == "jobs: expected a number above 0, found 0"
+
+
+def test_files_are_linked_or_else_copied(tmp_path: Path) -> None:
+    """Where a link is refused, here since there is a file of that name, the bytes go there."""
+    source, target = tmp_path / "source", tmp_path / "new" / "target"
+    source.write_bytes(b"new")
+    _link(source, target)
+    assert target.samefile(source)
+    target.unlink()
+    target.write_bytes(b"old")
+    _link(source, target)
+    assert target.read_bytes() == b"new"
+    assert not target.samefile(source)

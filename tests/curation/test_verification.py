@@ -10,8 +10,10 @@ import lief
 import pytest
 
 from corpus_tools import Manifest, find_clang
+from corpus_tools.object_file import LARGEST_BYTES
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.curation._verification import CheckOutcome, verify_corpus
+from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.curation._verification import Check, CheckOutcome, _Task, verify_corpus
 from mlgo_gym.errors import OptionsError
 from tests.cli.command import Done, run
 
@@ -171,3 +173,21 @@ def test_jobs_below_one(sample: Corpus) -> None:
 def test_the_sample_corpus_is_compiled_to_the_code_of_clang(sample: Corpus, clang22: str) -> None:
     verdicts = list(verify_corpus(sample, clang=find_clang(clang22)))
     assert {each.module: str(each.clang) for each in verdicts} == dict.fromkeys(sample, "equal")
+
+
+def test_objects_that_nothing_is_compared_with(sample: Corpus, tmp_path: Path) -> None:
+    """Bitcode, as of a build with -flto; what is too large; and what is no object."""
+    task = _Task(Packages.of({"p": sample}), None, tmp_path, 60.0)
+    (tmp_path / "lto.o").write_bytes(b"BC\xc0\xde")
+    with (tmp_path / "huge.o").open("wb") as file:
+        file.truncate(LARGEST_BYTES + 1)
+    (tmp_path / "text.o").write_bytes(b"junk")
+    no_object = Check(CheckOutcome.NO_OBJECT)
+    assert task._against_original("none.o", b"") == no_object
+    assert task._against_original("lto.o", b"") == no_object
+    huge = task._against_original("huge.o", b"")
+    assert huge.outcome is CheckOutcome.FAILED
+    assert huge.detail.startswith(f"cannot read {str(tmp_path / 'huge.o')!r}: ")
+    assert str(task._against_original("text.o", b"")) == (
+        "failed: object text.o: expected an object file, found one that starts with b'junk'"
+    )

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -17,10 +17,13 @@ from gymnasium.utils.env_checker import check_env
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.envs._making import make_env
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import CompilationError, OptionsError, UsageError
+from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "loaded_size"
 
@@ -158,3 +161,29 @@ def test_environments_are_registered_whichever_is_imported_first(order: str) -> 
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names = ("InliningForSize", "RegallocEviction", "RegallocPriority")
     assert {f"mlgo_gym/{each}-v0" for each in names} == set(done.stdout.split())
+
+
+def test_actions_that_cannot_be_counted(sample: Corpus) -> None:
+    env = make_env(RegallocPriority(), sample)
+    with pytest.raises(UsageError) as caught:
+        env.unwrapped.action_masks()
+    assert str(caught.value) == "action_masks: RegallocPriority: actions cannot be counted"
+    env.close()
+
+
+def test_what_kills_a_worker_once_is_tried_again() -> None:
+    """Once: where it fails again, that is the error."""
+    calls: list[int] = []
+
+    def start() -> Steps[Any]:
+        calls.append(len(calls))
+        yield from ()
+        if len(calls) != 2:
+            raise CompilationError("m", f"died {len(calls)}", exit_status=None, stderr_tail=())
+        return "compilation"
+
+    with pytest.raises(StopIteration) as done:
+        next(DecisionEnv._twice(start))
+    assert done.value.value == "compilation"
+    with pytest.raises(CompilationError, match="died 4"):
+        next(DecisionEnv._twice(start))

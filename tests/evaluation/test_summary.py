@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables
+from mlgo_gym.cli.show._grid import Cell, Grid
 from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
 from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
 from mlgo_gym.scoring._allocation import GeometricMean
@@ -151,3 +154,36 @@ def test_nothing_at_all(statistic: Statistic) -> None:
     assert scored.statistics() == []
     assert scored.change(statistic, "mine").interval is None
     assert scored.worse("mine") == []
+
+
+def test_what_is_printed_of_many_modules() -> None:
+    """Twenty of those that got worse, and every module where that is asked for."""
+    code = [Code(1000 + number, {}) for number in range(23)]
+    scores = [
+        replace(
+            module("p", f"m{number}", each, Code(each.text_bytes + 100 + number, {})),
+            oracle_text_bytes=900 if number == 4 else None,
+            settings={"problem": "P"},
+        )
+        for number, each in enumerate(code)
+    ]
+    found = {
+        modules: list(evaluation_tables(Scored(scores, ["mine"]), modules=modules))
+        for modules in (False, True)
+    }
+    for printed in found.values():
+        assert "mine: 23 of 23 modules worse by more than 1 % and 64 bytes:" in printed
+        assert "and 3 more; --json has all." in printed
+    (extra,) = (each for each in found[True] if each not in found[False])
+    assert isinstance(extra, Grid)
+    assert [_text(row[0]) for row in extra.rows] == [each.module for each in scores]
+    assert [_text(row[-1]) for row in extra.rows][:2] == ["+10.0 %", "+10.1 %"]
+    page = evaluation_page(Scored(scores, ["mine"]), {}).decode()
+    assert "text, search oracle" in page
+    assert page.count("-10.4 %") == 1  # 900 of 1,004
+    few = list(evaluation_tables(Scored(scores[:20], ["mine"]), modules=False))
+    assert not [each for each in few if isinstance(each, str) and "more;" in each]
+
+
+def _text(cell: Cell | str) -> str:
+    return cell if isinstance(cell, str) else cell.text

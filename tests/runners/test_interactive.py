@@ -19,6 +19,7 @@ from mlgo_gym.errors import RunnerError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
 from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
+from mlgo_gym.stream._events import Header
 from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import check_runner
 
@@ -256,3 +257,15 @@ def test_a_runner_that_raises() -> None:
             with pytest.raises(Exception, match="^NoInferenceModelRunner: has no model to eval"):
                 host.serve(lambda: process.poll() is None)
             process.kill()
+
+
+def test_a_compiler_that_wants_no_advice() -> None:
+    with PipeHost(echo, deadline_s=30) as host:
+        replies = os.open(f"{host.base}.in", os.O_RDONLY)
+        stream = os.open(f"{host.base}.out", os.O_WRONLY)
+        os.write(stream, Header(INPUTS).to_json().encode() + b"\n")
+        with pytest.raises(RunnerError) as caught:
+            host.serve(lambda: True)
+    assert str(caught.value) == f"pipe host '{host.base}': expected a header with an advice spec"
+    os.close(replies)
+    os.close(stream)

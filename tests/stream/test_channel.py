@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from mlgo_gym.errors import TrainingLogError, UsageError
+from mlgo_gym.errors import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.stream._channel import Channel, remove_stale_folders
 from mlgo_gym.stream._events import Header
@@ -125,3 +129,88 @@ def test_closed(channel: Channel) -> None:
         channel.fileno()
     with pytest.raises(UsageError, match="^channel: closed$"):
         channel.reply(b"")
+
+
+@contextlib.contextmanager
+def free_descriptors(count: int) -> Iterator[None]:
+    """Let this process open so many more files, and no more."""
+    probes = [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
+    for probe in probes:
+        os.close(probe)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probes[-1] + 1, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - which opens one of its own
+
+
+def test_no_descriptors_for_a_channel(own_temporary_folder: Path) -> None:
+    """Whichever of the two ends there is none for, nothing is left: no file, no descriptor."""
+    before = descriptors()
+    for count in (0, 1):
+        with free_descriptors(count or 1):
+            blocker = [] if count else [os.open(os.devnull, os.O_RDONLY)]
+            with pytest.raises(EnvironmentSetupError) as caught:
+                Channel()
+            for each in blocker:
+                os.close(each)
+        end = ("in", "out")[count]
+        assert re.fullmatch(
+            r"channel: cannot make FIFOs in the temporary folder: \[Errno 24\] Too many open "
+            rf"files: '{own_temporary_folder}/[\w-]+/channel\.{end}'; TMPDIR names another",
+            str(caught.value),
+        )
+        assert not list(own_temporary_folder.iterdir())
+        assert descriptors() == before
+
+
+def test_no_descriptors_for_a_branch(channel: Channel) -> None:
+    before = descriptors()
+    with free_descriptors(2), pytest.raises(OSError, match="Too many open files"):
+        channel.branch()
+    assert descriptors() == before
+    channel.close()
+
+
+def test_a_compiler_that_is_thinking(channel: Channel) -> None:
+    """It has its end open and has sent nothing yet, which is not the end."""
+    outbound = os.open(f"{channel.base}.out", os.O_WRONLY)
+    assert channel.receive()
+    assert channel.next_observation() is None
+    os.close(outbound)
+    assert not channel.receive()
+    channel.close()
+
+
+def test_whose_ends_are_seen(channel: Channel) -> None:
+    """A process that has both; not one that is not there, nor one that has none of them."""
+    assert channel.compilers_ends(2**30) is None
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        assert channel.compilers_ends(other.pid) is None
+    ends = channel.compilers_ends(os.getpid())
+    assert ends is not None
+    assert ends[1] == channel.fileno()
+    channel.close()
+
+
+def test_what_is_disowned_stays_on_disk(channel: Channel) -> None:
+    before = descriptors()
+    channel.disown()
+    channel.disown()
+    assert descriptors() == before - 2
+    channel.close()
+    folder = Path(channel.base).parent
+    assert {each.name for each in folder.iterdir()} == {"channel.in", "channel.out"}
+    shutil.rmtree(folder)
+
+
+def test_what_an_observation_looks_like(channel: Channel) -> None:
+    os.close(_send(channel, HEADER + b'{"context":"f"}\n' + _observation(0, 1)))
+    channel.receive()
+    assert repr(channel.next_observation()) == "Observation('f', 0, 39 features)"
+    channel.close()

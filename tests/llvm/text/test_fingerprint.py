@@ -113,3 +113,13 @@ def test_instructions_are_counted_as_llvm_counts_them(compiler: Compiler, sample
             }
         bodies = describe_module(compiler, sample[name]).bodies
         assert {body.name: body.instructions for body in bodies} == counts
+
+
+def test_texts_inside_are_compared_as_they_are(compiler: Compiler) -> None:
+    """Names in them are no names: nothing is renumbered in assembly."""
+    asm = 'call void asm sideeffect "nop # %a @.str !3 #4", ""()\n  %e = '
+    found = {
+        fingerprint(compiler, BASE.replace("%e = ", asm.replace(*each)))
+        for each in (("", ""), ("%a", "%b"), ("@.str", "@.other"), ("!3", "!4"), ("#4", "#5"))
+    }
+    assert len(found) == 5

@@ -195,3 +195,28 @@ def test_declarations_of_functions(definition: str, expected: str) -> None:
 )
 def test_declarations_of_variables(definition: str, expected: str) -> None:
     assert variable_declaration("x", definition) == expected
+
+
+@pytest.mark.parametrize("line", ["@x = nonsense", "@x = ", "nothing at all"])
+def test_what_is_no_variable_stays(line: str) -> None:
+    assert variable_declaration("x", line) == line
+
+
+def test_metadata_about_other_functions(compiler: Compiler) -> None:
+    """It says null instead, as after the function was deleted; its own stays."""
+    text = """
+    define void @f() !about !0 { ret void }
+    define void @g() !about !1 { ret void }
+    !0 = !{ptr @f, ptr @g, !2}
+    !1 = !{ptr @g}
+    !2 = !{ptr @g, i32 7}
+    """
+    functions = split_module(compiler, Module.from_ir(text))
+    nodes = {}
+    for each in functions:
+        with binding.parse(each.bitcode, is_text=False, verify=True) as parsed:
+            nodes[each.function] = sorted(ModuleText.read(str(parsed)).metadata.values())
+    assert [line.partition(" = ")[2] for line in nodes["f"]] == [
+        "!{ptr @f, ptr null, !1}", "!{ptr null, i32 7}",
+    ]  # fmt: skip
+    assert [line.partition(" = ")[2] for line in nodes["g"]] == ["!{ptr @g}"]

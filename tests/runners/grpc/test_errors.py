@@ -21,6 +21,7 @@ from mlgo_gym.errors import (
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
+from mlgo_gym.stream._events import Outcome
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.conftest import require
 from tests.runners.grpc.peers import (
@@ -229,3 +230,43 @@ def test_misuse_of_a_runner(host: GrpcHost) -> None:
     expected = "^outcome in context '': expected an observation before it$"
     with asking(host, score=SCORE) as runner, pytest.raises(UsageError, match=expected):
         runner.report_outcome(1)
+
+
+class Rude(Sum):
+    """Fails wherever it can but for the answers."""
+
+    def switch_context(self, name: str) -> None:
+        raise ValueError(f"not {name}")
+
+    def close(self) -> None:
+        super().close()
+        raise OSError("cannot close")
+
+
+def test_a_runner_that_fails_elsewhere(caplog: pytest.LogCaptureFixture) -> None:
+    """The stream is over, and its compiler is told; the host serves the others."""
+    with serve_grpc(Rude) as host:
+        where = f"gRPC host {host.address}: expected"
+        with asking(host) as runner:
+            runner.switch_context("here")
+            with pytest.raises(RunnerError) as caught:
+                runner.evaluate()
+        assert str(caught.value).startswith(where)
+        assert str(caught.value).endswith("found INTERNAL: context 'here': ValueError: not here")
+        with asking(host) as runner:
+            assert runner.evaluate().tolist() == [0]
+    assert "closing a runner failed" in caplog.messages
+
+
+def test_a_listener_that_fails(recorder: Recorder, caplog: pytest.LogCaptureFixture) -> None:
+    def listen(_runner: MLModelRunner, outcome: Outcome) -> None:
+        raise KeyError(outcome.context)
+
+    with serve_grpc(recorder, on_outcome=listen) as host, asking(host, score=SCORE) as runner:
+        runner.switch_context("f")
+        runner.evaluate()
+        runner.report_outcome(1)
+        with pytest.raises(RunnerError) as caught:
+            runner.evaluate()
+    assert str(caught.value).endswith("found INTERNAL: outcome in context 'f': KeyError: 'f'")
+    assert "outcome in context 'f': the runner failed" in caplog.messages
