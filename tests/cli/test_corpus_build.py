@@ -126,10 +126,10 @@ def tiny(folder: Path, name: str, files: Mapping[str, str], **changes: object) -
         "license": "MIT",
         "globs": ["*.c"],
     }
-    path = folder / f"{name}.toml"
+    recipe = folder / f"{name}.toml"
     lines = (f"{key} = {json.dumps(value)}\n" for key, value in (fields | changes).items())
-    path.write_text("".join(lines))
-    return path
+    recipe.write_text("".join(lines))
+    return recipe
 
 
 def test_a_recipe_file_is_built(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ def test_a_relocation_of_no_symbol(clang22: Clang, tmp_path: Path) -> None:
     parsed = lief.ELF.parse(list(data))
     assert parsed is not None
     table = parsed.get_section(".rela.text")
+    assert table is not None
     struct.pack_into("<I", data, table.offset + 12, 9999)
     (found,) = code_sections(bytes(data), "a.o")
     (relocation,) = found.relocations

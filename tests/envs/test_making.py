@@ -165,8 +165,9 @@ def test_environments_are_registered_whichever_is_imported_first(order: str) -> 
 
 def test_actions_that_cannot_be_counted(sample: Corpus) -> None:
     env = make_env(RegallocPriority(), sample)
+    assert isinstance(env, AllocationEnv)
     with pytest.raises(UsageError) as caught:
-        env.unwrapped.action_masks()
+        env.action_masks()
     assert str(caught.value) == "action_masks: RegallocPriority: actions cannot be counted"
     env.close()
 

@@ -27,7 +27,7 @@ def test_functions_that_differ_are_named(tmp_path: Path, clang22: str) -> None:
     for build, factor in (("before", "x"), ("after", "x * x * 3 + 7")):
         (tmp_path / build).mkdir()
         text = f"int same(int x) {{ return x + 1; }} int other(int x) {{ return {factor}; }}"
-        command = [clang22, "-O1", "-xc", "-c", "-", "-o", tmp_path / build / "a.o"]
+        command = [clang22, "-O1", "-xc", "-c", "-", "-o", str(tmp_path / build / "a.o")]
         subprocess.run(command, input=text.encode(), check=True)
     lone = tmp_path / "after" / "b.o"
     lone.write_bytes((tmp_path / "before" / "a.o").read_bytes())
