@@ -14,11 +14,14 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
 from corpus_tools.errors import CompileError, ToolchainError
+from corpus_tools.fence import start_alone
 
 MINIMUM_VERSION = 19
 CANDIDATES = ("clang", "clang-22", "clang-21", "clang-20", "clang-19")
@@ -186,7 +189,9 @@ def dry_run(
     """
     source = " ".join(arguments)
     asked = ["-###", *allowed_of_driver(arguments)]
-    return _run(clang, asked, source=source, root=directory, deadline_s=deadline_s)
+    return _run(
+        clang, asked, source=source, root=directory, deadline_s=deadline_s, starts_others=False
+    )
 
 
 def compile_ir(
@@ -196,31 +201,41 @@ def compile_ir(
     *,
     module: str,
     root: Path,
+    index: Path | None = None,
     deadline_s: float = DEADLINE_S,
 ) -> bytes:
     """Compile bitcode to an object by a ``-cc1`` command.
 
     Args:
         clang: the compiler.
-        command: starts with ``-cc1``; names neither input, output nor language.
+        command: of ``-cc1``, from anywhere: clang is given what `corpus_tools.allowed` lists.
         bitcode: the input.
         module: what it is called in errors.
         root: the folder that clang runs in, and writes its output to.
+        index: its ThinLTO index, where it has one: the imports have been done.
         deadline_s: seconds after which clang is killed.
 
     Returns:
         The object's bytes.
 
     Raises:
+        LayoutError: the command would load code into clang.
         CompileError: clang failed, ran past the deadline or made nothing.
     """
     output = root.absolute() / "output.o"
-    arguments = [*command, "-emit-obj", "-o", str(output), "-x", "ir", str(bitcode.absolute())]
+    arguments = [*replay_command(command), *_thinlto_options(index), "-emit-obj"]
+    arguments += ["-o", str(output), "-x", "ir", str(bitcode.absolute())]
     said = _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
     if data := output.read_bytes():
         return data
     # Clang only prints what is wrong with a ThinLTO index, and exits with 0.
     raise CompileError(module, "expected an object, found an empty file", stderr_tail=said.strip())
+
+
+def _thinlto_options(index: Path | None) -> list[str]:
+    if index is None:
+        return []
+    return [f"-fthinlto-index={index.absolute()}", "-mllvm", "-thinlto-assume-merged"]
 
 
 def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str]:
@@ -229,10 +244,17 @@ def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str
 
 
 def _run(
-    clang: Clang, arguments: Sequence[str], *, source: str, root: Path, deadline_s: float
+    clang: Clang,
+    arguments: Sequence[str],
+    *,
+    source: str,
+    root: Path,
+    deadline_s: float,
+    starts_others: bool = True,
 ) -> str:
     try:
-        process = _start([str(clang.path), *arguments], root, deadline_s)
+        command = [str(clang.path), *arguments]
+        process = _start(command, root, deadline_s, starts_others=starts_others)
     except subprocess.TimeoutExpired as error:
         raise CompileError(source, f"clang ran past its deadline of {deadline_s:g} s") from error
     except OSError as error:
@@ -249,11 +271,12 @@ def _exit_reason(status: int) -> str:
 
 
 def _start(
-    command: Sequence[str], root: Path | None, deadline_s: float
+    command: Sequence[str], root: Path | None, deadline_s: float, *, starts_others: bool = True
 ) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key not in _DROPPED_VARIABLES}
     with tempfile.TemporaryDirectory(prefix="corpus_tools.") as scratch:
-        return subprocess.run(
+        start = partial(
+            subprocess.run,
             command,
             cwd=root,
             env=kept | _SET_VARIABLES | {"TMPDIR": scratch},
@@ -264,6 +287,7 @@ def _start(
             timeout=deadline_s,
             check=False,
         )
+        return start() if starts_others else start_alone(Path(command[0]), start)
 
 
 def _first_candidate() -> Clang:

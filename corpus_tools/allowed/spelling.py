@@ -6,6 +6,7 @@ longest spelling that fits counts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -37,8 +38,8 @@ class Spellings:
 
     def __init__(self, options: Iterable[str]) -> None:
         options = tuple(options)
-        joined = (each for each in options if each.endswith("*"))
-        self._joined = tuple(sorted(joined, key=len, reverse=True))
+        joined = sorted((each for each in options if each.endswith("*")), key=len, reverse=True)
+        self._joined = re.compile("|".join(re.escape(each[:-1]) for each in joined) or "(?!)")
         self._exact = {each.partition(" ")[0]: each for each in options if not each.endswith("*")}
 
     def read(self, arguments: Sequence[str]) -> Iterator[Argument]:
@@ -55,7 +56,6 @@ class Spellings:
                 yield self._with_value(argument)
 
     def _with_value(self, argument: str) -> Argument:
-        for spelling in self._joined:
-            if argument.startswith(spelling[:-1]):
-                return Argument(spelling, argument.removeprefix(spelling[:-1]), (argument,))
+        if found := self._joined.match(argument):
+            return Argument(f"{found[0]}*", argument[found.end() :], (argument,))
         return Argument(None, argument, (argument,))

@@ -23,7 +23,7 @@ from corpus_tools.manifest import Manifest, encode_command, write_json
 from corpus_tools.staging import INFO_NAME, staged_folder
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm._compilation import full_options
+from mlgo_gym.llvm._compilation import plain_options
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -63,8 +63,8 @@ def split_module(
 ) -> tuple[FunctionModule, ...]:
     """Optimise a module, as its command says or as told, and make one of each function."""
     chosen = options or options_of(module)
-    held = full_options(chosen.llvm_options)
-    request = SplitRequest(module.is_text, chosen.target(), minimum_instructions, held)
+    own = (module.is_text, chosen.target(), minimum_instructions, plain_options())
+    request = SplitRequest(*own, chosen.llvm_options)
     answer, payload = compiler.inquire(module, request, chosen.llvm_options)
     command = _command(module, answer["opt_level"])
     functions = answer["functions"]

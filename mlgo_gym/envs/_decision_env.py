@@ -23,7 +23,7 @@ from mlgo_gym.errors import (
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._waiting import Steps, run_to_end
-from mlgo_gym.llvm.command._options import OPT_LEVELS, check_choice
+from mlgo_gym.llvm.process._target import OPT_LEVELS, check_choice
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Result, measure_of, reward_of

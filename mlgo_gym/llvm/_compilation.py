@@ -16,7 +16,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
-from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._request import CompileRequest
@@ -29,11 +29,10 @@ from mlgo_gym.stream._events import Observation
 _ABANDON_TIMEOUT_S: Final = 1.0
 
 
-def full_options(chosen: tuple[str, ...] = (), task: Task = COMPILE) -> tuple[str, ...]:
-    """LLVM's options of a request: LLVM decides by itself, but for what is chosen."""
+def plain_options() -> tuple[str, ...]:
+    """The options of all problems under which LLVM decides by itself."""
     kinds = registry.problems().values()
-    defaults = (option for kind in kinds for option in kind().default_options())
-    return (*defaults, *chosen, *task.llvm_options())
+    return tuple(option for kind in kinds for option in kind().default_options())
 
 
 class Compilation(AbstractContextManager["Compilation"]):
@@ -84,7 +83,6 @@ class Compilation(AbstractContextManager["Compilation"]):
         self._exchange.send(self._request())
 
     def _request(self) -> CompileRequest:
-        chosen = (*self._order.options.llvm_options, *self._exchange.advisor_options())
         return CompileRequest(
             is_text=self.module.is_text,
             verify=self.module.sha256 not in self._exchange.worker.verified,
@@ -92,8 +90,9 @@ class Compilation(AbstractContextManager["Compilation"]):
             target=self._order.options.target(),
             task=self.task,
             keep_object=self._order.keep_object,
-            plain_options=full_options(),
-            llvm_options=full_options(chosen, self.task),
+            plain_options=plain_options(),
+            advisor_options=self._exchange.advisor_options(),
+            llvm_options=self._order.options.llvm_options,
         )
 
     @property

@@ -9,6 +9,9 @@ from mlgo_gym.errors import InternalError
 
 _PRODUCTS: Final = ("object", "assembly", "bitcode", "machine code", "functions")
 _ALLOCATED: Final = "virtregrewriter"
+_PRINTING: Final = frozenset(
+    ("-print-pass-numbers", "-pass-remarks=inline-ml", "-pass-remarks-missed=inline-ml")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +26,11 @@ class Task:
             own.
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
-        printing: options of LLVM's own that make it print more to standard error. LLVM does not
-            take them back, so compilations with others have another worker.
+        printing: options of LLVM's own that make it print more to standard error, of `_PRINTING`.
+            LLVM does not take them back, so compilations with others have another worker.
 
     Raises:
-        InternalError: there is no such product.
+        InternalError: there is no such product, or it is to print something else.
 
     >>> Task(product="assembly").optimize
     True
@@ -42,6 +45,8 @@ class Task:
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
             raise InternalError(f"task: expected one of {_PRODUCTS}, found {self.product!r}")
+        if other := set(self.printing) - _PRINTING:
+            raise InternalError(f"task: expected to print {sorted(_PRINTING)}, found {other}")
 
     def llvm_options(self) -> tuple[str, ...]:
         """LLVM's options for it; every task sets them all, since they outlast a compilation."""

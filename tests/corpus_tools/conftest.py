@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import subprocess
 import sysconfig
 import tarfile
+import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,48 @@ WriteTar = Callable[[Path, Mapping[str, str]], Path]
 @pytest.fixture(scope="session")
 def clang22() -> Clang:
     return find_clang(require("clang-22", "clang-22"))
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A clang whose calls to the system are written down."""
+
+    clang: Clang
+    log: Path
+
+    def calls(self) -> list[tuple[str, str, str]]:
+        """Name, path and the rest of each call that succeeded."""
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        found = (re.match(r'\d+ +(\w+)\([^"]*"([^"]*)"(.*)', line) for line in lines)
+        return [(m[1], m[2], m[3]) for m in found if m and not re.search("= -1 E[A-Z]+", m[3])]
+
+    def programs(self) -> set[str]:
+        return {path for call, path, _ in self.calls() if call.startswith("execve")}
+
+    def opened(self) -> set[str]:
+        return {path for call, path, _ in self.calls() if call.startswith("open")}
+
+    def changed(self) -> set[str]:
+        """What was made, written or removed, outside temporary folders of corpus_tools' own."""
+        looks = ("execve", "access", "faccessat", "stat", "lstat", "newfstatat", "statx", "statfs")
+        reads = (*looks, "readlink", "readlinkat", "getcwd", "chdir")
+        return {
+            path
+            for call, path, rest in self.calls()
+            if not call.startswith(reads)
+            and not (call.startswith("open") and not re.search("O_WRONLY|O_RDWR|O_CREAT", rest))
+            and not re.match(f"{tempfile.gettempdir()}/corpus_tools\\.|/dev/null$", path)
+        }
+
+
+@pytest.fixture
+def traced(clang22: Clang, tmp_path: Path) -> Traced:
+    program, log = tmp_path / "traced", tmp_path / "traced.log"
+    options = "-f -qq --seccomp-bpf -s 500 -e trace=%file"
+    strace = require("strace", "strace")
+    program.write_text(f'#!/bin/sh\nexec {strace} {options} -A -o {log} {clang22.path} "$@"\n')
+    program.chmod(0o755)
+    return Traced(replace(clang22, path=program), log)
 
 
 @pytest.fixture(scope="session")

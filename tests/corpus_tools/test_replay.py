@@ -9,11 +9,13 @@ import lief
 import pytest
 
 from corpus_tools import Clang
+from corpus_tools.allowed.cc1 import replay_command
 from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CompileError, LayoutError
 from corpus_tools.object_file import ObjectFile
-from corpus_tools.replay import replay, replay_command
-from tests.conftest import require
+from corpus_tools.replay import replay
+from tests.conftest import one_in, require
+from tests.corpus_tools.conftest import Traced
 
 SOURCE = """
 int external(int);
@@ -93,12 +95,25 @@ def test_a_module_of_thinlto(clang22: Clang, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "run"),
     [
-        ("-cc1 -Oz -o a.o -x c -main-file-name a.c", "-cc1 -Oz -main-file-name a.c"),
-        ("-cc1 -mllvm -o -mllvm -x -O2", "-cc1 -mllvm -o -mllvm -x -O2"),
+        ("-cc1 -Oz -o a.o -x c -main-file-name a.c a.c", "-cc1 -Oz"),
+        ("-cc1 -mllvm -o -mllvm -inline-threshold=3 -O2", "-cc1 -mllvm -inline-threshold=3 -O2"),
         ("-cc1 -I a -DX -dependency-file a.d -MT a.o -O1", "-cc1 -O1"),
         (
             "-cc1 -coverage-notes-file=/src/a.gcno -coverage-data-file=/src/a.gcda",
             "-cc1 -coverage-data-file=/src/a.gcda",
+        ),
+        (
+            "-cc1 -target-cpu -o -dwarf-debug-flags -mllvm -x hip",
+            "-cc1 -target-cpu -o -dwarf-debug-flags -mllvm",
+        ),
+        ("-cc1 -fthinlto-index=elsewhere.bc -O2", "-cc1 -O2"),
+        (
+            "-cc1 -O2 -stats-file=x -ast-dump -no-such y -fmemory-profile=/x -analyze",
+            "-cc1 -O2",
+        ),
+        (
+            "-cc1 -fbasic-block-sections=list=/etc/x -fbasic-block-sections=all",
+            "-cc1 -fbasic-block-sections=all",
         ),
     ],
 )
@@ -106,12 +121,50 @@ def test_what_is_run(command: str, run: str) -> None:
     assert replay_command(command.split()) == tuple(run.split())
 
 
-def test_the_index_of_thinlto_is_the_one_of_the_corpus(tmp_path: Path) -> None:
-    command = ("-cc1", "-fthinlto-index=elsewhere.bc", "-O2")
-    index = tmp_path / "m.thinlto.bc"
-    assume_merged = ("-mllvm", "-thinlto-assume-merged")
-    expected = ("-cc1", "-O2", f"-fthinlto-index={index}", *assume_merged)
-    assert replay_command(command, index) == expected
+HARMFUL = """
+-mllvm -exec-on-ir-change=/bin/true
+-mllvm -info-output-file=FOLDER/stats -mllvm -stats
+-mllvm -ir-dump-directory=FOLDER -mllvm -print-changed
+-mllvm -pass-remarks-output=FOLDER/r
+-mllvm -time-passes -mllvm --info-output-file=FOLDER/t
+-mllvm -dot-cfg-mssa=FOLDER/x
+-mllvm -opt-bisect-limit=1
+-dependency-file FOLDER/d -MT x -sys-header-deps
+-header-include-file FOLDER/h -H
+-serialize-diagnostic-file FOLDER/s
+-diagnostic-log-file FOLDER/l
+-opt-record-file FOLDER/r -opt-record-format yaml
+-stats-file=FOLDER/s
+-ftime-trace=FOLDER/t
+-split-dwarf-output FOLDER/x.dwo -split-dwarf-file FOLDER/x.dwo -debug-info-kind=limited
+-stack-usage-file FOLDER/su
+-coverage-notes-file=FOLDER/n.gcno -coverage-data-file=FOLDER/n.gcda
+-fprofile-instrument=llvm -fprofile-instrument-path=FOLDER/p
+-o FOLDER/o
+-emit-llvm-bc -o FOLDER/o
+-ast-dump-all=json
+-dump-coverage-mapping
+-fmodules -fmodules-cache-path=FOLDER/m
+-fcrash-diagnostics-dir=FOLDER
+--info-output-file=FOLDER/i
+-print-stats
+"""
+
+
+@pytest.mark.parametrize("arguments", one_in(5, HARMFUL.strip().split("\n")))
+def test_a_command_makes_clang_do_nothing_else(
+    clang22: Clang, traced: Traced, tmp_path: Path, arguments: str
+) -> None:
+    bitcode, folder = tmp_path / "m.bc", tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "a.c").write_text(SOURCE)
+    own = ["-c", "-emit-llvm", "-Xclang", "-disable-llvm-optzns", "-O2"]
+    subprocess.run([clang22.path, *own, tmp_path / "a.c", "-o", bitcode], check=True)
+    command = ("-cc1", "-O2", *arguments.replace("FOLDER", str(folder)).split())
+    assert replay(traced.clang, "m", bitcode, command)
+    assert traced.programs() == {str(clang22.path)}
+    assert traced.changed() == set()
+    assert not [path for path in traced.opened() if path.startswith(str(folder))]
 
 
 @pytest.mark.parametrize(

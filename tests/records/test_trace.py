@@ -252,12 +252,43 @@ def other_observation(trace: Trace) -> Trace:
             lambda t: replace(
                 t, settings={**t.settings, "llvm_options": ["-exec-on-ir-change=touch here"]}
             ),
-            "settings: llvm_options: -exec-on-ir-change=touch here: the embedded LLVM has no such "
-            "option, or one whose value is a text",
+            "settings: llvm_options: -exec-on-ir-change=touch here: it is not one of those known "
+            "to run, read, write and show nothing",
         ),
         (
             lambda t: replace(t, settings={**t.settings, "llvm_options": ["-ir-dump-directory=."]}),
-            "settings: llvm_options: -ir-dump-directory=.: it makes LLVM write or show something",
+            "settings: llvm_options: -ir-dump-directory=.: it is not one of those known to run, "
+            "read, write and show nothing",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "llvm_options": [5]}),
+            "settings: llvm_options: expected a text, found 5",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "llvm_options": "-inline-threshold=5"}),
+            "settings: llvm_options: expected a list of options, found '-inline-threshold=5'",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "abi": "\udcff"}),
+            "settings: abi: expected at most 256 characters of ASCII, without spaces, found "
+            "'\\udcff'",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "features": "+a" * 40_000}),
+            "settings: features: expected at most 65536 characters of ASCII, without spaces, found "
+            f"'{'+a' * 19}+...",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "cpu": None}),
+            "settings: cpu: expected at most 256 characters of ASCII, without spaces, found None",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "run_passes": "no"}),
+            "settings: run_passes: expected true or false, found 'no'",
+        ),
+        (
+            lambda t: replace(t, settings={**t.settings, "vectorize_slp": 1}),
+            "settings: vectorize_slp: expected true or false, found 1",
         ),
         (
             lambda t: replace(t, settings={"problem": "InliningForSize"}),

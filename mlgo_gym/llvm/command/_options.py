@@ -1,27 +1,29 @@
 """How a module is compiled: the choices of a clang command line that change the code.
 
 Much of a command stands in the bitcode already: clang puts ``optsize`` and ``minsize`` on every
-function it compiles with -Os and -Oz, for one. `llvm.command._cc1_table` says of each option of
-clang where it takes effect, and which the embedded compiler does not honour.
+function it compiles with -Os and -Oz, for one. `corpus_tools.allowed.cc1_table` says of each
+option of clang where it takes effect, and which the embedded compiler does not honour.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
+from corpus_tools.allowed.cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE, Effect, Row
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.command._cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE, Effect, Row
 from mlgo_gym.llvm.command._own_options import known_llvm_options, refusal
-from mlgo_gym.llvm.process._request import Target
+from mlgo_gym.llvm.process._target import (
+    CODE_MODELS,
+    OPT_LEVELS,
+    Target,
+    check_choice,
+    check_llvm_options,
+)
 
-OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
-"""Clang's optimisation levels, as they are spelled here: without the dash."""
-
-_RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
-_CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")
 # Two spellings of one option (clang/include/clang/Options/Options.td).
 _NO_PASSES: Final = frozenset({"-disable-llvm-passes", "-disable-llvm-optzns"})
 _CC1_LEVELS: Final = MappingProxyType(
@@ -32,7 +34,7 @@ _CC1_RELOCATION: Final = MappingProxyType(
     {"pic": "pic", "static": "static", "dynamic-no-pic": "dynamicnopic"}
 )
 _CODE_MODEL: Final = "-mcmodel="
-_CC1_CODE: Final = MappingProxyType({"tiny": "small"} | {model: model for model in _CODE_MODELS})
+_CC1_CODE: Final = MappingProxyType({"tiny": "small"} | {model: model for model in CODE_MODELS})
 _ALONE: Final = {row.name: row for row in TABLE if not row.is_joined and not row.is_separate}
 _SEPARATE: Final = {row.name: row for row in TABLE if row.is_separate}
 _JOINED: Final = sorted(
@@ -82,14 +84,9 @@ class CompileOptions:
     not_honoured: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.opt_level is not None:
-            check_choice("opt_level", self.opt_level, OPT_LEVELS)
-        check_choice("relocation_model", self.relocation_model, _RELOCATION_MODELS)
-        check_choice("code_model", self.code_model, _CODE_MODELS)
+        self.target()
         known = known_llvm_options() if self.llvm_options else {}
-        for option in self.llvm_options:  # from wherever they come: a trace may be a stranger's
-            if reason := refusal(option, known):
-                raise OptionsError(f"llvm_options: {option}: {reason}")
+        check_llvm_options(self.llvm_options, partial(refusal, known=known))
 
     def with_level(self, opt_level: str | None) -> CompileOptions:
         """These options at another level, with that level's own switches; ``None`` keeps all."""
@@ -174,12 +171,6 @@ def _unroll_loops(arguments: Sequence[Argument]) -> bool | None:
 def _known(name: str, value: str, known: Mapping[str, str]) -> str:
     check_choice(name, value, tuple(known))
     return known[value]
-
-
-def check_choice(name: str, value: str, known: Sequence[str]) -> None:
-    """Raise unless a setting has one of the values that there are."""
-    if value not in known:
-        raise OptionsError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 LLVM's options are process-wide and keep no record of their defaults, so a worker serves modules of
 one set of them; `llvm._compiler` starts another worker for another set. An option that
 LLVM does not know it ignores without a word, and a corpus may come from anywhere: so an option is
-passed on only if the embedded LLVM lists it, its value is a number, a truth value or one of the
-listed words, and it neither speaks to the advisors, which mlgo_gym sets up itself, nor makes LLVM
-write or show files.
+passed on only if `corpus_tools.allowed.llvm` has it, and the embedded LLVM lists it. The worker
+asks the same of what reaches it.
 """
 
 from __future__ import annotations
@@ -16,26 +15,23 @@ import subprocess
 from collections.abc import Mapping
 from typing import Final
 
+from corpus_tools.allowed.llvm import PATTERNS, refusal_of_llvm
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm.process._launch import child_command, child_environment
 
 _TIMEOUT_S: Final = 60.0
 _LISTED: Final = re.compile(r"  (?:--?)([\w.-]+)(?:=<([^>]*)>)?(?: |$)")
 _WORD: Final = re.compile(r"    =(\S+)")
-_INTEGER: Final = r"[+-]?(0[xX][0-9a-fA-F]+|\d+)"
 _VALUES: Final = {
-    **dict.fromkeys(("int", "uint", "long", "ulong", "N", "x"), _INTEGER),
-    "number": r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?",
-    "": r"|true|false|TRUE|FALSE|True|False|0|1",
+    **dict.fromkeys(("int", "uint", "long", "ulong", "N", "x"), PATTERNS["int"]),
+    "number": PATTERNS["number"],
+    "": PATTERNS["flag"],
 }
 _ADVISORS: Final = (
     *("enable-ml-inliner", "inliner-interactive-", "ml-advisor-", "ml-inliner-", "training-log"),
     *("regalloc-enable-", "regalloc-evict-interactive-", "regalloc-priority-interactive-"),
     *("regalloc-model", "regalloc-training-log", "regalloc-priority-", "mlregalloc-"),
     *("interactive-model-runner-", "ml-model-runner-"),
-)
-_SHOWING: Final = frozenset(
-    ("view", "dot", "dump", "write", "help", "version", "reproducers", "graph", "graphs")
 )
 
 
@@ -84,16 +80,10 @@ def parse_option_list(text: str) -> dict[str, str]:
 
 
 def refusal(option: str, known: Mapping[str, str]) -> str | None:
-    """Why an option is not passed on, or ``None`` where it is."""
-    name, _, value = option.lstrip("-").partition("=")
-    if not option.startswith("-"):
-        return "expected an option of LLVM"
-    if name.startswith(_ADVISORS):
+    """Why an option is not passed on to an LLVM that lists these, or ``None`` where it is."""
+    name = option.lstrip("-").partition("=")[0]
+    if option.startswith("-") and name.startswith(_ADVISORS):
         return "mlgo_gym sets up LLVM's advisors itself"
-    if not _SHOWING.isdisjoint(name.lower().split("-")):
-        return "it makes LLVM write or show something"
-    if name not in known:
-        return "the embedded LLVM has no such option, or one whose value is a text"
-    if not re.fullmatch(known[name], value):
-        return "its value is not one that the embedded LLVM lists"
-    return None
+    if reason := refusal_of_llvm(option):
+        return reason
+    return None if name in known else "the embedded LLVM has no such option"

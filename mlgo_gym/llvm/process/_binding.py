@@ -15,7 +15,8 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
-from mlgo_gym.llvm.process._request import NativeObject, Target
+from mlgo_gym.llvm.process._request import NativeObject
+from mlgo_gym.llvm.process._target import Target
 from mlgo_gym.llvm.text._function_split import function_texts
 from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
 from mlgo_gym.objects._comdat import comdat_groups

@@ -21,6 +21,8 @@ from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any, Final
 
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
 from mlgo_gym.llvm.process._request import (
@@ -28,7 +30,6 @@ from mlgo_gym.llvm.process._request import (
     CompileRequest,
     DescribeRequest,
     FrameDecoder,
-    Request,
     SplitRequest,
     can_fork,
     encode_frame,
@@ -53,8 +54,8 @@ def main(socket_fd: int, control_fd: int) -> None:
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
         parent.sendall(encode_frame({"versions": versions, "rss_bytes": _rss_bytes()}))
         server = _Server(parent, session, control_fd)
-        while (request := server.receive()) is not None:
-            server.serve(*request)
+        while (frame := server.receive()) is not None:
+            server.serve(*frame)
 
 
 class _Server:
@@ -65,20 +66,21 @@ class _Server:
         self._session = session
         self._decoder = FrameDecoder()
 
-    def receive(self) -> tuple[Request, bytes] | None:
+    def receive(self) -> tuple[dict[str, Any], bytes] | None:
         while (frame := self._decoder.next_frame()) is None:
             data = self._parent.recv(_RECEIVE_BYTES)
             if not data:
                 return None
             self._decoder.feed(data)
-        return request_from_json(frame[0]), frame[1]
+        return frame
 
-    def serve(self, request: Request, data: bytes) -> None:
-        if isinstance(request, CancelRequest):  # it came after the end
-            return
+    def serve(self, message: dict[str, Any], data: bytes) -> None:
         try:
+            request = request_from_json(message)
+            if isinstance(request, CancelRequest):  # it came after the end
+                return
             answer, payload = self._answer(request, data)
-        except binding.BitcodeError as error:
+        except (binding.BitcodeError, OptionsError) as error:
             answer, payload = {"error": str(error)}, b""
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
@@ -91,7 +93,8 @@ class _Server:
             case DescribeRequest():
                 return _describe(request, data)
             case SplitRequest():
-                self._set_options(request.llvm_options)
+                own = (*request.plain_options, *COMPILE.llvm_options())
+                self._set_options((*own, *request.llvm_options))
                 return _split(request, data)
 
     def _set_options(self, options: tuple[str, ...]) -> None:
@@ -101,9 +104,10 @@ class _Server:
 
     def _compile(self, request: CompileRequest, data: bytes) -> _Answer:
         if request.is_forkable and self._fork_handler is None and can_fork():
-            self._set_options(request.plain_options)
+            self._set_options((*request.plain_options, *COMPILE.llvm_options()))
             self._fork_handler = ForkHandler(self._control_fd)
-        self._set_options(request.llvm_options)
+        own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())
+        self._set_options((*own, *request.llvm_options))
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
             level = request.target.opt_level or ""
             if request.task.optimize:

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from mlgo_gym.errors import InternalError
 from mlgo_gym.llvm._task import Task
+from mlgo_gym.llvm.process._target import Target, check_llvm_options
 
 MAX_JSON_BYTES: Final = 1 << 26
 MAX_PAYLOAD_BYTES: Final = (1 << 32) - 1
@@ -82,26 +83,6 @@ class FrameDecoder:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What decides the code besides the module itself; see `llvm.command._options`.
-
-    ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
-    chooses for the level. Without `run_passes` a module is taken as it is.
-    """
-
-    opt_level: str | None
-    relocation_model: str
-    code_model: str
-    vectorize_loops: bool | None
-    vectorize_slp: bool | None
-    unroll_loops: bool | None
-    cpu: str = ""
-    features: str = ""
-    abi: str = ""
-    run_passes: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class NativeObject:
     """An object file for one CPU, with LLVM's own names of it; the CPU's may say its features."""
 
@@ -114,7 +95,16 @@ class NativeObject:
 
 @dataclass(frozen=True, slots=True)
 class CompileRequest:
-    """Compile a module, which asks nothing under the plain options; if forkable, may be cloned."""
+    """Compile a module; if forkable, the worker may be cloned.
+
+    Attributes:
+        plain_options: the problems' own, under which LLVM asks nothing.
+        llvm_options: what was chosen, by whomever.
+        advisor_options: the problems' own, under which LLVM asks.
+
+    Raises:
+        OptionsError: something was chosen that LLVM is not given.
+    """
 
     is_text: bool
     verify: bool
@@ -124,6 +114,10 @@ class CompileRequest:
     keep_object: bool
     plain_options: tuple[str, ...]
     llvm_options: tuple[str, ...]
+    advisor_options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_llvm_options(self.llvm_options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +129,16 @@ class DescribeRequest:
 
 @dataclass(frozen=True, slots=True)
 class SplitRequest:
-    """Optimise a module and make one of each of its functions."""
+    """Optimise a module and make one of each of its functions; options as in `CompileRequest`."""
 
     is_text: bool
     target: Target
     minimum_instructions: int
+    plain_options: tuple[str, ...]
     llvm_options: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        check_llvm_options(self.llvm_options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +173,10 @@ def request_to_json(request: Request) -> dict[str, Any]:
 
 def request_from_json(value: Mapping[str, Any]) -> Request:
     """The request that `request_to_json` was given.
+
+    Raises:
+        OptionsError: it asks for what LLVM is not given: the worker's own door.
+        InternalError: it is no request.
 
     >>> request_from_json({"op": "cancel"})
     CancelRequest()

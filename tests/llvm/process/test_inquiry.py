@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
@@ -42,9 +40,10 @@ def test_a_module_that_llvm_refuses(compiler: Compiler) -> None:
 
 
 def test_a_worker_that_dies(compiler: Compiler) -> None:
-    unknown = replace(CompileOptions().target(), opt_level="O9")
+    request = SplitRequest(True, CompileOptions().target(), "many", (), ())  # type: ignore[arg-type]
+    module = Module.from_ir("define void @f() { ret void }", "x")
     with pytest.raises(CompilerCrashError, match="^module 'x': LLVM ended with exit status 1; "):
-        compiler.inquire(Module.from_ir("", "x"), SplitRequest(True, unknown, 0, ()))
+        compiler.inquire(module, request)
     assert not describe_module(compiler, Module.from_ir("")).bodies
 
 

@@ -23,6 +23,7 @@ from mlgo_gym.llvm.process._request import (
 )
 
 TARGET = CompileOptions("Oz", unroll_loops=False, cpu="znver3").target()
+CHOSEN = st.sampled_from([(), ("-inline-threshold=5",), ("-regalloc=basic", "-unroll-count=2")])
 WORDS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
 
 
@@ -30,7 +31,7 @@ WORDS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
     st.one_of(
         st.builds(CancelRequest),
         st.builds(DescribeRequest, st.booleans()),
-        st.builds(SplitRequest, st.booleans(), st.just(TARGET), st.integers(0), WORDS),
+        st.builds(SplitRequest, st.booleans(), st.just(TARGET), st.integers(0), WORDS, CHOSEN),
         st.builds(
             CompileRequest,
             *(st.booleans(), st.booleans(), st.booleans()),
@@ -38,7 +39,8 @@ WORDS = st.lists(st.text(max_size=5), max_size=3).map(tuple)
             task=WORDS.map(extract),
             keep_object=st.booleans(),
             plain_options=WORDS,
-            llvm_options=WORDS,
+            advisor_options=WORDS,
+            llvm_options=CHOSEN,
         ),
     )
 )

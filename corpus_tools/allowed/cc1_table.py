@@ -6,11 +6,12 @@ The rest speak to the back end (``clang/lib/CodeGen/BackendUtil.cpp``); of those
 embedded LLVM and some cannot, since llvmlite does not hand out ``llvm::TargetOptions``, LLVM's
 instrumentation passes or clang's registered callbacks.
 
-A row is spelled as in the command line: ``-x`` stands alone, ``-x=*`` has its value in the same
-argument, ``-x VALUE`` in the next. The longest row that fits an argument counts. What has no row
-counts as not honoured. ``docs/commands.md`` shows the table, and
-``tests/llvm/command/test_cc1_table.py`` compiles with each option and compares the code with
-clang's.
+A row is spelled as in the command line, see `corpus_tools.allowed.spelling`. What has no row counts
+as not honoured. ``docs/commands.md`` shows the table, and ``tests/llvm/command/test_cc1_table.py``
+compiles with each option and compares the code with clang's.
+
+A real clang that compiles a module again is given the rows that are pure, and no other
+(`corpus_tools.allowed.cc1`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from mlgo_gym.errors import InternalError
+__all__ = ["LISTED_OPTION", "PROFILE_OPTIONS", "TABLE", "Effect", "Row"]
 
 LISTED_OPTION: Final = "-fsanitize="
 """Its value is a list, each item of which counts as an option of its own."""
@@ -42,15 +43,16 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One option, or all that start alike: how it takes effect, and what comes of it."""
+    """One option, or all that start alike: how it takes effect, and what comes of it.
+
+    Attributes:
+        is_pure: with it, clang runs, loads, reads and writes no more than without.
+    """
 
     option: str
     effect: Effect
     note: str
-
-    def __post_init__(self) -> None:
-        if not self.option.startswith("-"):
-            raise InternalError(f"table of -cc1 options: expected a dash, found {self.option!r}")
+    is_pure: bool = False
 
     @property
     def name(self) -> str:
@@ -68,10 +70,10 @@ class Row:
         return " " in self.option
 
 
-def _rows(effect: Effect, options: Mapping[str, str]) -> tuple[Row, ...]:
+def _rows(effect: Effect, options: Mapping[str, str], *, is_pure: bool = False) -> tuple[Row, ...]:
     """Rows of one effect: for each note its options, with commas between them."""
     return tuple(
-        Row(option, effect, note)
+        Row(option, effect, note, is_pure)
         for note, text in options.items()
         for option in re.split(r",\s+", text.strip())
     )
@@ -188,15 +190,19 @@ _NOT_CODE: Final = {
     "data shares sections": "-fdata-sections",
     "data of every size counts as large": "-mlarge-data-threshold=*",
     "debug sections are laid out for no debugger, whole and not compressed": """
-        -debugger-tuning=*, -split-dwarf-file VALUE, -split-dwarf-output VALUE, -gdwarf64,
-        -gdwarf32, -fdwarf2-cfi-asm, --compress-debug-sections=*, -fforce-dwarf-frame,
-        -fno-dwarf-directory-asm, -femit-dwarf-unwind=*, -object-file-name=*
+        -debugger-tuning=*, -gdwarf64, -gdwarf32, -fdwarf2-cfi-asm, --compress-debug-sections=*,
+        -fforce-dwarf-frame, -fno-dwarf-directory-asm, -femit-dwarf-unwind=*, -object-file-name=*
     """,
-    "the object lacks the section": """
-        -fstack-size-section, -fbasic-block-address-map, -stack-usage-file VALUE, -fembed-bitcode=*
-    """,
+    "the object lacks the section": "-fstack-size-section, -fbasic-block-address-map",
     "relocations may be of another type": "-mrelax-relocations=no",
     "a note about the stack may be missing or there": "-mnoexecstack",
+}
+
+_NOT_CODE_BUT_FILES: Final = {
+    "debug sections are laid out for no debugger, whole and not compressed": """
+        -split-dwarf-file VALUE, -split-dwarf-output VALUE
+    """,
+    "the object lacks the section": "-stack-usage-file VALUE, -fembed-bitcode=*",
 }
 
 _MISSING: Final = {
@@ -225,20 +231,29 @@ _MISSING: Final = {
     """,
     "counters of the front end stay unlowered: LLVM aborts": "-fprofile-instrument=clang",
     "the pass that counts or reads profiles is not run": """
-        -fprofile-instrument=*, -fprofile-instrument-use=*, -fprofile-instrument-use-path=*,
-        -fprofile-sample-use=*, -fprofile-instrument-path=*, -coverage-notes-file=*,
-        -coverage-data-file=*, -fmemory-profile-use=*, -fpseudo-probe-for-profiling,
-        -fprofile-remapping-file=*, -fprofile-update=*, -coverage-version=*,
-        -fdebug-info-for-profiling, -fcoverage-mapping
+        -fprofile-instrument=*, -fprofile-instrument-use=*, -fprofile-instrument-path=*,
+        -coverage-data-file=*, -fpseudo-probe-for-profiling, -fprofile-update=*,
+        -coverage-version=*, -fdebug-info-for-profiling, -fcoverage-mapping
     """,
     "LLVM's pipeline is run": """
-        -fpass-plugin=*, -load VALUE, -fmerge-functions, -floop-interchange,
-        -fexperimental-loop-fusion
+        -fmerge-functions, -floop-interchange, -fexperimental-loop-fusion
     """,
     "compiled by itself, not as a part of a link": """
-        -flto, -flto=*, -flto-unit, -fthinlto-index=*, -fwhole-program-vtables, -fsplit-lto-unit,
+        -flto, -flto=*, -flto-unit, -fwhole-program-vtables, -fsplit-lto-unit,
         -flto-visibility-public-std, -funified-lto, -ffat-lto-objects
     """,
+}
+
+_MISSING_FILES: Final = {
+    "the pass that instruments is not run": """
+        -fsanitize-coverage-allowlist=*, -fsanitize-coverage-ignorelist=*
+    """,
+    "the pass that counts or reads profiles is not run": """
+        -fprofile-instrument-use-path=*, -fprofile-sample-use=*, -coverage-notes-file=*,
+        -fmemory-profile-use=*, -fprofile-remapping-file=*
+    """,
+    "LLVM's pipeline is run": "-fpass-plugin=*, -load VALUE",
+    "compiled by itself, not as a part of a link": "-fthinlto-index=*",
     "an object is made": "-S, -emit-llvm, -emit-llvm-bc, -emit-llvm-only, -emit-codegen-only",
 }
 
@@ -290,10 +305,12 @@ _FRONT_END: Final = {
 }
 
 TABLE: Final[tuple[Row, ...]] = (
-    *_rows(Effect.COMPILER, _HONOURED),
-    *_rows(Effect.BITCODE, _IN_BITCODE),
-    *_rows(Effect.OTHER, _NOT_CODE),
-    *_rows(Effect.NOT_HONOURED, _MISSING),
+    *_rows(Effect.COMPILER, _HONOURED, is_pure=True),
+    *_rows(Effect.BITCODE, _IN_BITCODE, is_pure=True),
+    *_rows(Effect.OTHER, _NOT_CODE, is_pure=True),
+    *_rows(Effect.OTHER, _NOT_CODE_BUT_FILES),
+    *_rows(Effect.NOT_HONOURED, _MISSING, is_pure=True),
+    *_rows(Effect.NOT_HONOURED, _MISSING_FILES),
     *_rows(Effect.FRONT_END, _FRONT_END),
 )
 """All rows; the names of no two are spelled alike."""
