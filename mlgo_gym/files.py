@@ -13,11 +13,13 @@ import errno
 import fcntl
 import io
 import json
+import math
 import os
 import secrets
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -43,6 +45,7 @@ PARTIAL: Final = ".partial"
 
 _MAX_LEVELS: Final = 100
 _BUFFER_BYTES: Final = 1 << 17
+_LOCK_STEP_S: Final = 0.02
 _NAME_LENGTH: Final = 48
 _KINDS: Final = MappingProxyType(
     {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
@@ -183,15 +186,32 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked_folder(folder: Path, *, mode: int = 0o777, waits: bool = True) -> Iterator[None]:
-    """Make and lock a folder; a lock that is not waited for is a ``BlockingIOError``."""
+def locked_folder(
+    folder: Path, *, mode: int = 0o777, timeout_s: float = math.inf
+) -> Iterator[None]:
+    """Make and lock a folder; a lock that is not to be had in time is a ``BlockingIOError``."""
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor, time.monotonic() + timeout_s)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, deadline: float) -> None:
+    while not _has_locked(descriptor):
+        if time.monotonic() >= deadline:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has it")
+        time.sleep(_LOCK_STEP_S)
+
+
+def _has_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class _NamedFile(io.FileIO):

@@ -3,13 +3,13 @@
 ::
 
     python -m mlgo_gym.driver._prepare driver FOLDER
-    python -m mlgo_gym.driver._prepare policy PROBLEM MODEL LIBRARY CLANG
+    python -m mlgo_gym.driver._prepare policy PROBLEM MODEL LIBRARY REFUSAL CLANG
 
 A policy is compiled for the least CPU of this machine's architecture, so that machines of
 different age may share a cache. A frozen model is run if this user has frozen it on this machine,
-or ``MLGO_TRUST_CODE=1`` says that it is trusted. What goes wrong is printed in one line; where a
-model is to blame, the line is kept in ``LIBRARY`` with the ending ``.error`` until the model's
-files change, unless they could not be read.
+or ``MLGO_TRUST_CODE=1`` says that it is trusted. What goes wrong is printed in one line; where the
+model is to blame, the line is kept as REFUSAL. What may pass is not: files that cannot be read, a
+compiler that was killed or took too long.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from typing import Final
 
 from corpus_tools.clang import CANDIDATES
 from mlgo_gym import __version__
-from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError
-from mlgo_gym.files import FileError, locked_folder, replacing, write_atomically
+from mlgo_gym.driver._kept import check_way, claim, copy_model, is_kept, keep
+from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
+from mlgo_gym.files import PARTIAL, FileError, locked_folder
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.native._c_header import c_header
@@ -37,11 +38,13 @@ from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S
 
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
 
-_FOLDERS: Final = ("bin", "clang", "policies")
+_FOLDERS: Final = ("bin", "kept")
+_SCRATCH: Final = ".new-"
 _TIMEOUT_S: Final = 120.0
 _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
 _PROBLEMS: Final = MappingProxyType(
@@ -61,60 +64,81 @@ const struct mlgo_policy mlgo_policy = {{
 
 def build_driver(folder: Path) -> None:
     """Compile the driver into ``FOLDER/bin``, under both of its names; the folder is the user's."""
-    with _locked(folder):
-        for name in _FOLDERS:
-            (folder / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-        program = folder / "bin" / PROGRAMS[0]
-        if not program.exists():
-            texts = {
-                "MLGO_PYTHON": sys.executable,
-                "MLGO_VERSION": __version__,
-                "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
-            }
-            defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
-            # The compiler may be a clang++, to which all sources are C++.
-            flags = ["-std=c17", "-O2", *defines, "-ldl", "-x", "c"]
-            _compile(_c_compiler(), [*flags, *map(str, sorted(NATIVE.glob("*.c")))], program)
-        for name in PROGRAMS[1:]:
-            other = folder / "bin" / name
-            if not (other.exists() and other.samefile(program)):  # renaming it would do nothing
-                with replacing(other) as file:
-                    Path(file.name).unlink()
-                    Path(file.name).hardlink_to(program)
+    program, *others = (folder / "bin" / name for name in PROGRAMS)
+    with _cache(folder):
+        if not is_kept(program, is_program=True):
+            with _scratch(folder) as place:
+                texts = {
+                    "MLGO_PYTHON": sys.executable,
+                    "MLGO_VERSION": __version__,
+                    "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
+                }
+                defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
+                # The compiler may be a clang++, to which all sources are C++.
+                flags = ["-std=c17", "-O2", *defines, "-ldl", "-x", "c"]
+                arguments = [*flags, *map(str, sorted(NATIVE.glob("*.c")))]
+                made = _compile(_c_compiler(), arguments, place / program.name)
+            keep(program, made, is_program=True)
+        for other in others:
+            if not (other.exists() and other.samefile(program)):
+                other.unlink(missing_ok=True)
+                other.hardlink_to(program)
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
     """Freeze a model, or take a frozen one, into the shared library that the driver loads."""
-    with _locked(library.parent):
-        if library.exists():  # another compilation was first
+    folder = library.parents[1]
+    with _cache(folder):
+        if is_kept(library):  # another compilation was first
             return
-        native, decision = _load(problem, model)
-        with tempfile.TemporaryDirectory(dir=library.parent) as name:
-            folder = Path(name)
-            (folder / f"{native.name}.o").write_bytes(native.object.data)
-            (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
-            glue = _GLUE.format(
-                native=native,
-                decision=decision,
-                inputs=len(native.inputs),
-                outputs=len(native.outputs),
-            )
-            (folder / "glue.c").write_text(glue, encoding="ascii")
-            sources = [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
+        with _scratch(folder) as place:
+            copy = place / "model"
+            if library.stem != f"{problem}-{copy_model(model, copy)}":
+                raise EnvironmentSetupError(f"model {str(model)!r}: changed while it was read")
+            try:
+                native, decision = _load(problem, copy)
+            except (ModelError, OptionsError) as error:
+                raise _moved(error, copy, model) from error.__cause__
+            sources = _sources(native, decision, place)
             # The model's own header may be called policy.h, too.
             flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
-            _compile(clang, ["--driver-mode=gcc", *flags, *sources], library)
+            arguments = ["--driver-mode=gcc", *flags, *sources]
+            made = _compile(clang, arguments, place / library.name)
+        keep(library, made)
+
+
+def _sources(native: NativeModel, decision: int, folder: Path) -> list[str]:
+    (folder / f"{native.name}.o").write_bytes(native.object.data)
+    (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
+    glue = _GLUE.format(
+        native=native,
+        decision=decision,
+        inputs=len(native.inputs),
+        outputs=len(native.outputs),
+    )
+    (folder / "glue.c").write_text(glue, encoding="ascii")
+    return [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
+
+
+def _moved(error: ModelError | OptionsError, copy: Path, model: Path) -> MlgoGymError:
+    """The error of a copy as that of the model."""
+    here, there = str(copy), str(model)
+    if isinstance(error, OptionsError):
+        return OptionsError(str(error).replace(here, there))
+    reason = str(error).removeprefix(f"model {error.model!r}: ")
+    return ModelError(error.model.replace(here, there), reason.replace(here, there))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the module's command line; see above."""
     refusal: Path | None = None
+    mask = os.umask(0o077)
     try:
         match arguments:
             case ["driver", folder]:
                 build_driver(Path(folder))
-            case ["policy", problem, model, library, clang]:
-                refusal = Path(library).with_suffix(".error")
+            case ["policy", problem, model, library, refused, clang]:
+                refusal = Path(refused)
                 build_policy(problem, Path(model), Path(library), clang)
             case _:
                 sys.stderr.write("prepare: expected 'driver' or 'policy' and its arguments\n")
@@ -123,15 +147,18 @@ def main(arguments: Sequence[str]) -> int:
         words = " ".join(str(error).split())
         if refusal and isinstance(error, ModelError) and not _may_pass(error.__cause__):
             with contextlib.suppress(OSError):
-                write_atomically(refusal, words.encode("utf-8", "surrogateescape"))
+                keep(refusal, words.encode("utf-8", "surrogateescape"))
         sys.stderr.write(f"{words}\n")
         return 1
+    finally:
+        os.umask(mask)
     return 0
 
 
 def _may_pass(cause: BaseException | None) -> bool:
-    """Whether reading again may help."""
-    return isinstance(cause, OSError) and not isinstance(cause, FileError)
+    """Whether trying again may help: not every time can a file be read, or does a process last."""
+    may_help = isinstance(cause, OSError | subprocess.SubprocessError)
+    return may_help and not isinstance(cause, FileError)
 
 
 def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
@@ -152,25 +179,25 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
     return native, find_outputs(specs, native.outputs, kind.advice.name, source)[0][1]
 
 
-def _compile(compiler: str, arguments: list[str], target: Path) -> None:
-    """Compile and link to a file that takes its name only when it is whole."""
-    with replacing(target) as file:
-        try:
-            done = subprocess.run(
-                [compiler, *arguments, "-o", file.name],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise EnvironmentSetupError(
-                f"{compiler}: expected {target.name} within {_TIMEOUT_S:g} s, found none"
-            ) from error
-        if done.returncode:
-            words = done.stderr.decode("utf-8", "replace").strip()
-            raise EnvironmentSetupError(f"{compiler} cannot make {target.name}: {words}")
+def _compile(compiler: str, arguments: list[str], target: Path) -> bytes:
+    """Compile and link in a folder that goes with all that a compiler leaves; returns the file."""
+    try:
+        done = subprocess.run(
+            [compiler, *arguments, "-o", str(target)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentSetupError(
+            f"{compiler}: expected {target.name} within {_TIMEOUT_S:g} s, found none"
+        ) from error
+    if done.returncode:
+        words = done.stderr.decode("utf-8", "replace").strip()
+        raise EnvironmentSetupError(f"{compiler} cannot make {target.name}: {words}")
+    return target.read_bytes()
 
 
 def _c_compiler() -> str:
@@ -187,13 +214,47 @@ def _c_text(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One at a time, of the many compilations that a build starts at once."""
+def _cache(folder: Path) -> Iterator[None]:
+    """The driver's folder, nobody else's, for one at a time of the many that a build starts."""
     try:
-        with locked_folder(folder, mode=0o700):
+        check_way(folder.parent)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        check_way(folder.parent)
+        claim(folder)
+        with locked_folder(folder, timeout_s=_patience_s()):
+            for name in _FOLDERS:
+                claim(folder / name)
+            _tidy(folder)
             yield
+    except BlockingIOError as error:
+        raise EnvironmentSetupError(
+            f"{str(folder)!r}: expected another process to be done with it within "
+            f"{_patience_s():g} s; MLGO_TIMEOUT allows more"
+        ) from error
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {str(folder)!r}: {error}") from error
+
+
+def _patience_s() -> float:
+    """The user's, where it is a number; what is none, the driver will say."""
+    with contextlib.suppress(ValueError):
+        wish = float(os.environ.get("MLGO_TIMEOUT", ""))
+        return wish if wish > 0 else DEFAULT_DEADLINE_S
+    return DEFAULT_DEADLINE_S
+
+
+@contextlib.contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=folder) as name:
+        yield Path(name)
+
+
+def _tidy(folder: Path) -> None:
+    """Remove what was left by processes that were killed: nobody else works here now."""
+    for each in folder.glob(f"{_SCRATCH}*"):
+        shutil.rmtree(each, ignore_errors=True)
+    for each in folder.glob(f"*/.*{PARTIAL}"):
+        each.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

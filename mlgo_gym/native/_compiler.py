@@ -44,7 +44,8 @@ def compile_ir(
     if "not a recognized processor" in words:
         raise ModelError(source, f"expected a CPU that LLVM knows, found {cpu!r}")
     if status:
-        raise ModelError(source, f"the compiler died with status {status}: {words}")
+        death = subprocess.CalledProcessError(status, sys.executable)
+        raise ModelError(source, f"the compiler died with status {status}: {words}") from death
     return _decode(output, source)
 
 

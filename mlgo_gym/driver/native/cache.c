@@ -1,15 +1,8 @@
-/* What is remembered between compilations, in this installation's folder, which the program lies in:
- *
- *   bin/mlgo-cc               this program
- *   clang/KEY                 the major version of a clang
- *   policies/PROBLEM-KEY.so   a frozen policy; PROBLEM-KEY.error says why there is none
- *
- * A KEY stands for a file, or a folder with its files, as it is: device, inode, size, time stamp. */
+/* Which clang it is. Its major version is kept as clang-KEY, where KEY stands for the program's file as
+ * it is: device, inode, size, time stamps. */
 #define _GNU_SOURCE
 #include "driver.h"
 
-#include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -41,55 +34,21 @@ const char *python_path(void) {
   return access(beside, X_OK) ? MLGO_PYTHON : beside;
 }
 
-static bool cache_path(char *path, size_t size, const char *name) {
-  char self[4096];
-  ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (length < 0)
-    return false;
-  self[length] = 0;
-  for (int level = 0; level < 2; ++level) {
-    char *slash = strrchr(self, '/');
-    if (!slash)
-      return false;
-    *slash = 0;
-  }
-  return (size_t)snprintf(path, size, "%s/%s", self, name) < size;
-}
-
-/* FNV-1a, which is enough to tell the files of one user apart. */
-#define START 0xcbf29ce484222325u
-static uint64_t mixed(uint64_t hash, const void *data, size_t size) {
-  for (const uint8_t *byte = data; size--; ++byte)
-    hash = (hash ^ *byte) * 0x100000001b3u;
-  return hash;
-}
-
-static bool mix_file(uint64_t *hash, const char *path) {
+/* Of a file as it is. Nobody can set the time of its last change, which the other time stamp is not. */
+static bool file_key(char *key, const char *path) {
   struct stat about;
+  struct digest digest;
+  uint8_t result[DIGEST_BYTES];
   if (stat(path, &about))
     return false;
-  uint64_t facts[] = {(uint64_t)about.st_dev, (uint64_t)about.st_ino, (uint64_t)about.st_size,
-                      (uint64_t)about.st_mtim.tv_sec, (uint64_t)about.st_mtim.tv_nsec};
-  *hash = mixed(*hash, facts, sizeof facts);
-  return true;
-}
-
-/* A folder and the files directly in it, in whatever order they are listed. */
-static bool mix_folder(uint64_t *hash, const char *folder) {
-  DIR *directory = mix_file(hash, folder) ? opendir(folder) : NULL;
-  if (!directory)
-    return false;
-  uint64_t sum = 0;
-  char path[4096 + 256];
-  for (struct dirent *entry; (entry = readdir(directory));) {
-    uint64_t each = mixed(START, entry->d_name, strlen(entry->d_name));
-    if (entry->d_name[0] != '.' &&
-        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path &&
-        mix_file(&each, path))
-      sum += each;
-  }
-  closedir(directory);
-  *hash = mixed(*hash, &sum, sizeof sum);
+  uint64_t facts[] = {(uint64_t)about.st_dev,          (uint64_t)about.st_ino,
+                      (uint64_t)about.st_size,         (uint64_t)about.st_mtim.tv_sec,
+                      (uint64_t)about.st_mtim.tv_nsec, (uint64_t)about.st_ctim.tv_sec,
+                      (uint64_t)about.st_ctim.tv_nsec};
+  begin_digest(&digest);
+  add_to_digest(&digest, facts, sizeof facts);
+  end_digest(&digest, result);
+  write_hex(key, result, KEY_BYTES);
   return true;
 }
 
@@ -165,27 +124,6 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
   return true;
 }
 
-static bool read_text(const char *path, char *text, size_t size) {
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t length = file < 0 ? -1 : read(file, text, size - 1);
-  if (file >= 0)
-    close(file);
-  text[length > 0 ? length : 0] = 0;
-  return length >= 0;
-}
-
-static void write_text(const char *path, const char *text) {
-  char partial[4200];
-  snprintf(partial, sizeof partial, "%s.%ld", path, (long)getpid());
-  int file = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0)
-    return; /* it is asked again the next time */
-  bool is_whole = write(file, text, strlen(text)) == (ssize_t)strlen(text);
-  close(file);
-  if (!is_whole || rename(partial, path))
-    unlink(partial);
-}
-
 int ask(char *const *command, char *text, size_t size) {
   int output = memfd_create("mlgo-cc", MFD_CLOEXEC);
   pid_t parent = getpid(), child = output < 0 ? -1 : fork();
@@ -209,27 +147,32 @@ int ask(char *const *command, char *text, size_t size) {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* Whether the version was learnt; it is kept where the cache may be written. */
+static bool ask_version(struct clang *clang, char *text, size_t size, struct message *message) {
+  char *command[] = {clang->path, "--version", NULL};
+  int status = ask(command, text, size);
+  const char *version = strstr(text, "clang version ");
+  if (status || !version) {
+    text[strcspn(text, "\n")] = 0;
+    snprintf(message->text, MESSAGE_BYTES,
+             "clang: expected a version from '%s --version', "
+             "found '%s'",
+             clang->path, text);
+    return false;
+  }
+  snprintf(text, size, "%d", atoi(version + strlen("clang version ")));
+  return true;
+}
+
 bool check_clang(struct clang *clang, struct message *message) {
-  uint64_t hash = START;
-  char path[4096], name[64], text[512] = "";
-  bool is_kept = mix_file(&hash, clang->path);
-  snprintf(name, sizeof name, "clang/%016llx", (unsigned long long)hash);
-  is_kept = is_kept && cache_path(path, sizeof path, name);
-  if (!is_kept || !read_text(path, text, sizeof text)) {
-    char *command[] = {clang->path, "--version", NULL};
-    int status = ask(command, text, sizeof text);
-    const char *version = strstr(text, "clang version ");
-    if (status || !version) {
-      text[strcspn(text, "\n")] = 0;
-      snprintf(message->text, MESSAGE_BYTES,
-               "clang: expected a version from '%s --version', "
-               "found '%s'",
-               clang->path, text);
+  char key[KEY_DIGITS + 1], name[64], text[512] = "";
+  bool has_key = file_key(key, clang->path);
+  snprintf(name, sizeof name, "clang-%s", has_key ? key : "");
+  if (!has_key || !read_kept(name, text, sizeof text)) {
+    if (!ask_version(clang, text, sizeof text, message))
       return false;
-    }
-    snprintf(text, 16, "%d", atoi(version + strlen("clang version ")));
-    if (is_kept)
-      write_text(path, text);
+    if (has_key)
+      keep(name, text);
   }
   clang->version = atoi(text);
   if (clang->version < MINIMUM_CLANG)
@@ -238,72 +181,11 @@ bool check_clang(struct clang *clang, struct message *message) {
   return clang->version >= MINIMUM_CLANG;
 }
 
-/* Lets Python freeze a policy; it writes the library, or says why it cannot. */
-static bool freeze(const char *problem, const char *model, const char *clang, const char *library,
-                   struct message *message) {
-  char text[MESSAGE_BYTES - 64];
-  char *command[] = {(char *)python_path(),
-                     "-P",
-                     "-m",
-                     "mlgo_gym.driver._prepare",
-                     "policy",
-                     (char *)problem,
-                     (char *)model,
-                     (char *)library,
-                     (char *)clang,
-                     NULL};
-  if (!ask(command, text, sizeof text))
-    return true;
-  char *end = text + strlen(text);
-  while (end > text && end[-1] == '\n')
-    *--end = 0;
-  char *line = strrchr(text, '\n');
-  snprintf(message->text, MESSAGE_BYTES, "%s", line ? line + 1 : text);
-  return false;
-}
-
-static const struct mlgo_policy *open_library(const char *path, struct message *message) {
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  const struct mlgo_policy *policy = library ? dlsym(library, MLGO_POLICY_SYMBOL) : NULL;
-  if (!policy)
-    snprintf(message->text, MESSAGE_BYTES, "policy: cannot be loaded: %s", dlerror());
-  else if (policy->version != MLGO_POLICY_VERSION)
-    snprintf(message->text, MESSAGE_BYTES, "policy: expected version %d, found %u in '%s'",
-             MLGO_POLICY_VERSION, policy->version, path);
-  return policy && policy->version == MLGO_POLICY_VERSION ? policy : NULL;
-}
-
-const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
-                                      enum problem problem, struct message *message) {
-  const char *model = settings->models[problem];
-  uint64_t hash = START;
-  char path[4096], name[128];
-  if (!mix_folder(&hash, model)) {
-    snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
-             strerror(errno));
-    return NULL;
-  }
-  snprintf(name, sizeof name, "policies/%s-%016llx.so", PROBLEMS[problem].name,
-           (unsigned long long)hash);
-  if (!cache_path(path, sizeof path, name))
-    return NULL;
-  if (access(path, R_OK)) {
-    char refusal[4200];
-    snprintf(refusal, sizeof refusal, "%.*serror", (int)strlen(path) - 2, path);
-    if (read_text(refusal, message->text, MESSAGE_BYTES))
-      return NULL;
-    if (!freeze(PROBLEMS[problem].name, model, clang->path, path, message))
-      return NULL;
-  }
-  return open_library(path, message);
-}
-
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
                        struct message *message) {
-  uint64_t hash = START;
-  mix_file(&hash, clang->path);
-  printf("mlgo-cc %s\nclang %d %016llx\n", MLGO_VERSION, clang->version,
-         (unsigned long long)hash);
+  char key[KEY_DIGITS + 1] = "";
+  file_key(key, clang->path);
+  printf("mlgo-cc %s\nclang %d %s\n", MLGO_VERSION, clang->version, key);
   if (settings->threshold)
     printf("size-increase-threshold %s\n", settings->threshold);
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {

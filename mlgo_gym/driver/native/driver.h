@@ -2,7 +2,10 @@
  *
  *   settings.c   what the user asked for: options, environment, configuration file
  *   arguments.c  what clang's command line means for us
- *   cache.c      clang's version and the policies' libraries, by the files they were made of
+ *   digest.c     BLAKE2b
+ *   kept.c       the files that are kept between compilations, and why they may be trusted
+ *   cache.c      which clang it is, and its version
+ *   model.c      the policy of a model's files
  *   policy.c     a policy bound to what LLVM says it sends
  *   channel.c    the stream from LLVM: headers, contexts, observations
  *   command.c    clang's command line with what is added to it
@@ -73,21 +76,54 @@ struct message {
 
 /* settings.c */
 bool read_settings(struct settings *settings, int argc, char **argv, struct message *message);
+/* Tells programs that are run how long may be waited. */
+void pass_timeout_on(const struct settings *settings);
 
 /* arguments.c */
 struct plan plan_of(const struct settings *settings);
 
+/* digest.c */
+#define DIGEST_BYTES 32
+struct digest {
+  uint64_t state[8], count;
+  uint8_t block[128];
+  size_t used;
+};
+void begin_digest(struct digest *digest);
+void add_to_digest(struct digest *digest, const void *data, size_t size);
+void end_digest(struct digest *digest, uint8_t result[DIGEST_BYTES]);
+/* Writes two digits for each byte, and a NUL. */
+void write_hex(char *text, const uint8_t *bytes, size_t count);
+/* What stands for something in the name of a file. */
+#define KEY_BYTES 16
+#define KEY_DIGITS (2 * KEY_BYTES)
+
+/* kept.c */
+/* Whether this program is whole and nobody else can replace it; what is damaged is removed. */
+bool check_cache(struct message *message);
+/* The path of what is kept under a name, or for "" of the folder. */
+bool kept_path(char *path, size_t size, const char *name);
+/* Opens what is kept, whole and nobody else's, and says how long it is without its seal; or -1. */
+int open_kept(const char *name, size_t *size);
+/* Reads the beginning of it; false where there is none. */
+bool read_kept(const char *name, char *text, size_t room);
+void keep(const char *name, const char *text);
+/* Takes in a file's first bytes; the result is how many there were. */
+size_t add_file_to_digest(struct digest *digest, int file, size_t size);
+
 /* cache.c */
 bool find_clang(const struct settings *settings, struct clang *clang, struct message *message);
 bool check_clang(struct clang *clang, struct message *message);
-const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
-                                      enum problem problem, struct message *message);
 /* Runs a program and keeps the beginning of what it prints; returns its exit status, or -1. */
 int ask(char *const *command, char *text, size_t size);
 /* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
                        struct message *message);
 const char *python_path(void);
+
+/* model.c */
+const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
+                                      enum problem problem, struct message *message);
 
 /* policy.c */
 struct binding;

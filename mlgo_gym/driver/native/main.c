@@ -59,9 +59,7 @@ static int become_python(const struct settings *settings, const struct clang *cl
                                settings->training_log ? settings->training_log : "",
                                clang->path,
                                clang->needs_cxx_mode ? "--driver-mode=g++" : NULL};
-  char timeout[32];
-  snprintf(timeout, sizeof timeout, "%g", settings->timeout_s);
-  setenv("MLGO_TIMEOUT", timeout, 1);
+  pass_timeout_on(settings);
   if (settings->threshold)
     setenv("MLGO_SIZE_INCREASE_THRESHOLD", settings->threshold, 1);
   for (size_t index = 0; index < sizeof start / sizeof *start && start[index]; ++index)
@@ -121,13 +119,17 @@ static bool is_doubtful(const struct outcome *outcome, int stderr_copy) {
 static int try_plain(const struct settings *settings, const struct clang *clang) {
   int status = 0;
   fflush(stderr);
-  pid_t parent = getpid(), child = fork();
+  pid_t parent = getpid(), child = fork(), ended;
   if (child == 0) {
     die_with(parent);
     _exit(become_clang(settings, clang));
   }
-  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+  while (child > 0 && (ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
     continue;
+  if (child > 0 && ended != child) {
+    say("error", "cannot wait for clang: ", strerror(errno));
+    return 1;
+  }
   if (child > 0 && WIFEXITED(status) && !WEXITSTATUS(status))
     say("warning", "clang failed with advice", "; compiled by plain clang");
   return child > 0 ? end_as(status) : become_clang(settings, clang);
@@ -221,7 +223,8 @@ static int fingerprint(const struct settings *settings, struct clang *clang, boo
     snprintf(message->text, MESSAGE_BYTES, "development mode has no fingerprint: it writes logs");
     is_usable = false;
   }
-  if (is_usable && check_clang(clang, message) && print_fingerprint(settings, clang, message))
+  if (is_usable && check_cache(message) && check_clang(clang, message) &&
+      print_fingerprint(settings, clang, message))
     return 0;
   say("error", message->text, "");
   return 1;
@@ -249,7 +252,7 @@ int main(int argc, char **argv) {
   bool has_model = settings.models[INLINING] || settings.models[REGALLOC];
   if (plan.action == PASS_ON || !(has_model || settings.model_under_training))
     return become_clang(&settings, &clang);
-  if (!check_clang(&clang, &message))
+  if (!check_cache(&message) || !check_clang(&clang, &message))
     return give_up(&settings, &clang, &message);
   if (settings.model_under_training)
     return become_python(&settings, &clang);

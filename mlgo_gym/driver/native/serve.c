@@ -162,7 +162,8 @@ static bool answer_all(const struct job *job, const struct pollfd *ready, struct
 static bool serve(const struct job *job, pid_t clang, int signals, struct outcome *outcome) {
   double last_word = now_s();
   struct pollfd ready[PROBLEM_COUNT + 1];
-  while (waitpid(clang, &outcome->status, WNOHANG) == 0) {
+  pid_t ended;
+  while ((ended = waitpid(clang, &outcome->status, WNOHANG)) == 0) {
     for (size_t index = 0; index < job->channel_count; ++index)
       ready[index] = (struct pollfd){.fd = job->channels[index].outbound, .events = POLLIN};
     ready[job->channel_count] = (struct pollfd){.fd = signals, .events = POLLIN};
@@ -185,7 +186,9 @@ static bool serve(const struct job *job, pid_t clang, int signals, struct outcom
     if (count > 0)
       last_word = now_s();
   }
-  return true;
+  if (ended != clang)
+    snprintf(outcome->message.text, MESSAGE_BYTES, "cannot wait for clang: %s", strerror(errno));
+  return ended == clang;
 }
 
 static void run_server(const struct job *job, const sigset_t *mask, int signals, int report) {

@@ -154,6 +154,12 @@ static bool take_options(struct settings *settings, int argc, char **argv, const
   return !message->text[0];
 }
 
+void pass_timeout_on(const struct settings *settings) {
+  char timeout[32];
+  snprintf(timeout, sizeof timeout, "%g", settings->timeout_s);
+  setenv("MLGO_TIMEOUT", timeout, 1);
+}
+
 bool read_settings(struct settings *settings, int argc, char **argv, struct message *message) {
   const char *values[COUNT] = {0};
   bool is_good = take_options(settings, argc, argv, values, message);

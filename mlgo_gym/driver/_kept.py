@@ -1,0 +1,159 @@
+"""What ``mlgo-cc`` keeps between compilations, and why it may be trusted.
+
+::
+
+    FOLDER/bin/mlgo-cc, mlgo-c++          the driver, one file under two names
+    FOLDER/kept/PROBLEM-KEY.so, .error    a frozen policy, or why there is none
+    FOLDER/kept/clang-KEY                 the major version of a clang
+
+Each file ends in its seal: 64 digits, the BLAKE2b-256 of its name, a NUL and all that stands in
+front. Whatever has another seal, or could have been written by others than its user and root, is
+made anew. ``native/kept.c`` and ``native/model.c`` are the other half.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.files import read_bounded, replacing
+
+_DIGEST_BYTES: Final = 32
+_KEY_BYTES: Final = 16
+_SEAL_DIGITS: Final = 2 * _DIGEST_BYTES
+_MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json")
+_MAX_MODEL_FILE_BYTES: Final = 1 << 28
+_MAX_KEPT_BYTES: Final = 1 << 30
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def check_way(folder: Path) -> None:
+    """See that nobody else can put another in a folder's place, as far as its path is there.
+
+    Folders above it are the user's or root's; others write to them only where they cannot replace
+    what is not theirs, as in ``/tmp``. A group of the owner's number is the owner's own.
+    """
+    top = Path("/").stat().st_uid  # root may be nobody, in a user namespace
+    real = Path(os.path.realpath(folder))
+    for each in (*reversed(real.parents), real, *reversed(folder.parents), folder):
+        try:
+            about = each.stat()
+        except FileNotFoundError:
+            continue
+        group_writes = about.st_mode & stat.S_IWGRP and about.st_gid != about.st_uid
+        is_shared = group_writes or about.st_mode & stat.S_IWOTH
+        is_trusted = about.st_uid in {os.geteuid(), 0, top}
+        if not is_trusted or (is_shared and not about.st_mode & stat.S_ISVTX):
+            raise EnvironmentSetupError(
+                f"{str(each)!r}: expected a folder that nobody else can write to, found owner "
+                f"{about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}; MLGO_CACHE names another"
+            )
+
+
+def claim(folder: Path) -> None:
+    """Make a folder that nobody else can write to; one that others could write to is emptied."""
+    with suppress(FileNotFoundError):
+        about = folder.lstat()
+        if stat.S_ISDIR(about.st_mode) and _is_ours(about):
+            return
+    _remove(folder)
+    with suppress(FileExistsError):  # another process was faster
+        folder.mkdir(mode=0o700)
+        folder.chmod(0o1700)  # opened to others, they still cannot replace what is in it
+
+
+def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:
+    """Write a file with its seal, so that it is whole or not there.
+
+    A program gets the oldest time there is: the script that starts it can see whether it was
+    written to since, for nobody but its owner can set that time again.
+    """
+    _remove(path)  # what is replaced would keep its permissions
+    with replacing(path) as file:
+        file.write(data + seal(path.name, data))
+        file.flush()
+        os.fchmod(file.fileno(), 0o700 if is_program else 0o600)
+        if is_program:
+            os.utime(file.fileno(), (0, 0))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+
+
+def is_kept(path: Path, *, is_program: bool = False) -> bool:
+    """Whether a file is whole and nobody else's."""
+    try:
+        about = path.lstat()
+        if not (stat.S_ISREG(about.st_mode) and _is_ours(about)):
+            return False
+        data = read_bounded(path, _MAX_KEPT_BYTES)
+    except OSError:
+        return False
+    is_ready = not is_program or (about.st_mtime_ns == 0 and os.access(path, os.X_OK))
+    content, end = data[:-_SEAL_DIGITS], data[-_SEAL_DIGITS:]
+    return is_ready and end == seal(path.name, content)
+
+
+def seal(name: str, data: bytes) -> bytes:
+    """What stands at the end of a file of that name.
+
+    >>> seal("clang-0", b"22")[:16]
+    b'0dda1761dc73e874'
+    """
+    digest = hashlib.blake2b(os.fsencode(name) + b"\0", digest_size=_DIGEST_BYTES)
+    digest.update(data)
+    return digest.hexdigest().encode()
+
+
+def copy_model(model: Path, target: Path) -> str:
+    """Copy the files of a model that decide what it is, and return the key of what they hold.
+
+    What cannot be copied, a FIFO or a file that is too long or may not be read, is linked to: the
+    copy fails to be read as the model does.
+    """
+    target.mkdir()
+    key = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for source in _model_files(model):
+        copy = target / source.name
+        digest = bytes(_DIGEST_BYTES)
+        try:
+            data = read_bounded(source, _MAX_MODEL_FILE_BYTES)
+            digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
+            copy.write_bytes(data)
+        except OSError:
+            copy.unlink(missing_ok=True)
+            copy.symlink_to(source.absolute())
+        key.update(os.fsencode(source.name) + b"\0" + digest)
+    return key.digest()[:_KEY_BYTES].hex()
+
+
+def _model_files(model: Path) -> Iterator[Path]:
+    fixed = [each for each in (model / name for name in _MODEL_FILES) if _is_there(each)]
+    yield from fixed
+    if fixed[:1] == [model / _MODEL_FILES[0]]:
+        return
+    with suppress(OSError):
+        for path in sorted(model.iterdir(), key=os.fsencode):
+            if path.suffix == ".json" and _is_there(path.with_suffix(".o")):
+                yield path
+                yield path.with_suffix(".o")
+
+
+def _is_there(path: Path) -> bool:
+    with suppress(OSError):
+        return path.exists()
+    return False
+
+
+def _is_ours(about: os.stat_result) -> bool:
+    return about.st_uid in {os.geteuid(), 0} and not about.st_mode & _OTHERS_WRITE
