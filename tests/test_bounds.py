@@ -10,7 +10,7 @@ from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.datasets import _dataset, _episodes, _pages
-from mlgo_gym.driver import _prepare
+from mlgo_gym.driver import _kept, _prepare
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _request, _worker
 from mlgo_gym.model import _output_spec
@@ -54,6 +54,7 @@ BYTES = {
     "all inputs, or all outputs, of a model": _scope.MAX_PORT_BYTES,
     "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
+    "a file of the compiler driver's cache": _kept._MAX_KEPT_BYTES,
     "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
     "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
     "a file of a training run": _run._MAX_BYTES,
@@ -91,6 +92,9 @@ SECONDS = {
     "clang, for one command of a corpus": clang.DEADLINE_S,
     "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
+    "another process that writes to the compiler driver's cache, unless told otherwise": (
+        _prepare.DEFAULT_DEADLINE_S
+    ),
 }
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 import pytest
 
 from mlgo_gym import __version__
+from mlgo_gym.driver._kept import is_kept
 from tests.conftest import require
 
 ROOT = Path(__file__).parents[2]
@@ -122,3 +124,85 @@ def driver(clang22: str, cache: Path, own_temporary_folder: Path) -> Driver:
             "TMPDIR": str(own_temporary_folder),
         },
     )
+
+
+UNADVISED = b"; compiled by plain clang\n"
+NEVER: Mapping[str, str] = MappingProxyType({"MLGO_INLINING_MODEL": str(MODELS / "never")})
+
+
+def elsewhere(driver: Driver, cache: Path) -> Driver:
+    return replace(driver, environment={**driver.environment, "MLGO_CACHE": str(cache)})
+
+
+def folder_of(driver: Driver) -> Path:
+    return driver.program().parents[1]
+
+
+def only(driver: Driver, pattern: str) -> Path:
+    (found,) = folder_of(driver).glob(pattern)
+    return found
+
+
+def scraps(driver: Driver) -> list[str]:
+    """What is there besides what is kept."""
+    folder = folder_of(driver)
+    found = [*folder.iterdir(), *folder.glob("*/*")]
+    known = {"bin", "kept", "mlgo-cc", "mlgo-c++"}
+    return [each.name for each in found if each.name not in known and not is_kept(each)]
+
+
+def compile_file(driver: Driver, work: Path, settings: Mapping[str, str]) -> tuple[bytes, bytes]:
+    """The object and what was said; the driver may not succeed without an object."""
+    (work / "f.o").unlink(missing_ok=True)
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
+    assert done.returncode == 0, done.stderr
+    return (work / "f.o").read_bytes(), done.stderr
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What the driver may make of the file: with the model, and without."""
+
+    never: bytes
+    plain: bytes
+
+    def allow(self, made: bytes, words: bytes) -> bool:
+        advised = (made, words) == (self.never, b"")
+        return advised or (made == self.plain and words.endswith(UNADVISED))
+
+
+@pytest.fixture
+def objects(never: bytes, plain: bytes) -> Objects:
+    return Objects(never, plain)
+
+
+@pytest.fixture
+def plain(driver: Driver, work: Path) -> bytes:
+    assert driver.plain("-O2", "-c", "f.c", cwd=work).returncode == 0
+    return (work / "f.o").read_bytes()
+
+
+@pytest.fixture
+def never(driver: Driver, work: Path, plain: bytes) -> bytes:
+    made, words = compile_file(driver, work, NEVER)
+    assert (made != plain, words) == (True, b"")
+    return made
+
+
+@pytest.fixture(scope="session")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("used") / "cache"
+
+
+@pytest.fixture
+def own(driver: Driver, cache: Path, used: Path, work: Path, never: bytes) -> Driver:
+    """With a copy of a cache that has been used for one model."""
+    assert never
+    if not used.exists():
+        shutil.copytree(cache, used)
+        for each in (folder_of(elsewhere(driver, used)) / "kept").iterdir():
+            each.unlink()
+        compile_file(elsewhere(driver, used), work, NEVER)
+    target = work.parent / "own"
+    shutil.copytree(used, target)
+    return elsewhere(driver, target)
