@@ -187,13 +187,13 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def locked_folder(
-    folder: Path, *, mode: int = 0o777, timeout_s: float = math.inf
+    folder: Path, *, mode: int = 0o777, patience_s: float = math.inf
 ) -> Iterator[None]:
     """Make and lock a folder; a lock that is not to be had in time is a ``BlockingIOError``."""
     folder.mkdir(mode=mode, parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        _lock(descriptor, time.monotonic() + timeout_s)
+        _lock(descriptor, time.monotonic() + patience_s)
         yield
     finally:
         os.close(descriptor)

@@ -54,7 +54,7 @@ BYTES = {
     "all inputs, or all outputs, of a model": _scope.MAX_PORT_BYTES,
     "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
-    "a file of the compiler driver's cache": _kept._MAX_KEPT_BYTES,
+    "a file of the compiler driver's cache": _kept.MAX_KEPT_BYTES,
     "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
     "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
     "a file of a training run": _run._MAX_BYTES,
@@ -93,7 +93,7 @@ SECONDS = {
     "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (
-        _prepare.DEFAULT_DEADLINE_S
+        _interactive.DEFAULT_DEADLINE_S
     ),
 }
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "s": 1}

@@ -74,7 +74,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._next_number = 0
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locked_folder(self.folder, timeout_s=0))
+                stack.enter_context(locked_folder(self.folder, patience_s=0))
             except BlockingIOError as error:
                 raise DatasetError(str(folder), "another process is writing there") from error
             except OSError as error:

@@ -23,14 +23,14 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.files import read_bounded, replacing
+from mlgo_gym.files import read_bounded, replacing, write_atomically
 
 _DIGEST_BYTES: Final = 32
 _KEY_BYTES: Final = 16
 _SEAL_DIGITS: Final = 2 * _DIGEST_BYTES
 _MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json")
 _MAX_MODEL_FILE_BYTES: Final = 1 << 28
-_MAX_KEPT_BYTES: Final = 1 << 30
+MAX_KEPT_BYTES: Final = 1 << 30
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -96,7 +96,7 @@ def is_kept(path: Path, *, is_program: bool = False) -> bool:
         about = path.lstat()
         if not (stat.S_ISREG(about.st_mode) and _is_ours(about)):
             return False
-        data = read_bounded(path, _MAX_KEPT_BYTES)
+        data = read_bounded(path, MAX_KEPT_BYTES)
     except OSError:
         return False
     is_ready = not is_program or (about.st_mtime_ns == 0 and os.access(path, os.X_OK))
@@ -129,7 +129,7 @@ def copy_model(model: Path, target: Path) -> str:
         try:
             data = read_bounded(source, _MAX_MODEL_FILE_BYTES)
             digest = hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
-            copy.write_bytes(data)
+            write_atomically(copy, data)
         except OSError:
             copy.unlink(missing_ok=True)
             copy.symlink_to(source.absolute())

@@ -197,7 +197,7 @@ def _compile(compiler: str, arguments: list[str], target: Path) -> bytes:
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip()
         raise EnvironmentSetupError(f"{compiler} cannot make {target.name}: {words}")
-    return target.read_bytes()
+    return read_bounded(target, MAX_KEPT_BYTES)
 
 
 def _c_compiler() -> str:
@@ -221,7 +221,7 @@ def _cache(folder: Path) -> Iterator[None]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         check_way(folder.parent)
         claim(folder)
-        with locked_folder(folder, timeout_s=_patience_s()):
+        with locked_folder(folder, patience_s=_patience_s()):
             for name in _FOLDERS:
                 claim(folder / name)
             _tidy(folder)

@@ -211,7 +211,7 @@ def test_a_cache_that_root_made_for_others(
         shutil.copy(work / "f.c", place / "work")
         os.chown(place / "work", NOBODY, NOBODY)
         # The script would ask Python first, which may not be for others.
-        command = [elsewhere(own, place / "own").program(), "-O2", "-c", "f.c"]
+        command = [str(elsewhere(own, place / "own").program()), "-O2", "-c", "f.c"]
         done = subprocess.run(
             command, cwd=place / "work", capture_output=True, check=False,
             env={**own.environment, **NEVER, "TMPDIR": str(place / "work")},

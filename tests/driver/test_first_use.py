@@ -83,7 +83,7 @@ def test_a_lock_is_waited_for_as_long_as_was_said(
 ) -> None:
     only(own, pattern).unlink()
     with locked(folder_of(own)):
-        found = compile_file(own, work, NEVER | {"MLGO_TIMEOUT": "0.5"})
+        found = compile_file(own, work, {**NEVER, "MLGO_TIMEOUT": "0.5"})
     words = (
         f"mlgo-cc: warning: '{folder_of(own)}': expected another process to be done with it within "
         "0.5 s; MLGO_TIMEOUT allows more; compiled by plain clang\n"
