@@ -126,7 +126,8 @@ static bool freeze(const struct settings *settings, enum problem problem, const 
   return false;
 }
 
-/* Loads the very file that was looked at, whatever takes its name. */
+/* Loads the very file that was looked at, whatever takes its name. It stays open: under its number
+ * another library would be taken for this one. */
 static const struct mlgo_policy *open_library(int file, const char *path,
                                               struct message *message) {
   char opened[64];
@@ -172,7 +173,5 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
              path);
     return NULL;
   }
-  const struct mlgo_policy *policy = open_library(file, path, message);
-  close(file);
-  return policy;
+  return open_library(file, path, message);
 }
