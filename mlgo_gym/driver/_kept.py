@@ -6,9 +6,9 @@
     FOLDER/kept/PROBLEM-KEY.so, .error    a frozen policy, or why there is none
     FOLDER/kept/clang-KEY                 the major version of a clang
 
-Each file ends in its seal: 64 digits, the BLAKE2b-256 of its name, a NUL and all that stands in
-front. Whatever has another seal, or could have been written by others than its user and root, is
-made anew. ``native/kept.c`` and ``native/model.c`` are the other half.
+Each file ends in its checksum: 64 digits, the BLAKE2b-256 of its name, a NUL and all that stands in
+front. Whatever has another, or could have been written by others than its user and root, is made
+anew. ``native/kept.c`` and ``native/model.c`` are the other half.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mlgo_gym.files import read_bounded, replacing, write_atomically
 
 _DIGEST_BYTES: Final = 32
 _KEY_BYTES: Final = 16
-_SEAL_DIGITS: Final = 2 * _DIGEST_BYTES
+_CHECKSUM_DIGITS: Final = 2 * _DIGEST_BYTES
 _MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json")
 _MAX_MODEL_FILE_BYTES: Final = 1 << 28
 MAX_KEPT_BYTES: Final = 1 << 30
@@ -70,14 +70,14 @@ def claim(folder: Path) -> None:
 
 
 def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:
-    """Write a file with its seal, so that it is whole or not there.
+    """Write a file with its checksum, so that it is whole or not there.
 
     A program gets the oldest time there is: the script that starts it can see whether it was
     written to since, for nobody but its owner can set that time again.
     """
     _remove(path)  # what is replaced would keep its permissions
     with replacing(path) as file:
-        file.write(data + seal(path.name, data))
+        file.write(data + checksum(path.name, data))
         file.flush()
         os.fchmod(file.fileno(), 0o700 if is_program else 0o600)
         if is_program:
@@ -100,14 +100,14 @@ def is_kept(path: Path, *, is_program: bool = False) -> bool:
     except OSError:
         return False
     is_ready = not is_program or (about.st_mtime_ns == 0 and os.access(path, os.X_OK))
-    content, end = data[:-_SEAL_DIGITS], data[-_SEAL_DIGITS:]
-    return is_ready and end == seal(path.name, content)
+    content, end = data[:-_CHECKSUM_DIGITS], data[-_CHECKSUM_DIGITS:]
+    return is_ready and end == checksum(path.name, content)
 
 
-def seal(name: str, data: bytes) -> bytes:
+def checksum(name: str, data: bytes) -> bytes:
     """What stands at the end of a file of that name.
 
-    >>> seal("clang-0", b"22")[:16]
+    >>> checksum("clang-0", b"22")[:16]
     b'0dda1761dc73e874'
     """
     digest = hashlib.blake2b(os.fsencode(name) + b"\0", digest_size=_DIGEST_BYTES)

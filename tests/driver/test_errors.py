@@ -39,6 +39,14 @@ def model(folder: Path, **changes: object) -> dict[str, str]:
     return {"MLGO_INLINING_MODEL": str(target)}
 
 
+def another_s(folder: Path) -> dict[str, str]:
+    """A frozen model that was not frozen by this user here."""
+    freeze(MODELS / "never", folder / "model", name="policy")
+    description = folder / "model" / "policy.json"
+    description.write_text(json.dumps(json.loads(description.read_text()) | {"seal": "0" * 64}))
+    return {"MLGO_INLINING_MODEL": str(folder / "model")}
+
+
 def old_clang(folder: Path) -> dict[str, str]:
     """An executable that says that it is clang 14, and otherwise is clang-22."""
     program = folder / "clang-14"
@@ -96,6 +104,13 @@ CASES = [
         lambda folder: model(folder, output_spec_json="{"),
         "model '{folder}/model': output_spec.json: expected JSON: Expecting property name "
         "enclosed in double quotes: line 1 column 2 (char 1)",
+    ),
+    Case(
+        "machine code of somebody else's",
+        another_s,
+        "model '{folder}/model': expected machine code that this user has frozen on this machine, "
+        "found another's, which would run as this user; if you trust it, pass --trust-code (in "
+        "Python trusted=True, for mlgo-cc MLGO_TRUST_CODE=1)",
     ),
     Case(
         "clang too old",

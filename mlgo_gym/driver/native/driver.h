@@ -103,7 +103,7 @@ void write_hex(char *text, const uint8_t *bytes, size_t count);
 bool check_cache(struct message *message);
 /* The path of what is kept under a name, or for "" of the folder. */
 bool kept_path(char *path, size_t size, const char *name);
-/* Opens what is kept, whole and nobody else's, and says how long it is without its seal; or -1. */
+/* Opens what is kept, whole and nobody else's, and tells its length without the checksum; or -1. */
 int open_kept(const char *name, size_t *size);
 /* Reads the beginning of it; false where there is none. */
 bool read_kept(const char *name, char *text, size_t room);

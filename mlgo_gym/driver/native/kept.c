@@ -3,9 +3,9 @@
  *   FOLDER/bin/mlgo-cc   this program
  *   FOLDER/kept/NAME     what it has found out
  *
- * Each file ends in its seal: 64 digits, the digest of its name, a NUL and all that stands in front.
- * What has another seal, or what others than its user and root could have written, is not looked at:
- * it is made anew (mlgo_gym.driver._kept has the other half). */
+ * Each file ends in its checksum: 64 digits, the digest of its name, a NUL and all that stands in
+ * front. What has another, or what others than its user and root could have written, is not looked
+ * at: it is made anew (mlgo_gym.driver._kept has the other half). */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SEAL_DIGITS (2 * DIGEST_BYTES)
+#define CHECKSUM_DIGITS (2 * DIGEST_BYTES)
 #define PROGRAM "mlgo-cc"
 #define OTHERS_WRITE (S_IWGRP | S_IWOTH)
 #define LEVELS_OF_OURS 3 /* the program, its folder, and the folder of that */
@@ -68,31 +68,31 @@ size_t add_file_to_digest(struct digest *digest, int file, size_t size) {
   return done;
 }
 
-static void seal_of(char *seal, struct digest *digest) {
+static void checksum_of(char *checksum, struct digest *digest) {
   uint8_t result[DIGEST_BYTES];
   end_digest(digest, result);
-  write_hex(seal, result, sizeof result);
+  write_hex(checksum, result, sizeof result);
 }
 
-static bool is_sealed(int file, const char *name, size_t size) {
+static bool is_whole(int file, const char *name, size_t size) {
   struct digest digest;
-  char expected[SEAL_DIGITS + 1], found[SEAL_DIGITS];
-  if (size < SEAL_DIGITS)
+  char expected[CHECKSUM_DIGITS + 1], found[CHECKSUM_DIGITS];
+  if (size < CHECKSUM_DIGITS)
     return false;
-  size -= SEAL_DIGITS;
+  size -= CHECKSUM_DIGITS;
   begin_digest(&digest);
   add_to_digest(&digest, name, strlen(name) + 1);
-  bool is_whole = add_file_to_digest(&digest, file, size) == size &&
+  bool is_read = add_file_to_digest(&digest, file, size) == size &&
                   pread(file, found, sizeof found, (off_t)size) == sizeof found;
-  seal_of(expected, &digest);
-  return is_whole && !memcmp(expected, found, sizeof found);
+  checksum_of(expected, &digest);
+  return is_read && !memcmp(expected, found, sizeof found);
 }
 
 static bool check_program(const char *path, struct message *message) {
   struct stat about;
   int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
   bool is_good = file >= 0 && !fstat(file, &about) && is_ours(&about) &&
-                 is_sealed(file, PROGRAM, (size_t)about.st_size);
+                 is_whole(file, PROGRAM, (size_t)about.st_size);
   if (file >= 0)
     close(file);
   if (!is_good)
@@ -145,9 +145,9 @@ int open_kept(const char *name, size_t *size) {
   if (parent >= 0)
     close(parent);
   is_good = file >= 0 && !fstat(file, &about) && S_ISREG(about.st_mode) && is_ours(&about) &&
-            is_sealed(file, name, (size_t)about.st_size);
+            is_whole(file, name, (size_t)about.st_size);
   if (is_good) {
-    *size = (size_t)about.st_size - SEAL_DIGITS;
+    *size = (size_t)about.st_size - CHECKSUM_DIGITS;
     return file;
   }
   if (file >= 0)
@@ -168,20 +168,20 @@ bool read_kept(const char *name, char *text, size_t room) {
 /* Where it cannot be written, it is found out again the next time. One that was killed leaves a file
  * which the next writes anew: the names are the same. */
 void keep(const char *name, const char *text) {
-  char path[4096], partial[4200], seal[SEAL_DIGITS + 1];
+  char path[4096], partial[4200], checksum[CHECKSUM_DIGITS + 1];
   struct digest digest;
   if (!kept_path(path, sizeof path, name))
     return;
   begin_digest(&digest);
   add_to_digest(&digest, name, strlen(name) + 1);
   add_to_digest(&digest, text, strlen(text));
-  seal_of(seal, &digest);
+  checksum_of(checksum, &digest);
   snprintf(partial, sizeof partial, "%s.partial", path);
   int file = open(partial, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0)
     return;
-  bool is_whole = dprintf(file, "%s%s", text, seal) == (int)(strlen(text) + SEAL_DIGITS) &&
-                  !fsync(file);
-  if (close(file) || !is_whole || rename(partial, path))
+  int length = (int)(strlen(text) + CHECKSUM_DIGITS);
+  bool is_written = dprintf(file, "%s%s", text, checksum) == length && !fsync(file);
+  if (close(file) || !is_written || rename(partial, path))
     unlink(partial);
 }
