@@ -28,9 +28,16 @@ from typing import Final
 
 from corpus_tools.clang import CANDIDATES
 from mlgo_gym import __version__
-from mlgo_gym.driver._kept import check_way, claim, copy_model, is_kept, keep
+from mlgo_gym.driver._kept import (
+    MAX_KEPT_BYTES,
+    check_way,
+    claim,
+    copy_model,
+    is_kept,
+    keep,
+)
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
-from mlgo_gym.files import PARTIAL, FileError, locked_folder
+from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.native._c_header import c_header
