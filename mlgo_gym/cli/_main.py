@@ -72,12 +72,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
         return 1
-    except KeyboardInterrupt:
-        Output(as_json=False).error("interrupted")
-        return _INTERRUPTED
     except BrokenPipeError:  # whoever read the output has seen enough
         sys.stderr.close()
         return 1
+    except OSError as error:  # of the system: a file or a call that nobody has said more about
+        reason = error.strerror or str(error)
+        Output(as_json=False).error(f"{error.filename}: {reason}" if error.filename else reason)
+        return 1
+    except MemoryError:
+        Output(as_json=False).error("out of memory")
+        return 1
+    except KeyboardInterrupt:
+        Output(as_json=False).error("interrupted")
+        return _INTERRUPTED
 
 
 def parser() -> CommandParser:

@@ -32,7 +32,10 @@ _PARTS: Final = ("name", "features", "extras", "advice", "policies", "default_po
 
 def entry_points() -> tuple[metadata.EntryPoint, ...]:
     """The entry points, the package's own first; nothing is loaded."""
-    found = metadata.entry_points(group=GROUP)
+    try:
+        found = metadata.entry_points(group=GROUP)
+    except OSError as error:
+        raise EnvironmentSetupError(f"entry points {GROUP}: cannot be read: {error}") from error
     return tuple(sorted(found, key=lambda each: (each.module != _OWN, each.name)))
 
 

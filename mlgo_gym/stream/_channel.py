@@ -167,7 +167,10 @@ os.register_at_fork(after_in_child=_disown_all)
 
 def remove_stale_folders() -> None:
     """Remove folders of this user's dead processes, in this namespace, with nothing but FIFOs."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*"):
+    folders: list[Path] = []
+    with contextlib.suppress(OSError):  # another start will find them
+        folders += Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*")
+    for folder in folders:
         owner = folder.name.removeprefix(_folder_prefix()).partition("-")[0]
         if owner.isdigit() and not _is_alive(int(owner)):
             _remove_fifos(folder)

@@ -94,7 +94,10 @@ class Output:
             if isinstance(items, Generator):
                 stack.enter_context(closing(items))
             progress = stack.enter_context(self.progress())
-            yield from progress.track(items, total=total, description=description)
+            task = progress.add_task(description, total=total)
+            for item in items:  # not by its own `track`, which starts a thread even if none sees it
+                yield item
+                progress.advance(task)
 
     def _progress(self, *columns: str | ProgressColumn) -> Progress:
         from rich.progress import Progress

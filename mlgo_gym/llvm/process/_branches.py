@@ -16,7 +16,7 @@ from typing import Final
 from weakref import WeakSet
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm.process._launch import BranchProcess, Link
+from mlgo_gym.llvm.process._launch import BranchProcess, Link, connected_sockets
 from mlgo_gym.llvm.process._request import FORK_SIGNAL, can_fork
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.stream._channel import Channel
@@ -72,8 +72,8 @@ def fork_worker(worker: Worker, channel: Channel, timeout_s: float) -> tuple[Wor
                 theirs.callback(os.close, descriptor)
             from_us, lifeline = _pipe(theirs, ours)
             standard_error, to_us = _pipe(ours, theirs)
-            frames, childs_frames = _sockets(socket.SOCK_STREAM, ours, theirs)
-            control, childs_control = _sockets(socket.SOCK_SEQPACKET, ours, theirs)
+            frames, childs_frames = connected_sockets(socket.SOCK_STREAM, ours, theirs)
+            control, childs_control = connected_sockets(socket.SOCK_SEQPACKET, ours, theirs)
             places = {
                 _LIFELINE: from_us,
                 _STANDARD_ERROR: to_us,
@@ -135,12 +135,3 @@ def _pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple
     readers.callback(os.close, reading)
     writers.callback(os.close, writing)
     return reading, writing
-
-
-def _sockets(
-    kind: int, ours: contextlib.ExitStack, theirs: contextlib.ExitStack
-) -> tuple[socket.socket, socket.socket]:
-    own, other = socket.socketpair(socket.AF_UNIX, kind)
-    ours.callback(own.close)
-    theirs.callback(other.close)
-    return own, other

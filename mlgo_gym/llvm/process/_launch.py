@@ -71,6 +71,8 @@ def installed_llvmlite() -> str | None:
         return metadata.version("llvmlite")
     except metadata.PackageNotFoundError:
         return None
+    except OSError as error:
+        raise EnvironmentSetupError(f"llvmlite: its version cannot be read: {error}") from error
 
 
 class BranchProcess:
@@ -148,27 +150,35 @@ class Link:
 
 def start_child() -> Link:
     """Start a child anew; it finds modules just as this process does."""
-    frames, childs_frames = socket.socketpair()
-    control, childs_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    numbers = (childs_frames.fileno(), childs_control.fileno())
-    try:
-        process = subprocess.Popen(
-            child_command("mlgo_gym.llvm.process._child", f"{numbers[0]}, {numbers[1]}"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            pass_fds=numbers,
-            env=child_environment(),
-            start_new_session=True,
-        )
-    except OSError as error:
-        frames.close()
-        control.close()
-        raise EnvironmentSetupError(f"worker: cannot start {sys.executable}: {error}") from error
-    finally:
-        childs_frames.close()
-        childs_control.close()
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        try:
+            frames, childs_frames = connected_sockets(socket.SOCK_STREAM, ours, theirs)
+            control, childs_control = connected_sockets(socket.SOCK_SEQPACKET, ours, theirs)
+            numbers = (childs_frames.fileno(), childs_control.fileno())
+            process = subprocess.Popen(
+                child_command("mlgo_gym.llvm.process._child", f"{numbers[0]}, {numbers[1]}"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=numbers,
+                env=child_environment(),
+                start_new_session=True,
+            )
+        except OSError as error:
+            problem = f"worker: cannot start {sys.executable}: {error}"
+            raise EnvironmentSetupError(problem) from error
+        ours.pop_all()
     return Link(process, frames, control, numbers)
+
+
+def connected_sockets(
+    kind: int, ours: contextlib.ExitStack, theirs: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    """Two ends, the first ours, which close with what they are given to."""
+    own, other = socket.socketpair(socket.AF_UNIX, kind)
+    ours.callback(own.close)
+    theirs.callback(other.close)
+    return own, other
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -1,0 +1,101 @@
+"""``make faults``: lets every call fail, one at a time, and says what came of it.
+
+One line for each scenario, place and kind: how many faults were tried, how many the work survived,
+how many it said, and how many broke a promise. ``build/faults.json`` keeps them all, what is broken
+with its reason; the same command goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from mlgo_gym import files
+from tests.conftest import require
+from tests.faults.scenarios import SCENARIOS
+
+ROOT: Final = Path(__file__).parents[2]
+KINDS: Final = ("ENOSPC", "EIO", "ENOMEM", "EMFILE")
+PLACES: Final = ("host", "children")
+"""In the process that is asked, or in each of the programs that it starts."""
+
+
+def build_interposer(folder: Path) -> Path:
+    """Compile what makes calls fail."""
+    target = folder / "interpose.so"
+    source = Path(__file__).with_name("interpose.c")
+    command = [require("cc", "gcc"), "-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
+    subprocess.run([*command, "-o", target, source], check=True)
+    return target
+
+
+def faults(
+    library: Path, scenario: str, place: str, kind: str, calls: range
+) -> Iterator[dict[str, Any]]:
+    """Yield what came of each fault, call after call, to the last one that there is."""
+    with tempfile.TemporaryDirectory() as folder:
+        temporary = Path(folder) / "tmp"
+        temporary.mkdir()
+        own = {"LD_PRELOAD": str(library), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+        quiet = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        command = [sys.executable, "-m", "tests.faults.bench", library, scenario, place, kind]
+        with subprocess.Popen(
+            [*command, str(calls.start), str(calls.stop)],
+            cwd=folder,
+            env=os.environ | own | quiet,
+            stdout=subprocess.PIPE,
+        ) as bench:
+            if bench.stdout is None:
+                raise AssertionError("a pipe is missing")
+            yield from map(json.loads, bench.stdout)
+        if bench.returncode:
+            raise RuntimeError(f"{scenario}: the bench ended with {bench.returncode}")
+
+
+def main() -> int:
+    """Run what is asked for; 1 where something is broken."""
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("--last", type=int, default=200, help="the last call of a kind that fails")
+    parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--record", type=Path, default=ROOT / "build" / "faults.json")
+    options = parser.parse_args()
+    options.record.parent.mkdir(exist_ok=True)
+    known = json.loads(options.record.read_bytes()) if options.record.exists() else {}
+    broken = 0
+    with tempfile.TemporaryDirectory() as folder:
+        library = build_interposer(Path(folder))
+        for scenario, place, kind in itertools.product(options.only, PLACES, KINDS):
+            rows = known.setdefault(f"{scenario} {place} {kind}", [])
+            if not _is_over(rows):
+                calls = range(len(rows) + 1, options.last + 1)
+                for row in faults(library, scenario, place, kind, calls):
+                    rows.append(row)
+                    files.write_json(options.record, known)
+            broken += _line(f"{scenario:10}{place:10}{kind:8}", rows)
+    return 1 if broken else 0
+
+
+def _is_over(rows: list[dict[str, Any]]) -> bool:
+    return bool(rows) and not rows[-1]["fired"]
+
+
+def _line(name: str, rows: list[dict[str, Any]]) -> int:
+    tried = [row for row in rows if row["fired"]]
+    bad = [row for row in tried if row["bad"]]
+    said = sum(row["status"] != 0 for row in tried) - len(bad)
+    print(f"{name}{len(tried):5} tried {said:5} said {len(bad):5} broken", flush=True)
+    for row in bad:
+        print(f"  {row['number']}: {row['bad'].strip().splitlines()[-1]}")
+    return len(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

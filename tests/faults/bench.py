@@ -1,0 +1,191 @@
+"""A process in which one call fails after another; `tests.faults` starts it with the interposer.
+
+It loads what the scenario needs, then does the scenario's work in a fork of itself for each fault,
+so that a fault costs what the work costs and nothing more. One line of JSON is printed for each.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import re
+import select
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from mlgo_gym.problems._registry import problems
+from tests.faults.scenarios import SCENARIOS, Outcome, Scenario
+
+_SUBREAPER: Final = 36
+_DEADLINE_S: Final = 60.0
+_LEAVING_S: Final = 10.0
+_SAYING_S: Final = 0.5
+_SAYS: Final = re.compile(r"(mlgo-[\w-]+: )?(error|warning|module|package) ?\S*: .", re.DOTALL)
+_AFTER: Final = 20
+"""So many calls past the last that failed something, and the work has no more of them."""
+
+
+def main() -> None:
+    """Arguments: the interposer, a scenario, ``host`` or ``children``, a kind, first and last."""
+    library, name, where, kind, first, last = sys.argv[1:]
+    shim = ctypes.CDLL(library)
+    ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    folder = Path.cwd()
+    scenario = SCENARIOS[name]
+    scenario.prepare(folder)
+    shutil.copytree(folder / "out", folder / "before")
+    bench = _Bench(scenario, folder, shim)
+    bench.load()
+    missed = 0
+    for number in range(int(first), int(last)):
+        found = bench.fault(where, kind, number)
+        missed = 0 if found["fired"] else missed + 1
+        print(json.dumps({"number": number, **found}), flush=True)
+        if missed > (_AFTER if where == "children" else 0):
+            break
+
+
+class _Bench:
+    def __init__(self, scenario: Scenario, folder: Path, shim: ctypes.CDLL) -> None:
+        self._scenario = scenario
+        self._folder = folder
+        self._shim = shim
+        self._seen = folder / "seen"
+
+    def load(self) -> None:
+        """Import what the work imports; it runs in a fork, since what it starts does not fork."""
+        report = self._forked(lambda: {"modules": list(self._ran()["modules"])})
+        for name in report.get("modules", ()):
+            if name != "__main__":
+                importlib.import_module(name)
+        problems()  # reads what every package has registered, once
+        self._restore()
+
+    def fault(self, where: str, kind: str, number: int) -> dict[str, Any]:
+        """Have a call fail; what it came to, with ``bad``: what should not be."""
+        self._restore()
+
+        def work() -> dict[str, Any]:
+            if where == "children":
+                os.environ.update(FAULT=f"{kind}:{number}", FAULT_SEEN=str(self._seen))
+            else:
+                self._shim.fault_arm(kind.encode(), number)
+            done = self._ran()
+            fired = self._shim.fault_fired()
+            self._shim.fault_arm(b"", 0)
+            return {"status": done["status"], "said": done["said"], "fired": bool(fired)}
+
+        found = self._forked(work)
+        left = self._leftovers()
+        if self._seen.exists():
+            found["fired"] = bool(self._seen.stat().st_size)
+        found.setdefault("fired", True)
+        found["bad"] = found.get("bad") or left or self._broken(found) or self._again(found)
+        return found
+
+    def _ran(self) -> dict[str, Any]:
+        outcome: Outcome = self._scenario.run(self._folder)
+        return {"status": outcome.status, "said": outcome.said, "modules": sorted(sys.modules)}
+
+    def _restore(self) -> None:
+        for name in ("out", "tmp"):
+            shutil.rmtree(self._folder / name, ignore_errors=True)
+        shutil.copytree(self._folder / "before", self._folder / "out")
+        (self._folder / "tmp").mkdir()
+        self._seen.unlink(missing_ok=True)
+
+    def _broken(self, found: dict[str, Any]) -> str:
+        """What is wrong with what a run said and wrote."""
+        if found["status"] and not _SAYS.match(found["said"]):
+            return f"ended with {found['status']} and said {found['said']!r}"
+        try:
+            self._scenario.check(self._folder)
+        except Exception:
+            return f"not whole: {traceback.format_exc()}"
+        return ""
+
+    def _again(self, found: dict[str, Any]) -> str:
+        if not (found["status"] and self._scenario.goes_on):
+            return ""
+        again = self._forked(self._ran)
+        if again.get("bad") or again["status"]:
+            return f"a second run, without a fault: {again.get('bad') or again['said']}"
+        return self._leftovers() or self._broken(again)
+
+    def _leftovers(self) -> str:
+        """Processes and temporary files of a run that has ended."""
+        end = time.monotonic() + _LEAVING_S
+        while children := psutil.Process().children(recursive=True):
+            _reap()
+            if time.monotonic() > end:
+                names = [" ".join(each.cmdline()[:4]) for each in children]
+                for each in children:
+                    each.kill()
+                return f"processes left: {names}"
+            time.sleep(0.005)
+        kept = [*(self._folder / "tmp").rglob("*"), *(self._folder / "out").rglob("*.partial")]
+        return f"files left: {[each.name for each in kept]}" if kept else ""
+
+    def _forked(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What the work answers, done in a fork; ``bad``, where it does not."""
+        inward, outward = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(inward)
+            faulthandler.register(signal.SIGUSR1)
+            try:
+                answer = work()
+            except BaseException:
+                self._shim.fault_arm(b"", 0)
+                answer = {"status": 1, "said": "", "bad": traceback.format_exc()}
+            data = json.dumps(answer).encode()
+            while data:
+                data = data[os.write(outward, data) :]
+            os._exit(0)
+        os.close(outward)
+        data = _read_until(inward, time.monotonic() + _DEADLINE_S)
+        os.close(inward)
+        if data is None:
+            os.kill(pid, signal.SIGUSR1)  # where it is goes to standard error
+            time.sleep(_SAYING_S)
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if not data:
+            why = f"more than {_DEADLINE_S:g} s" if data is None else f"died with {status}"
+            return {"status": 1, "said": "", "bad": why}
+        answer = json.loads(data)
+        return dict(answer)
+
+
+def _read_until(descriptor: int, end: float) -> bytes | None:
+    """All that comes until the pipe's other end is closed; None where that takes too long."""
+    data = b""
+    while select.select([descriptor], [], [], max(0.0, end - time.monotonic()))[0]:
+        piece = os.read(descriptor, 1 << 16)
+        data += piece
+        if not piece:
+            return data
+    return None
+
+
+def _reap() -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""What is done while a system call fails: commands, and a compilation that is forked."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from corpus_tools.extraction.command import main as extract
+from mlgo_gym import files
+from mlgo_gym.cli._main import main
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.datasets import Dataset
+from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.stream import TrainingLogReader
+from tests.conftest import require
+
+MODELS: Final = Path(__file__).parents[1] / "models"
+_MODULE: Final = "frame_stream.c"
+_SOURCE: Final = "static int g(int x) { return x * x; } int f(int x) { return g(x) + 1; }\n"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a scenario came to: its status, and what it said where it failed."""
+
+    status: int
+    said: str
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Work in a folder: ``in`` is what it reads, ``out`` what it writes.
+
+    Attributes:
+        prepare: makes ``in``, and ``out`` as it was before, once.
+        run: does the work.
+        check: raises where what is in ``out`` is not whole, new or old.
+        goes_on: what failed is done by the same command once nothing fails any more.
+    """
+
+    prepare: Callable[[Path], None]
+    run: Callable[[Path], Outcome]
+    check: Callable[[Path], None]
+    goes_on: bool = False
+
+
+def _command(*arguments: str | Path, program: Callable[[list[str]], int] = main) -> Outcome:
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(io.StringIO()):
+        try:
+            status = program([str(each) for each in arguments])
+        except SystemExit as left:
+            status = int(left.code or 0)
+    return Outcome(status, said.getvalue())
+
+
+def _corpus(folder: Path) -> None:
+    """A corpus of one module, and what was at the output before."""
+    corpus = folder / "in"
+    corpus.mkdir()
+    for suffix in ("bc", "cmd"):
+        shutil.copy(SAMPLE_CORPUS / f"{_MODULE}.{suffix}", corpus)
+    manifest = {"modules": [_MODULE], "has_thinlto": False}
+    (corpus / "corpus_description.json").write_text(json.dumps(manifest))
+    (folder / "out").mkdir()
+
+
+def _compiled(folder: Path) -> Outcome:
+    given = folder / "in" / f"{_MODULE}.bc"
+    target = folder / "out" / "f.o"
+    return _command("compile", given, "-o", target, "--model", MODELS / "inliner")
+
+
+def _whole_object(folder: Path) -> None:
+    data = (folder / "out" / "f.o").read_bytes()
+    if data != b"old" and not binding.section_sizes(data):
+        raise ValueError("f.o: neither the old one nor a whole new one")
+
+
+def _with_old_object(folder: Path) -> None:
+    _corpus(folder)
+    (folder / "out" / "f.o").write_bytes(b"old")
+
+
+def _forked(folder: Path) -> Outcome:
+    sizes = set()
+    try:
+        module = Corpus.load(folder / "in")[_MODULE]
+        with Compiler(timeout_s=60) as compiler:
+            compilation = compiler.start(module, InliningForSize())
+            compilation.next_observation()
+            for answer in (0, 1):
+                with compilation.fork() as branch:
+                    branch.answer(answer)
+                    while branch.next_observation() is not None:
+                        branch.answer(0)
+                    sizes.add(sum(each[1] for each in branch.result.sections))
+        files.write_json(folder / "out" / "sizes.json", sorted(sizes))
+    except MlgoGymError as error:
+        return Outcome(1, f"error: {error}")
+    except OSError as error:
+        if not error.filename:  # it is not of the file that is written
+            raise
+        return Outcome(1, f"error: {error}")
+    return Outcome(0, "")
+
+
+def _whole_json(folder: Path) -> None:
+    for path in (folder / "out").iterdir():
+        json.loads(path.read_bytes())
+
+
+def _rolled_out(folder: Path) -> Outcome:
+    corpus, out = folder / "in", folder / "out"
+    more = ("--log", out / "never.log", "--traces", out / "traces")
+    return _command("rollout", "--corpus", corpus, "--policy", "never", *more)
+
+
+def _whole_log(folder: Path) -> None:
+    for log in (folder / "out").glob("*.log"):
+        with log.open("rb") as file:
+            list(TrainingLogReader(file))
+
+
+def _recorded(folder: Path) -> Outcome:
+    corpus, out = folder / "in", folder / "out" / "set"
+    return _command("dataset", "record", "--corpus", corpus, "--output", out, "--policy", "never")
+
+
+def _whole_dataset(folder: Path) -> None:
+    if (folder / "out" / "set").exists():
+        list(Dataset.open(folder / "out" / "set").episodes())
+
+
+def _frozen(folder: Path) -> Outcome:
+    return _command("freeze", "--model", MODELS / "inliner", "--output", folder / "out" / "frozen")
+
+
+def _split(folder: Path) -> Outcome:
+    corpora, out = folder / "in", folder / "out" / "both"
+    return _command("corpus", "split", "--corpus", corpora, "--output", out, "--by", "module")
+
+
+def _two_packages(folder: Path) -> None:
+    corpus = folder / "in"
+    names = [_MODULE, "hash_map.c", "json_write.c"]
+    corpus.mkdir()
+    for name in names:
+        for suffix in ("bc", "cmd"):
+            shutil.copy(SAMPLE_CORPUS / f"{name}.{suffix}", corpus)
+    manifest = {"modules": names, "has_thinlto": False}
+    (corpus / "corpus_description.json").write_text(json.dumps(manifest))
+    (folder / "out").mkdir()
+
+
+def _whole_corpora(folder: Path) -> None:
+    for manifest in (folder / "out").rglob("corpus_description.json"):
+        corpus = Corpus.load(manifest.parent)
+        for name in corpus:
+            if not corpus[name].data.startswith(b"BC"):
+                raise ValueError(f"{name}: no bitcode")
+
+
+def _objects(folder: Path) -> None:
+    given = folder / "in"
+    given.mkdir()
+    (folder / "out").mkdir()
+    clang = require("clang-22", "clang-22")
+    (given / "f.c").write_text(_SOURCE)
+    embed = ("-Xclang", "-fembed-bitcode=all", "-Oz", "-c", "f.c", "-o", "f.o")
+    subprocess.run([clang, *embed], cwd=given, check=True)
+
+
+def _extracted(folder: Path) -> Outcome:
+    out = folder / "out" / "corpus"
+    options = ("--input", folder / "in", "--input_type", "directory", "--output_dir", out)
+    return _command(*options, program=extract)
+
+
+def _trained(folder: Path) -> Outcome:
+    corpus, out = folder / "in", folder / "out" / "run"
+    settings = ("--set", "fit.epochs=1", "--set", "hidden=[4]")
+    return _command("train", "clone", "--corpus", corpus, "--output", out, *settings)
+
+
+def _nothing(_: Path) -> None:
+    """What is there is read again when the command goes on."""
+
+
+SCENARIOS: Final = {
+    "compile": Scenario(_with_old_object, _compiled, _whole_object, goes_on=True),
+    "fork": Scenario(_corpus, _forked, _whole_json, goes_on=True),
+    "rollout": Scenario(_corpus, _rolled_out, _whole_log, goes_on=True),
+    "dataset": Scenario(_corpus, _recorded, _whole_dataset, goes_on=True),
+    "freeze": Scenario(_corpus, _frozen, _nothing, goes_on=True),
+    "split": Scenario(_two_packages, _split, _whole_corpora, goes_on=True),
+    "extract": Scenario(_objects, _extracted, _whole_corpora, goes_on=True),
+    "train": Scenario(_two_packages, _trained, _nothing, goes_on=True),
+}
+"""By name."""
