@@ -138,7 +138,7 @@ def _recorded(folder: Path) -> Outcome:
 
 
 def _whole_dataset(folder: Path) -> None:
-    if (folder / "out" / "set").exists():
+    if list((folder / "out").rglob("*.parquet")):
         list(Dataset.open(folder / "out" / "set").episodes())
 
 
