@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-random test-slow test-stress mutate explore scale check format bench lock hooks protos \
+.PHONY: demo test test-random test-slow test-stress mutate explore faults scale check format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -40,6 +40,10 @@ mutate: $(DEV_READY)
 explore: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \
 	  --timeout 7200 --durations 15
+
+# Goes on where it stopped, as `make mutate` does; LAST= is the last call of a kind that fails.
+faults: $(DEV_READY)
+	$(BIN)/python -m tests.faults $(LAST:%=--last %)
 
 scale:
 	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale

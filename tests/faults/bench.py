@@ -1,7 +1,8 @@
 """A process in which one call fails after another; `tests.faults` starts it with the interposer.
 
 It loads what the scenario needs, then does the scenario's work in a fork of itself for each fault,
-so that a fault costs what the work costs and nothing more. A line is read and a line of JSON printed for each.
+so that a fault costs what the work costs and nothing more. For each, a line is read and a line of
+JSON printed.
 """
 
 from __future__ import annotations
@@ -142,9 +143,9 @@ class _Bench:
             except BaseException:
                 self._shim.fault_arm(b"", 0)
                 answer = {"status": 1, "said": "", "bad": traceback.format_exc()}
-            data = json.dumps(answer).encode()
-            while data:
-                data = data[os.write(outward, data) :]
+            rest = json.dumps(answer).encode()
+            while rest:
+                rest = rest[os.write(outward, rest) :]
             os._exit(0)
         os.close(outward)
         data = _read_until(inward, time.monotonic() + _DEADLINE_S)

@@ -9,13 +9,14 @@ import pytest
 from tests.faults.__main__ import KINDS, Bench, build_interposer
 from tests.faults.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.e2e
+
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_interposer(tmp_path_factory.mktemp("interposer"))
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("scenario", [each for each in SCENARIOS if each != "train"])
 def test_the_first_calls(library: Path, scenario: str) -> None:
     with Bench(library, scenario, "host") as bench:
@@ -24,7 +25,6 @@ def test_the_first_calls(library: Path, scenario: str) -> None:
     assert [each for each in found if each["bad"]] == []
 
 
-@pytest.mark.e2e
 def test_the_first_calls_of_a_worker(library: Path) -> None:
     with Bench(library, "compile", "children") as bench:
         found = [bench.fault(kind, number) for kind in KINDS for number in (1, 3, 8)]
