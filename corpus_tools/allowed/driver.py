@@ -27,12 +27,21 @@ _GIVEN, _LEFT_OUT = (
         flags=re.MULTILINE,
     )[1:]
 )
-_TRIPLE: Final = re.compile(
+_CPU: Final = (
     r"(x86_64h?|i[3-7]86|aarch64(_be|_32)?|arm64(e|ec|_32)?|(arm|thumb)[\w.]*|riscv(32|64)(be)?"
     r"|(powerpc|ppc)(64)?(le)?|mips(isa\w*|n32|64)?(r6)?(el)?|s390x|systemz|loongarch(32|64)"
     r"|sparc(v9|el)?|sparc64|wasm(32|64)|hexagon|m68k|msp430|avr|lanai|xcore|ve|bpf(eb|el)?|csky"
-    r"|arc|xtensa)(-[\w.]*)*"
+    r"|arc|xtensa)"
 )
+# Of the vendors and systems, some stand for GPUs whatever the CPU is.
+_SYSTEM: Final = (
+    r"(pc|unknown|none|w64|apple|ibm|sun|suse|redhat|alpine|poky|oe|openwrt|buildroot|scei|sie"
+    r"|linux|gnu\w*|musl\w*|android\w*|ohos|elf|eabi\w*|darwin[\d.]*|macosx?[\d.]*|ios[\d.]*|tvos[\d.]*"
+    r"|watchos[\d.]*|simulator|macabi|windows|msvc[\d.]*|mingw32|cygwin|uefi|freebsd[\d.]*|netbsd[\d.]*"
+    r"|openbsd[\d.]*|dragonfly[\d.]*|solaris[\d.]*|aix[\d.]*|zos|haiku|fuchsia|hurd|wasi\w*|emscripten"
+    r"|rtems|ps[45])"
+)
+_TRIPLE: Final = re.compile(f"{_CPU}(-{_SYSTEM})*")
 _LANGUAGE: Final = re.compile(r"c|c\+\+|objective-c(\+\+)?|((objective-)?c(\+\+)?-)?cpp-output|ir")
 _LINKER: Final = re.compile(r"lld|ld|bfd|gold|mold")
 _WITH_CHOICES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(

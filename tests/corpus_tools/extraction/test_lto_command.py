@@ -98,6 +98,8 @@ RUNNING = [
     "-ccc-install-dir TOOLS --target=amdgcn-amd-amdhsa -mcpu=native -nogpulib",
     "--target=amdgcn-amd-amdhsa -mcpu=native",
     "-target nvptx64-nvidia-cuda -march=native",
+    "--target=x86_64-nvidia-cuda -march=native",
+    "-target x86_64-unknown-amdhsa -mcpu=native",
     "-xhip",
     "@TOOLS/arguments",
     "--config=TOOLS/arguments",
