@@ -8,6 +8,7 @@ from pathlib import Path
 from corpus_tools import archive, archive_tree, clang, object_file, pip_config, reading, recipes
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
+from mlgo_gym.cli import _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.datasets import _dataset, _episodes, _pages
 from mlgo_gym.driver import _kept, _prepare
@@ -22,6 +23,7 @@ from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
 from mlgo_gym.training import _export, _run
 
+LIMITS = _wire.StreamLimits()
 PAGE = Path(__file__).parent.parent / "docs" / "bounds.md"
 
 BYTES = {
@@ -47,6 +49,8 @@ BYTES = {
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
     "all inputs, or all outputs, of such a graph": _interpreter.MAX_TENSORS_BYTES,
     "the memory of that process": _interpreter.MEMORY_BYTES,
+    "what one stream sends to a gRPC host, unless told otherwise": LIMITS.total_bytes,
+    "a token or certificate that an option names": _options.MAX_SMALL_FILE_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
     "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
     "the constants of a model": _scope.MAX_CONSTANT_BYTES,
@@ -75,6 +79,9 @@ NUMBERS = {
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
+    "messages of one stream to a gRPC host, unless told otherwise": LIMITS.messages,
+    "contexts of one stream to a gRPC host, unless told otherwise": LIMITS.contexts,
+    "streams that a gRPC host serves at once, unless told otherwise": LIMITS.streams,
     "tables of a model's file": _flatbuffer.MAX_TABLES,
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
     "lines of LLVM IR that a model is lowered to": _scope.MAX_LINES,
@@ -89,6 +96,8 @@ SECONDS = {
     ),
     "the linker of a frozen model": _freeze._LINK_TIMEOUT_S,
     "the other end of a channel, unless told otherwise": (_interactive.DEFAULT_DEADLINE_S),
+    "the header of a stream to a gRPC host, unless told otherwise": LIMITS.header_s,
+    "the next word of such a stream, unless told otherwise": LIMITS.idle_s,
     "clang, for one command of a corpus": clang.DEADLINE_S,
     "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,

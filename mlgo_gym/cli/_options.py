@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, fields, replace
@@ -18,6 +19,7 @@ from corpus_tools.command_line import whole
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._packages import SPLITS, Packages, corpus_folders
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.files import read_bounded
 
 if TYPE_CHECKING:
     from mlgo_gym.cli.show._output import Output
@@ -31,6 +33,10 @@ OPT_LEVELS: Final = ("O1", "O2", "O3", "Os", "Oz")
 TIMEOUT: Final = "300s"
 """As `mlgo_gym.llvm` has them, whose import takes longer than all else; a test compares them."""
 
+MAX_SMALL_FILE_BYTES: Final = 1 << 20
+"""The largest token or certificate that is read."""
+
+_TOKEN: Final = "MLGO_TOKEN"  # noqa: S105 - the name of a variable
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
 
@@ -196,6 +202,14 @@ class Options:
             self("--mode", modes, f"how it runs: {', '.join(modes)}", modes[0])
         what = "run the model's files in this process, a frozen model of somebody else's too"
         self("--trust-code", "", what)
+        if "interactive" in modes:
+            self.token("of the host")
+            what = "PEM: the host's certificate, or that of who signed it, where it speaks TLS"
+            self("--tls-certificate", "FILE", what)
+
+    def token(self, whose: str) -> None:
+        """``--token-file``; `token_of` reads it."""
+        self("--token-file", "FILE", f"holds the token {whose} (default: ${_TOKEN}, if it is set)")
 
     def policy(self, *, many: bool = False) -> None:
         """``--policy``, which may be given several times if there may be many."""
@@ -235,6 +249,29 @@ def models_of(options: argparse.Namespace) -> list[str]:
     return [given] if isinstance(given, str) else given
 
 
+def access_of(options: argparse.Namespace) -> dict[str, Any]:
+    """What `model_policies` is told of trust, tokens and certificates."""
+    if options.mode != "interactive":
+        return {"trusted": options.trust_code}
+    certificate = options.tls_certificate and small_file(options.tls_certificate)
+    return {"token": token_of(options), "certificate": certificate}
+
+
+def token_of(options: argparse.Namespace) -> str | None:
+    """The token of `Options.token`."""
+    if options.token_file is None:
+        return os.environ.get(_TOKEN)
+    return small_file(options.token_file).decode("utf-8", "replace").strip()
+
+
+def small_file(path: Path) -> bytes:
+    """A file that an option names and that is read whole."""
+    try:
+        return read_bounded(path, MAX_SMALL_FILE_BYTES)
+    except OSError as error:
+        raise OptionsError(f"{path}: cannot be read: {error.strerror}") from error
+
+
 @contextlib.contextmanager
 def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[str, PolicyLike]]:
     """The models by the ends of their paths, and policies by name; without any, the default."""
@@ -245,7 +282,7 @@ def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[
     if not models and not names:
         names = [problem.default_policy]
     named = {name: problem.policy(name, options.seed) for name in names}
-    with model_policies(models, options.mode, problem, named, trusted=options.trust_code) as made:
+    with model_policies(models, options.mode, problem, named, **access_of(options)) as made:
         yield {**made, **named}
 
 

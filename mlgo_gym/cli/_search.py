@@ -44,8 +44,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise OptionsError(
             f"search: expected InliningForSize or a kind of it, found {problem.name}"
         )
-    given, trusted = shared.models_of(options), options.trust_code
-    with model_policies(given, options.mode, problem, trusted=trusted) as models:
+    given, access = shared.models_of(options), shared.access_of(options)
+    with model_policies(given, options.mode, problem, **access) as models:
         searches = search_corpus(
             packages,
             options.output,

@@ -4,37 +4,76 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
+import tempfile
 import threading
+from pathlib import Path
+from typing import Any
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.runners._load import IN_PROCESS, runner_factory
 
 DESCRIPTION = (
-    "Serve a model on this machine, for 'rollout --mode interactive' and other clients of "
-    "protos/mlgo_gym/v1, until interrupted. To serve other machines, which takes TLS and a token, "
-    "use mlgo_gym.runners.grpc.serve_grpc."
+    "Serve a model for 'rollout --mode interactive' and other clients of protos/mlgo_gym/v1, until "
+    "interrupted: by default on a socket that only this user can reach. Other machines are served "
+    "with a token and TLS."
 )
 EXAMPLE = "mlgo-gym serve --model inlining-for-size --address localhost:5001"
+_FOLDER = "mlgo-gym-serve-"
 
 
 def add_options(add: shared.Options) -> None:
     add.model("what answers", modes=IN_PROCESS, required=True)
-    what = "localhost:PORT or unix:PATH (default: localhost and a free port)"
+    what = "HOST:PORT or unix:PATH (default: a socket in a folder of this user's own)"
     add("--address", "ADDRESS", what)
+    add.token("that compilers must bring")
+    add("--tls-certificate", "FILE", "PEM: this host's certificate, with those that signed it")
+    add("--tls-key", "FILE", "PEM: the certificate's private key")
+    add("--streams", "N", "serve N compilations at once; more are refused", 16)
+    add("--idle", "TIME", "how long a compiler may say nothing", "300s")
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.runners.grpc import serve_grpc
+    from mlgo_gym.runners.grpc import StreamLimits, serve_grpc
 
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     factory = runner_factory(options.model, options.mode, trusted=options.trust_code)
-    with serve_grpc(factory, address=options.address or "localhost:0") as host:
+    credentials = _credentials(options.tls_certificate, options.tls_key)
+    limits = StreamLimits(streams=options.streams, idle_s=options.idle)
+    token = shared.token_of(options)
+    with contextlib.ExitStack() as stack:
+        address = options.address or f"unix:{_own_folder(stack)}/host"
+        host = stack.enter_context(
+            serve_grpc(
+                factory, address=address, credentials=credentials, token=token, limits=limits
+            )
+        )
         output.print(f"serving {options.model} at {host.address}; Ctrl-C ends it")
         output.json({"address": host.address, "model": options.model})
         output.flush()
         with contextlib.suppress(KeyboardInterrupt):
             stop.wait()
     return 0
+
+
+def _own_folder(stack: contextlib.ExitStack) -> str:
+    """A folder that goes with the host, where a socket's path is short."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    place = runtime if runtime and os.access(runtime, os.W_OK) else None
+    return stack.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER, dir=place))
+
+
+def _credentials(certificate: Path | None, key: Path | None) -> Any:
+    """TLS credentials, where there are to be any."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise OptionsError("expected --tls-certificate and --tls-key, found one of them")
+    from mlgo_gym.runners.grpc._wire import grpc
+
+    pair = shared.small_file(key), shared.small_file(certificate)
+    return grpc.ssl_server_credentials([pair])

@@ -96,6 +96,8 @@ def model_policies(
     taken: Collection[str] = (),
     *,
     trusted: bool = False,
+    token: str | None = None,
+    certificate: bytes | None = None,
 ) -> Iterator[Mapping[str, Policy]]:
     """Policies of models, by the shortest ends of their paths that tell them apart.
 
@@ -107,6 +109,8 @@ def model_policies(
         problem: what they answer.
         taken: names that none of them gets.
         trusted: run the models' files in this process, whoever made them.
+        token: of the hosts, with ``interactive``.
+        certificate: of the hosts, with ``interactive``.
 
     Raises:
         ModelError: a model cannot be used, or was made for another problem.
@@ -121,7 +125,10 @@ def model_policies(
     ['inlining-for-size']
     """
     if mode == "interactive":
-        yield {model: RunnerPolicy(runner_factory(model, mode)) for model in models}
+        yield {
+            model: RunnerPolicy(runner_factory(model, mode, token=token, certificate=certificate))
+            for model in models
+        }
         return
     names = shortest_names([Path(model) for model in models], taken)
     with contextlib.ExitStack() as stack:

@@ -27,7 +27,14 @@ MODES: Final = tuple(_CLASSES)
 directory in TFLite; ``interactive`` asks a gRPC host."""
 
 
-def runner_factory(model: str, mode: str, *, trusted: bool = False) -> RunnerFactory:
+def runner_factory(
+    model: str,
+    mode: str,
+    *,
+    trusted: bool = False,
+    token: str | None = None,
+    certificate: bytes | None = None,
+) -> RunnerFactory:
     """What makes runners of a mode.
 
     Args:
@@ -35,6 +42,9 @@ def runner_factory(model: str, mode: str, *, trusted: bool = False) -> RunnerFac
             ``unix:PATH``).
         mode: one of `MODES`.
         trusted: run the model's files in this process, whoever made them.
+        token: with ``interactive``, the host's bearer token.
+        certificate: with ``interactive``, in PEM the host's certificate, or that of who signed it,
+            where it speaks TLS.
 
     Raises:
         OptionsError: there is no such mode, or what is given is no address of a host.
@@ -50,7 +60,9 @@ def runner_factory(model: str, mode: str, *, trusted: bool = False) -> RunnerFac
         raise OptionsError(f"mode: expected one of {', '.join(MODES)}, found {mode!r}")
     if mode == "interactive":
         Address(model)
-    settings = {"trusted": trusted} if mode in IN_PROCESS else {}
+    settings: dict[str, object] = {"token": token, "credentials": certificate}
+    if mode in IN_PROCESS:
+        settings = {"trusted": trusted}
     return functools.partial(_made, _CLASSES[mode], settings, model)
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from mlgo_gym.errors import OptionsError, RunnerError, SpecError, UsageError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._address import Address
+from mlgo_gym.runners.grpc._watchdog import Watchdog
 from mlgo_gym.runners.grpc._wire import (
     AUTHORIZATION,
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -46,7 +45,8 @@ class GrpcInteractiveModelRunner(MLModelRunner):
         deadline_s: how long the host may take for the acknowledgement and for each advice, and
             for the end, in seconds.
         token: the host's bearer token. It leaves this machine only with ``credentials``.
-        credentials: TLS credentials (``grpc.ssl_channel_credentials``).
+        credentials: TLS credentials (``grpc.ssl_channel_credentials``), or as PEM the certificate
+            of the host, or of who signed it.
         score: the tensor of an outcome, where outcomes are reported.
         max_message_bytes: the largest message that is sent or taken, in bytes.
 
@@ -74,7 +74,7 @@ class GrpcInteractiveModelRunner(MLModelRunner):
         *,
         deadline_s: float = 10.0,
         token: str | None = None,
-        credentials: grpc.ChannelCredentials | None = None,
+        credentials: grpc.ChannelCredentials | bytes | None = None,
         score: TensorSpec | None = None,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     ) -> None:
@@ -87,6 +87,8 @@ class GrpcInteractiveModelRunner(MLModelRunner):
         self._score = score
         self._context = ""
         self._numbers: dict[str, int] = {}
+        if isinstance(credentials, bytes):
+            credentials = grpc.ssl_channel_credentials(credentials)
         self._conversation = _Conversation(target, deadline_s, token, credentials,
                                            max_message_bytes)  # fmt: skip
         try:
@@ -187,7 +189,7 @@ class _Conversation:
         metadata = () if token is None else ((AUTHORIZATION, bearer(token)),)
         self._call = stub.Run(iter(self._outbox.get, None), metadata=metadata)
         self._replies: Iterator[messages.HostMessage] = iter(self._call)
-        self._watchdog = _Watchdog(self._call.cancel, deadline_s)
+        self._watchdog = Watchdog(self._call.cancel)
 
     def send(self, message: messages.CompilerMessage) -> None:
         self._outbox.put(message)
@@ -196,7 +198,7 @@ class _Conversation:
         """The next message, which must be of the kind that is waited for."""
         if self._is_abandoned:
             raise self.error(f"expected {wanted}, found that an earlier evaluation went wrong")
-        self._watchdog.arm()
+        self._watchdog.arm(self._deadline_s)
         try:
             reply = next(self._replies, None)
         except grpc.RpcError as error:
@@ -220,7 +222,7 @@ class _Conversation:
 
     def close(self) -> None:
         self._outbox.put(None)
-        self._watchdog.arm()
+        self._watchdog.arm(self._deadline_s)
         try:
             while not self._is_abandoned and next(self._replies, None) is not None:
                 pass
@@ -255,47 +257,6 @@ class _Conversation:
                 return self.error(f"expected {wanted}, found {name}: {details}")
 
 
-class _Watchdog:
-    """Cancels a call whose wait outruns its deadline; one thread, not a timer for every wait."""
-
-    def __init__(self, cancel: Callable[[], object], deadline_s: float) -> None:
-        self.has_fired = False
-        self._cancel = cancel
-        self._deadline_s = deadline_s
-        self._due_s = math.inf
-        self._wake = threading.Event()
-        self._is_asleep = True
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._run, name="grpc-deadline", daemon=True)
-        self._thread.start()
-
-    def arm(self) -> None:
-        self._due_s = time.monotonic() + self._deadline_s
-        if self._is_asleep:
-            self._wake.set()
-
-    def disarm(self) -> None:
-        self._due_s = math.inf
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._wake.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._is_closed:
-            self._is_asleep = True  # before looking: whoever arms after the look wakes this thread
-            left_s = self._due_s - time.monotonic()
-            if left_s <= 0:
-                self.has_fired = True
-                self._cancel()
-                return
-            if left_s < math.inf:
-                self._is_asleep = False  # a later deadline needs no waking
-            self._wake.wait(None if left_s == math.inf else left_s)
-            self._wake.clear()
-
-
 def _options(address: Address, max_message_bytes: int) -> list[tuple[str, int]]:
     options = [*channel_options(max_message_bytes), ("grpc.use_local_subchannel_pool", 1)]
     return [*options, ("grpc.enable_http_proxy", 0)] if address.is_local else options
@@ -305,7 +266,7 @@ def _check_options(
     address: Address,
     deadline_s: float,
     token: str | None,
-    credentials: grpc.ChannelCredentials | None,
+    credentials: grpc.ChannelCredentials | bytes | None,
 ) -> None:
     if not 0 < deadline_s <= threading.TIMEOUT_MAX:
         raise OptionsError(f"deadline_s: expected a positive number of seconds, found {deadline_s}")

@@ -11,7 +11,7 @@ from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners.grpc._address import Address, SocketFile
 from mlgo_gym.runners.grpc._service import OutcomeListener, Service
 from mlgo_gym.runners.grpc._wire import (
-    DEFAULT_MAX_MESSAGE_BYTES,
+    StreamLimits,
     channel_options,
     check_token,
     grpc,
@@ -26,9 +26,7 @@ def serve_grpc(
     address: str = "localhost:0",
     credentials: grpc.ServerCredentials | None = None,
     token: str | None = None,
-    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-    max_streams: int = 16,
-    header_deadline_s: float = 10.0,
+    limits: StreamLimits | None = None,
     on_outcome: OutcomeListener | None = None,
 ) -> GrpcHost:
     """Serve runners until the host is stopped.
@@ -45,10 +43,7 @@ def serve_grpc(
             and token.
         credentials: TLS credentials (``grpc.ssl_server_credentials``).
         token: the bearer token that every stream must bring: visible ASCII.
-        max_message_bytes: the largest message that is taken or sent, in bytes.
-        max_streams: how many streams are served at a time, each by a thread; more are refused.
-        header_deadline_s: how long a stream may take to send its header, in seconds. After it a
-            compiler may be silent for as long as it needs.
+        limits: what streams may take of this process; the usual ones by default.
         on_outcome: called with the runner and each outcome that a compiler reports.
 
     Raises:
@@ -67,10 +62,9 @@ def serve_grpc(
             f"gRPC host {address}: an address that other machines reach needs TLS credentials "
             f"and a token"
         )
-    if max_streams < 1:
-        raise OptionsError(f"max_streams: expected at least 1, found {max_streams}")
-    service = Service(runner_factory, token, max_message_bytes, header_deadline_s, on_outcome)
-    return GrpcHost(place, service, credentials, max_message_bytes, max_streams)
+    limits = limits or StreamLimits()
+    service = Service(runner_factory, token, limits, on_outcome)
+    return GrpcHost(place, service, credentials, limits)
 
 
 class GrpcHost(AbstractContextManager["GrpcHost"]):
@@ -91,15 +85,14 @@ class GrpcHost(AbstractContextManager["GrpcHost"]):
         address: Address,
         service: Service,
         credentials: grpc.ServerCredentials | None,
-        max_message_bytes: int,
-        max_streams: int,
+        limits: StreamLimits,
     ) -> None:
         self._socket_file = SocketFile(address)
-        self._threads = ThreadPoolExecutor(max_streams, thread_name_prefix="grpc-host")
+        self._threads = ThreadPoolExecutor(limits.streams, thread_name_prefix="grpc-host")
         self._server = grpc.server(
             self._threads,
-            options=[*channel_options(max_message_bytes), ("grpc.so_reuseport", 0)],
-            maximum_concurrent_rpcs=max_streams,
+            options=[*channel_options(limits.message_bytes), ("grpc.so_reuseport", 0)],
+            maximum_concurrent_rpcs=limits.streams,
         )
         self._server.add_generic_rpc_handlers((_handlers(service),))
         try:

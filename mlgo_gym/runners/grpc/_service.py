@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import itertools
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from types import MappingProxyType
 from typing import Final
 
 from mlgo_gym.errors import InputError
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
+from mlgo_gym.runners.grpc._watchdog import Watchdog
 from mlgo_gym.runners.grpc._wire import (
     AUTHORIZATION,
+    StreamLimits,
     bearer,
     check_message_limit,
     difference,
@@ -49,14 +54,12 @@ class Service:
         self,
         runner_factory: RunnerFactory,
         token: str | None,
-        max_message_bytes: int,
-        header_deadline_s: float,
+        limits: StreamLimits,
         on_outcome: OutcomeListener | None,
     ) -> None:
         self._runner_factory = runner_factory
-        self._header_deadline_s = header_deadline_s
+        self._limits = limits
         self._authorization = None if token is None else bearer(token).encode()
-        self._max_message_bytes = max_message_bytes
         self._on_outcome = on_outcome
 
     def run(
@@ -88,31 +91,42 @@ class Service:
     def _converse(
         self, requests: Iterator[messages.CompilerMessage], context: grpc.ServicerContext
     ) -> Iterator[messages.HostMessage]:
-        first = self._first(requests, context)
-        if first is None:
-            return
-        header = self._header(first)
-        session = _Session(self._make_runner(header), header, self._on_outcome)
-        try:
-            yield session.acknowledgement()
-            for request in requests:
-                answer = session.take(request)
-                if answer is not None:
-                    yield answer
-        finally:
-            session.close()
+        with closing(self._bounded(requests, context)) as bounded:
+            first = next(bounded, None)
+            if first is None:
+                return
+            header = self._header(first)
+            runner, most = self._make_runner(header), self._limits.contexts
+            with closing(_Session(runner, header, most, self._on_outcome)) as session:
+                yield session.acknowledgement()
+                for request in bounded:
+                    answer = session.take(request)
+                    if answer is not None:
+                        yield answer
 
-    def _first(
+    def _bounded(
         self, requests: Iterator[messages.CompilerMessage], context: grpc.ServicerContext
-    ) -> messages.CompilerMessage | None:
-        """The first message; a client that opens a stream and says nothing keeps no thread."""
-        timer = threading.Timer(self._header_deadline_s, context.cancel)
-        timer.start()
+    ) -> Generator[messages.CompilerMessage]:
+        """A stream's messages; one that is silent for too long ends, and keeps no thread."""
+        limits, total_bytes = self._limits, 0
+        deadline_s = limits.header_s
+        watchdog = Watchdog(context.cancel)
         try:
-            return next(requests, None)
+            for count in itertools.count(1):
+                watchdog.arm(deadline_s)
+                request = next(requests, None)
+                watchdog.disarm()
+                if request is None:
+                    return
+                total_bytes += request.ByteSize()
+                _check("messages", limits.messages, count)
+                _check("total_bytes", limits.total_bytes, total_bytes)
+                yield request
+                deadline_s = limits.idle_s
         finally:
-            timer.cancel()
-            timer.join()
+            watchdog.close()
+            if watchdog.has_fired:
+                _LOG.warning("ended a stream that said nothing for %g s", deadline_s)
 
     def _header(self, first: messages.CompilerMessage) -> Header:
         kind = first.WhichOneof("message")
@@ -126,7 +140,7 @@ class Service:
                 from_message(message.score) if message.HasField("score") else None,
                 from_message(message.advice),
             )
-            check_message_limit(header.features, _advice(header), self._max_message_bytes)
+            check_message_limit(header.features, _advice(header), self._limits.message_bytes)
         except InputError as error:
             raise _SpecRefusal(str(error)) from error
         return header
@@ -152,13 +166,19 @@ class _Session:
     """One stream after its header: the runner and where the conversation stands."""
 
     def __init__(
-        self, runner: MLModelRunner, header: Header, on_outcome: OutcomeListener | None
+        self,
+        runner: MLModelRunner,
+        header: Header,
+        max_contexts: int,
+        on_outcome: OutcomeListener | None,
     ) -> None:
         self._runner = runner
         self._header = header
         self._on_outcome = on_outcome
+        self._max_contexts = max_contexts
         self._context = ""
-        self._next_numbers: dict[str, int] = {}
+        self._key = _key("")
+        self._next_numbers: dict[bytes, int] = {}
 
     def acknowledgement(self) -> messages.HostMessage:
         features = [to_message(spec) for spec in self._runner.inputs]
@@ -187,11 +207,12 @@ class _Session:
         if len(tensors) != self._header.size_bytes:
             raise _invalid(f"{where}: expected {self._header.size_bytes} bytes, "
                            f"found {len(tensors)}")  # fmt: skip
-        expected = self._next_numbers.get(self._context, 0)
+        expected = self._next_numbers.get(self._key, 0)
         if number != expected:
             raise _invalid(f"expected observation {expected} of context {self._context!r}, "
                            f"found {number}")  # fmt: skip
-        self._next_numbers[self._context] = expected + 1
+        self._next_numbers[self._key] = expected + 1
+        _check("contexts", self._max_contexts, len(self._next_numbers))
         advice = messages.Advice(observation=number, tensor=self._evaluate(where, tensors))
         return messages.HostMessage(advice=advice)
 
@@ -208,14 +229,14 @@ class _Session:
         return advice
 
     def _switch_context(self, name: str) -> None:
-        self._context = name
+        self._context, self._key = name, _key(name)
         try:
             self._runner.switch_context(name)
         except Exception as error:
             raise _failed(f"context {name!r}", error) from error
 
     def _outcome(self, outcome: messages.Outcome) -> None:
-        last = self._next_numbers.get(self._context, 0) - 1
+        last = self._next_numbers.get(self._key, 0) - 1
         where = f"outcome in context {self._context!r}"
         if self._header.score is None:
             raise _invalid(f"{where}: expected none, since the header has no score")
@@ -239,6 +260,25 @@ def _advice(header: Header) -> TensorSpec:
     if header.advice is None:
         raise _invalid("expected a header with features and advice, found one without advice")
     return header.advice
+
+
+def _key(context: str) -> bytes:
+    """What a context is remembered by, however long its name."""
+    return hashlib.blake2b(context.encode(), digest_size=16).digest()
+
+
+def _check(limit: str, most: int, found: int) -> None:
+    if found > most:
+        raise _Refusal(
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            f"expected at most {most} {_LIMITED[limit]} in a stream, found more; "
+            f"the host's StreamLimits({limit}=...) lifts it",
+        )
+
+
+_LIMITED: Final = MappingProxyType(
+    {"messages": "messages", "total_bytes": "bytes", "contexts": "contexts"}
+)
 
 
 def _invalid(message: str) -> _Refusal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Final
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, SpecError
@@ -34,6 +35,43 @@ AUTHORIZATION: Final = "authorization"
 """The metadata's key under which the bearer token travels."""
 
 _MAX_DIMENSIONS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """What a host bears of those that it serves.
+
+    Attributes:
+        streams: how many are served at a time, each by a thread; more are refused.
+        message_bytes: the largest message that is taken or sent, in bytes.
+        messages: how many messages a stream may send.
+        total_bytes: how many bytes a stream may send.
+        contexts: how many different contexts a stream may have.
+        header_s: how long a stream may take to send its header, in seconds.
+        idle_s: how long a stream may be silent after that, in seconds; infinite is for ever. A
+            compiler that computes is as silent as one that has lost interest; one whose machine is
+            gone does not answer the transport's pings, and is noticed within 80 seconds.
+
+    Raises:
+        OptionsError: a limit is not above 0.
+
+    >>> StreamLimits(streams=4).idle_s
+    300.0
+    """
+
+    streams: int = 16
+    message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    messages: int = 1 << 24
+    total_bytes: int = 1 << 34
+    contexts: int = 1 << 16
+    header_s: float = 10.0
+    idle_s: float = 300.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if not value > 0:
+                raise OptionsError(f"{each.name}: expected a number above 0, found {value}")
 
 
 def channel_options(max_message_bytes: int) -> list[tuple[str, int]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import random
 import re
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -23,7 +24,7 @@ from mlgo_gym.errors import MlgoGymError, RunnerError, SpecError
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2 as messages
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2_grpc as services
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
-from mlgo_gym.runners.grpc._wire import to_message
+from mlgo_gym.runners.grpc._wire import StreamLimits, to_message
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.runners.grpc.peers import (
     ADVICE,
@@ -39,6 +40,7 @@ from tests.runners.grpc.peers import (
     nothing_left,
     one_host,
 )
+from tests.waiting import wait_for
 
 Request = messages.CompilerMessage
 Reply = messages.HostMessage
@@ -175,7 +177,10 @@ def test_a_stream_without_messages_ends(host: GrpcHost) -> None:
 
 
 def test_an_oversized_message(recorder: Recorder) -> None:
-    with serve_grpc(recorder, max_message_bytes=1000) as host, asking(host) as other:
+    with (
+        serve_grpc(recorder, limits=StreamLimits(message_bytes=1000)) as host,
+        asking(host) as other,
+    ):
         sent = [header().SerializeToString(), observation(0, 1000).SerializeToString()]
         _, code, details = send(host.address, sent)
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -185,7 +190,7 @@ def test_an_oversized_message(recorder: Recorder) -> None:
 
 def test_a_client_that_says_nothing_is_dropped() -> None:
     with (
-        serve_grpc(Sum, header_deadline_s=0.2) as host,
+        serve_grpc(Sum, limits=StreamLimits(header_s=0.2)) as host,
         grpc.insecure_channel(host.address) as channel,
     ):
         silence: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -196,10 +201,60 @@ def test_a_client_that_says_nothing_is_dropped() -> None:
         assert call.code() is grpc.StatusCode.CANCELLED
 
 
-def test_a_client_that_has_said_something_has_time(host: GrpcHost) -> None:
-    with asking(host) as runner:
-        assert not [each for each in threading.enumerate() if isinstance(each, threading.Timer)]
+def test_a_client_that_has_said_something_has_more_time() -> None:
+    limits = StreamLimits(header_s=0.2)
+    with serve_grpc(Sum, limits=limits) as host, asking(host) as runner:
+        due_s = time.monotonic() + 2 * limits.header_s
+        wait_for(lambda: time.monotonic() > due_s)
         assert runner.evaluate().tolist() == [0]
+
+
+def test_silent_clients_do_not_keep_others_out_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    limits = StreamLimits(streams=2, idle_s=0.3)
+    with serve_grpc(Sum, limits=limits) as host, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(asking(host)) for _ in range(limits.streams)]
+
+        def is_let_in() -> bool:
+            with contextlib.suppress(RunnerError), asking(host) as other:
+                return other.evaluate().tolist() == [0]
+            return False
+
+        wait_for(is_let_in)
+        for each in silent:
+            with pytest.raises(RunnerError, match=", found the end of the stream: "):
+                each.evaluate()
+        assert set(caplog.messages) == {"ended a stream that said nothing for 0.3 s"}
+
+
+def contexts_of(*names: str) -> list[bytes]:
+    """A stream with an observation in each context."""
+    sent = [header()]
+    for name in names:
+        sent += [messages.CompilerMessage(context=messages.Context(name=name)), observation()]
+    return [each.SerializeToString() for each in sent]
+
+
+FITTING = contexts_of("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "what"),
+    [
+        ("messages", len(FITTING), "messages"),
+        ("total_bytes", sum(map(len, FITTING)), "bytes"),
+        ("contexts", 2, "contexts"),
+    ],
+)
+def test_a_stream_has_an_end(limit: str, most: int, what: str) -> None:
+    limits = StreamLimits(**{limit: most})  # type: ignore[arg-type]
+    with serve_grpc(Sum, limits=limits) as host:
+        _, code, details = send(host.address, contexts_of("a", "b", "c"))
+        assert (code, details) == (
+            grpc.StatusCode.RESOURCE_EXHAUSTED,
+            f"expected at most {most} {what} in a stream, found more; the host's "
+            f"StreamLimits({limit}=...) lifts it",
+        )
+        assert send(host.address, FITTING)[1] is grpc.StatusCode.OK
 
 
 def test_mutilated_messages_harm_nobody(host: GrpcHost) -> None:

@@ -21,6 +21,7 @@ from mlgo_gym.errors import (
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
+from mlgo_gym.runners.grpc._wire import StreamLimits
 from mlgo_gym.stream._events import Outcome
 from mlgo_gym.tensor_spec import TensorSpec
 from tests.conftest import require
@@ -100,7 +101,6 @@ BAD_HOSTS: list[tuple[dict[str, Any], str]] = [
     ({"address": "localhost:65536"}, f"gRPC address 'localhost:65536': {IS_NO_ADDRESS}"),
     ({"token": ""}, "gRPC token: expected visible ASCII characters, at least one"),
     ({"token": "a b"}, "gRPC token: expected visible ASCII characters, at least one"),
-    ({"max_streams": 0}, "max_streams: expected at least 1, found 0"),
 ]
 
 
@@ -108,6 +108,16 @@ BAD_HOSTS: list[tuple[dict[str, Any], str]] = [
 def test_hosts_that_cannot_be(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionsError, match=f"^{re.escape(message)}$"):
         serve_grpc(Sum, **settings)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"), [("streams", 0), ("idle_s", -1.0), ("idle_s", float("nan")),
+                         ("contexts", 0), ("total_bytes", -1)]
+)  # fmt: skip
+def test_limits_that_cannot_be(limit: str, value: float) -> None:
+    with pytest.raises(OptionsError) as caught:
+        StreamLimits(**{limit: value})  # type: ignore[arg-type]
+    assert str(caught.value) == f"{limit}: expected a number above 0, found {value}"
 
 
 def test_an_address_that_is_taken(host: GrpcHost) -> None:
@@ -201,7 +211,7 @@ def test_runners_that_fail(host: GrpcHost, size: int) -> None:
 
 
 def test_messages_that_are_too_large(recorder: Recorder) -> None:
-    with serve_grpc(recorder, max_message_bytes=1000) as host:
+    with serve_grpc(recorder, limits=StreamLimits(message_bytes=1000)) as host:
         with asking(host) as runner:
             runner.switch_context("f" * 2000)
             message = f"gRPC host {host.address}: expected messages within the limit of both ends: "

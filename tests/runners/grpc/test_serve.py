@@ -18,6 +18,7 @@ import pytest
 from mlgo_gym.errors import OptionsError, RunnerError, UsageError
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
+from mlgo_gym.runners.grpc._wire import StreamLimits
 from mlgo_gym.stream._events import Outcome
 from mlgo_gym.testing import round_trips_us
 from tests.runners.grpc.peers import (
@@ -222,7 +223,7 @@ def test_proxies_are_for_other_machines(host: GrpcHost, monkeypatch: pytest.Monk
 
 
 def test_too_many_streams_are_refused(recorder: Recorder) -> None:
-    with serve_grpc(recorder, max_streams=1) as host, asking(host) as runner:
+    with serve_grpc(recorder, limits=StreamLimits(streams=1)) as host, asking(host) as runner:
         with pytest.raises(
             RunnerError, match="acknowledgement, found RESOURCE_EXHAUSTED: Concurrent"
         ):
