@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from mlgo_gym import SAMPLE_CORPUS
-from mlgo_gym.driver import _prepare
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.native._freeze import freeze, load_frozen
@@ -98,23 +97,6 @@ def test_a_command_that_is_told_to_trust(strange: Path, tmp_path: Path) -> None:
     done = run("compile", source, "-o", "x.o", "--model", strange, "--trust-code", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "x.o").stat().st_size > 0
-
-
-def test_the_compiler_driver_asks_and_does_not_remember(
-    strange: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    library = tmp_path / "policies" / "policy.so"
-    problem = InliningForSize.driver_name
-    words = ["policy", problem, str(strange), str(library), "clang"]
-    assert _prepare.main(words) == 1
-    assert capsys.readouterr().err == f"{ASK.format(str(strange))}\n"
-    assert [each.name for each in library.parent.iterdir()] == []
-    monkeypatch.setenv("MLGO_TRUST_CODE", "1")
-    loaded, _ = _prepare._load(problem, strange)
-    assert loaded.name == "policy"
 
 
 def _change(folder: Path, **values: Any) -> None:

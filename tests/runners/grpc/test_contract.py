@@ -216,7 +216,7 @@ def test_silent_clients_do_not_keep_others_out_for_ever(caplog: pytest.LogCaptur
 
         def is_let_in() -> bool:
             with contextlib.suppress(RunnerError), asking(host) as other:
-                return other.evaluate().tolist() == [0]
+                return bool(other.evaluate().tolist() == [0])
             return False
 
         wait_for(is_let_in)
@@ -246,7 +246,7 @@ FITTING = contexts_of("a", "b")
     ],
 )
 def test_a_stream_has_an_end(limit: str, most: int, what: str) -> None:
-    limits = StreamLimits(**{limit: most})  # type: ignore[arg-type]
+    limits = StreamLimits(**{limit: most})
     with serve_grpc(Sum, limits=limits) as host:
         _, code, details = send(host.address, contexts_of("a", "b", "c"))
         assert (code, details) == (
