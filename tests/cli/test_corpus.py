@@ -137,3 +137,19 @@ def test_bad_input(tmp_path: Path, arguments: list[str], message: str) -> None:
     done = run("corpus", *arguments, cwd=tmp_path)
     expected = message.replace("{cwd}", str(tmp_path))
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {expected}\n")
+
+
+def test_functions_beside_a_broken_module(tmp_path: Path) -> None:
+    make_corpus(tmp_path / "a", {"good": program("x"), "bad": b"BC\xc0\xde"})
+    command = ("corpus", "split-functions", "--corpus", "a", "--output", "out")
+    done = run(*command, "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    found = json.loads(done.stdout)
+    assert list(found["failures"]) == ["bad"]
+    assert done.stderr == f"mlgo-gym: {found['failures']['bad']}\n"
+    assert found["instructions"] == 4
+    assert sorted(found["modules"]) == sorted(Corpus.load(tmp_path / "out").names)
+    assert (
+        "2 functions with 4 instructions, out of 1 modules, in out"
+        in run(*command, cwd=tmp_path).stdout
+    )

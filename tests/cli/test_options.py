@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -66,3 +68,13 @@ def test_a_reader_that_has_seen_enough() -> None:
     with pipe, redirect_stdout(pipe), redirect_stderr(errors):
         assert main(["corpus", "recipes", "--json"]) == 1
     assert errors.closed
+
+
+def test_a_doctor_without_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    done = run("doctor", "--json", cwd=tmp_path)
+    checks = {each["name"]: each for each in json.loads(done.stdout)}
+    assert done.returncode == 1
+    assert not checks["embedded LLVM"]["is_ok"]
+    assert checks["embedded LLVM"]["found"].startswith("worker: cannot start /nowhere/python: ")
+    assert "ML inline advisor" not in checks

@@ -206,3 +206,21 @@ def test_made_for_another_machine(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         load_frozen(tmp_path)
     assert str(caught.value).endswith("found one for z80-unknown-none")
+
+
+def test_what_no_object_was_made_of(tmp_path: Path) -> None:
+    """A description of other values, an object that is gone, and one that is none."""
+    freeze(FOLDER / "dense.tflite", tmp_path, name="policy", trusted=True)
+    path = tmp_path / "policy.json"
+    described = json.loads(path.read_text())
+    _set("name", 5)(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        load_frozen(path)
+    assert str(caught.value).startswith(f"model '{path}': policy.json: expected texts, found {{")
+    path.write_text(json.dumps(described))
+    (tmp_path / "policy.o").unlink()
+    with pytest.raises(ModelError) as caught:
+        load_frozen(path)
+    assert str(caught.value) == (
+        f"model '{path}': policy.o cannot be read: No such file or directory"
+    )

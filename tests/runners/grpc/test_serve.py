@@ -247,3 +247,12 @@ def test_unix_sockets_are_private_and_go_away(tmp_path: Path) -> None:
     with pytest.raises(OptionsError, match=f"^gRPC host {address}: the path is in use$"):
         serve_grpc(Sum, address=address)
     assert path.read_text() == "precious"
+
+
+def test_a_socket_of_another_kind_is_in_use(tmp_path: Path) -> None:
+    path = tmp_path / "host"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+        other.bind(str(path))
+        with pytest.raises(OptionsError, match=f"^gRPC host unix:{path}: the path is in use$"):
+            serve_grpc(Sum, address=f"unix:{path}")
+    assert path.is_socket()
