@@ -14,7 +14,7 @@ from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
-from mlgo_gym.search._call_sites import NamingCompiler
+from mlgo_gym.search._call_sites import NamingCompiler, _Reader
 from tests.search.recompiled import saved_by_single_flips
 
 _TWO_CALLERS = """
@@ -149,3 +149,23 @@ def test_a_broken_module_is_an_error(compiler: Compiler) -> None:
 def test_sizes_of_what_is_no_elf() -> None:
     assert function_sizes(b"") == {}
     assert function_sizes(b"no object") == {}
+
+
+def test_decisions_have_the_remarks_of_their_features() -> None:
+    """In their order, with those of LLVM's own decisions between them; none may be missing."""
+    payloads = [np.array(each, np.int64).tobytes() for each in ((7, -2), (8, 2))]
+    said = [
+        "remark: x:0:0: other99true",
+        "remark: x:0:0: leaf7-2false",
+        "remark: x:0:0: deep82true",
+    ]
+    reader = _Reader("m")
+    reader.take("\n".join(said))
+    assert reader.callees(payloads) == ["leaf", "deep"]
+    reader = _Reader("m")
+    reader.take("\n".join(said[:2]))
+    with pytest.raises(ModuleError) as caught:
+        reader.callees(payloads)
+    assert str(caught.value) == (
+        "module 'm': expected a remark for each of 2 decisions, found 2 remarks that name 1"
+    )

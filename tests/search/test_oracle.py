@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -236,3 +237,14 @@ def test_the_given_policy_is_a_start(compiler: Compiler) -> None:
         compiler, module, setting(30), PROBLEM, policy=given, start=found[-1].choice
     ).improvements()
     assert [each.size_bytes for each in again] == [15, 14]
+
+
+def test_a_record_that_cannot_be_written(sample: Corpus, tmp_path: Path) -> None:
+    """The module's name is short enough for a trace, and too long for what is beside it."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    name = "m" * 246
+    for suffix in ("bc", "cmd"):
+        shutil.copy(sample.folder / f"frame_stream.c.{suffix}", folder / f"{name}.{suffix}")
+    found = searched(Corpus(folder, (name,)), tmp_path / "found", budget_s=5)[name]
+    assert str(found.error).endswith("File name too long")
