@@ -74,10 +74,14 @@ def test_a_worker_that_is_killed_while_it_is_to_be_cloned(
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
 
-        def is_asked() -> bool:
+        def told(line: str) -> str:
             status = Path(f"/proc/{pid}/status").read_text()
-            pending = status.partition("\nShdPnd:")[2].split()[0]
-            return bool(int(pending, 16) >> (FORK_SIGNAL - 1) & 1)
+            return status.partition(f"\n{line}:")[2].split()[0]
+
+        def is_asked() -> bool:
+            return bool(int(told("ShdPnd"), 16) >> (FORK_SIGNAL - 1) & 1)
+
+        wait_for(lambda: told("State") == "T")  # a signal that comes sooner is still taken
 
         def kill() -> None:
             wait_for(is_asked)
