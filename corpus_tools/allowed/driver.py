@@ -43,7 +43,9 @@ _SYSTEM: Final = (
 )
 _TRIPLE: Final = re.compile(f"{_CPU}(-{_SYSTEM})*")
 _LANGUAGE: Final = re.compile(r"c|c\+\+|objective-c(\+\+)?|((objective-)?c(\+\+)?-)?cpp-output|ir")
-_LINKER: Final = re.compile(r"lld|ld|bfd|gold|mold")
+_LINKER: Final = re.compile(
+    r"(.*/)?(ld|ld64|lld|bfd|gold|mold)([.-](lld|bfd|gold|\d+))*", re.DOTALL
+)
 _WITH_CHOICES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
     {
         "--target=*": _TRIPLE,
@@ -51,6 +53,7 @@ _WITH_CHOICES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
         "-x VALUE": _LANGUAGE,
         "-x*": _LANGUAGE,
         "-fuse-ld=*": _LINKER,
+        "--ld-path=*": _LINKER,
     }
 )
 _OPTIONS: Final = Spellings(_GIVEN | _LEFT_OUT | set(_WITH_CHOICES))

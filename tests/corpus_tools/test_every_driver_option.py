@@ -38,6 +38,8 @@ def commands() -> list[tuple[str, ...]]:
     listed = subprocess.run([clang, "--autocomplete=-"], capture_output=True, text=True, check=True)
     names = {line.partition("\t")[0] for line in listed.stdout.splitlines()}
     given = dict.fromkeys(each for name in sorted(names) for each in _given(name))
+    for linker in ("-fuse-ld=tools/ld.lld", "--ld-path=tools/ld", "-fuse-ld=lld-22"):
+        given[tuple(allowed_of_driver([linker, "-flto=thin", "a.c"]))] = None
     for triple in TRIPLES.split():
         target = [f"--target={triple}", *PURE]
         native = ("-march=native", "-mcpu=native", "-mtune=native", "-flto=thin -fuse-ld=lld")

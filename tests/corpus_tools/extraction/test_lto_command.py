@@ -55,9 +55,10 @@ def test_target_of_the_linker() -> None:
     assert override[5:11] == cpu
 
 
-def test_parameters_of_the_driver(clang: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("linker", ["lld", "lld-22", "/usr/bin/ld.lld-22", "/usr/bin/ld"])
+def test_parameters_of_the_driver(clang: str, tmp_path: Path, linker: str) -> None:
     (tmp_path / "a.o").touch()
-    command = [clang, "-fuse-ld=lld", "-flto=thin", "-O3", "-march=skylake", "a.o"]
+    command = [clang, f"-fuse-ld={linker}", "-flto=thin", "-O3", "-march=skylake", "a.o"]
     override = infer_override([*command, "-Wl,-mllvm,-x=1"], TRIPLE, tmp_path)
     assert override[4] == "-O3"
     assert override[7:9] == ("-target-cpu", "skylake")
