@@ -220,7 +220,7 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
     if hashlib.sha256(data).hexdigest() != value["object_sha256"]:
         raise ModelError(source, f"{path.stem}.o: not the object that {path.name} describes")
     return NativeModel(
-        name=check_name(texts["name"]),
+        name=_named(texts["name"], path, source),
         source=source,
         inputs=tuple(_parse_port(each) for each in value["inputs"]),
         outputs=tuple(_parse_port(each) for each in value["outputs"]),
@@ -229,6 +229,13 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
         model_sha256=texts["model_sha256"],
         instructions=int(value["instructions"]),
     )
+
+
+def _named(name: str, path: Path, source: str) -> str:
+    try:
+        return check_name(name)
+    except ModelError as error:
+        raise ModelError(source, f"{path.name}: {error}") from error
 
 
 def _parse_port(value: dict[str, Any]) -> NativePort:

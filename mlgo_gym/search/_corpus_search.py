@@ -150,7 +150,7 @@ class _Task:
         return kept(best)
 
 
-def _number(value: float) -> float:
+def _number(value: Any) -> Any:
     if not 0 <= value < math.inf:
         raise ValueError(f"expected a number of at least 0, found {value}")
     return value
