@@ -212,6 +212,9 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
     texts = {key: value[key] for key in _TEXTS}
     if not all(isinstance(text, str) for text in (*texts.values(), *value["operators"])):
         raise ModelError(source, f"{path.name}: expected texts, found {texts}")
+    if type(value["instructions"]) is not int:
+        found = f"found {value['instructions']!r}"
+        raise ModelError(source, f"{path.name}: expected a number of instructions, {found}")
     object_path = path.with_suffix(".o")
     try:
         data = read_bounded(object_path, _MAX_OBJECT_BYTES)
@@ -227,7 +230,7 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
         operators=tuple(value["operators"]),
         object=NativeObject(data, *(texts[key] for key in _OBJECT_TEXTS)),
         model_sha256=texts["model_sha256"],
-        instructions=int(value["instructions"]),
+        instructions=value["instructions"],
     )
 
 

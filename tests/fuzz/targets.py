@@ -312,6 +312,7 @@ FROZEN = {
     "inputs": [{"tensor": "x", "spec": json.loads(InliningForSize.advice.to_json())}],
     "outputs": [{"tensor": "y", "spec": json.loads(InliningForSize.advice.to_json())}],
     "operators": ["ADD"],
+    "instructions": 9,
     "output_spec": None,
     "triple": "x",
     "cpu": "y",
