@@ -63,6 +63,7 @@ def _checks() -> Iterator[_Finding]:
         yield _Finding(package, True, metadata.version(package))
     yield _tried("llvmlite", _llvmlite)
     yield from _check_compiler()
+    yield from _check_sandbox()
     yield _check_extra("models under training", "tflite", "ai_edge_litert", "tflite_runtime")
     yield _check_extra("gRPC runners", "grpc", "grpc")
     yield _check_extra("datasets", "train", "pyarrow")
@@ -104,6 +105,22 @@ def _check_compiler() -> Iterator[_Finding]:
     yield _Finding("embedded LLVM", True, result.llvm_version)
     asked = f"asked {result.decisions} question about a probe of one call"
     yield _Finding("ML inline advisor", result.decisions == 1, asked)
+
+
+def _check_sandbox() -> Iterator[_Finding]:
+    from mlgo_gym.llvm.process._worker import Worker
+
+    try:
+        worker = Worker()
+    except MlgoGymError as error:
+        yield _Finding("sandbox of workers", False, str(error), is_required=False)
+        return
+    worker.close()
+    held = worker.sandbox
+    lacking = "; without both, load modules of those alone whom you trust"
+    is_whole = held.landlock_abi > 0 and held.has_filter
+    found = f"{held}{'' if is_whole else lacking}"
+    yield _Finding("sandbox of workers", is_whole, found, is_required=False)
 
 
 def _check_extra(name: str, extra: str, *packages: str) -> _Finding:

@@ -305,7 +305,7 @@ class Compilation(AbstractContextManager["Compilation"]):
             )
 
     def _replayed(self) -> Compilation:
-        worker = Worker(self._exchange.worker.llvm_options)
+        worker = Worker(self._exchange.worker.llvm_options, self._exchange.worker.limits)
         order = replace(self._order, keep_stderr=False)
         branch = Compilation(worker, order, self._branches, is_branch=True)
         self._branches.add(branch._exchange.worker)

@@ -16,8 +16,10 @@ from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._alone import Alone
 from mlgo_gym.llvm.process._branches import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.process._exchange import Exchange
+from mlgo_gym.llvm.process._limits import Limits, peak_bytes
 from mlgo_gym.llvm.process._request import Request
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.problems._policy import PolicyLike, as_policy
@@ -34,7 +36,7 @@ class Compiler(AbstractContextManager["Compiler"]):
     """LLVM, as one worker process that is started when it is first needed.
 
     A module that LLVM refuses is a `ModuleError`; where it crashes or outruns its deadline, that is
-    a `CompilationError`. Not safe for use from several threads at once, but for `interrupt`. A
+    a `CompilationError`. One thread at a time uses it, but for `interrupt`: another is refused. A
     process that is forked from this one, or that gets a pickled copy, has a worker of its own.
 
     Attributes:
@@ -42,6 +44,9 @@ class Compiler(AbstractContextManager["Compiler"]):
             takes for its answers does not count.
         memory_limit_bytes: a worker whose resident memory is above it after a compilation is
             replaced before the next.
+        peak_memory_bytes: how much memory a worker may have at any time, in bytes (Linux); to need
+            more ends the compilation with a `CompilerCrashError`. ``None`` is as many MiB as the
+            variable ``MLGO_MEMORY`` says, else 2048.
         branch_limit: how many branches of its compilations may live at once; they belong to
             whoever forks them, and closing the compiler leaves them alone.
         fork_by_replay: branches compile the module again up to the decision, also where the
@@ -61,6 +66,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+        peak_memory_bytes: float | None = None,
         branch_limit: int = DEFAULT_BRANCH_LIMIT,
         fork_by_replay: bool = False,
     ) -> None:
@@ -70,8 +76,11 @@ class Compiler(AbstractContextManager["Compiler"]):
                 raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
         self.timeout_s: Final = timeout_s
         self.memory_limit_bytes: Final = memory_limit_bytes
+        self.peak_memory_bytes: Final = peak_bytes(peak_memory_bytes)
         self.branch_limit: Final = branch_limit
         self.fork_by_replay: Final = fork_by_replay
+        self._limits: Final = Limits(self.peak_memory_bytes, timeout_s)
+        self._alone: Final = Alone()
         self._worker: Worker | None = None
         self._current: Compilation | None = None
         self._closed = False
@@ -107,17 +116,18 @@ class Compiler(AbstractContextManager["Compiler"]):
             ModuleError: the module's command line cannot be honoured.
             OptionsError: the task emits what was optimised before, and the options have no level.
             EnvironmentSetupError: no worker can be started.
-            UsageError: the compiler is closed.
+            UsageError: the compiler is closed, or another thread is using it.
         """
         chosen = options or options_of(module)
         if not task.optimize and task.product == "machine code" and chosen.opt_level is None:
             raise OptionsError("opt_level: expected that of the optimised module, found None")
-        self._end_current()
         asked = (problems,) if isinstance(problems, Problem) else tuple(problems or ())
         order = Order(module, chosen, asked, task, self.timeout_s, keep_object, keep_stderr)
-        worker = self._ready_worker((*chosen.llvm_options, *task.printing))
-        self._current = Compilation(worker, order, self._branches)
-        return self._current
+        with self._alone:
+            self._end_current()
+            worker = self._ready_worker((*chosen.llvm_options, *task.printing))
+            self._current = Compilation(worker, order, self._branches)
+            return self._current
 
     def compile_module(
         self,
@@ -141,7 +151,9 @@ class Compiler(AbstractContextManager["Compiler"]):
             raise UsageError("compile_module: expected a problem with a policy, or neither")
         answers = {problem: policy} if problem is not None and policy is not None else {}
         answers |= also
-        return run_to_end(self.running(module, options, answers, keep_object=keep_object)).result
+        with self._alone:
+            running = self.running(module, options, answers, keep_object=keep_object)
+            return run_to_end(running).result
 
     def produce(
         self,
@@ -154,7 +166,8 @@ class Compiler(AbstractContextManager["Compiler"]):
 
         Problems that nothing answers are left to LLVM's own heuristics.
         """
-        return run_to_end(self.running(module, options, answers, task)).product
+        with self._alone:
+            return run_to_end(self.running(module, options, answers, task)).product
 
     def running(
         self,
@@ -188,9 +201,10 @@ class Compiler(AbstractContextManager["Compiler"]):
         A worker for which other options of LLVM's own were chosen is replaced; it is the request
         that sets them. The answer is JSON values, and bytes.
         """
-        self._end_current()
-        worker = self._ready_worker(llvm_options)
-        return Exchange(worker, module, self.timeout_s).run(request)
+        with self._alone:
+            self._end_current()
+            worker = self._ready_worker(llvm_options)
+            return Exchange(worker, module, self.timeout_s).run(request)
 
     def interrupt(self) -> None:
         """Kill the worker, from any thread, for good.
@@ -215,7 +229,10 @@ class Compiler(AbstractContextManager["Compiler"]):
 
     def __reduce__(self) -> tuple[Callable[[], Compiler], tuple[()]]:
         """A copy has the same limits and a worker of its own."""
-        names = ("timeout_s", "memory_limit_bytes", "branch_limit", "fork_by_replay")
+        names = (
+            *("timeout_s", "memory_limit_bytes", "peak_memory_bytes"),
+            *("branch_limit", "fork_by_replay"),
+        )
         return functools.partial(Compiler, **{name: getattr(self, name) for name in names}), ()
 
     def _end_current(self) -> None:
@@ -234,7 +251,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         ):
             worker.close()
             worker = None
-        self._worker = worker or Worker(llvm_options)
+        self._worker = worker or Worker(llvm_options, self._limits, self._alone)
         if self._closed:  # interrupted meanwhile
             self._worker.signal_kill()
         return self._worker

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import os
 import resource
@@ -11,8 +10,10 @@ import sys
 from dataclasses import asdict
 from typing import Final
 
+from corpus_tools.sandbox import confine
 from mlgo_gym.errors import EnvironmentSetupError, ModelError
 from mlgo_gym.llvm.process._launch import child_command, child_environment
+from mlgo_gym.llvm.process._limits import lower
 from mlgo_gym.llvm.process._request import FrameDecoder, NativeObject, encode_frame
 
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -102,6 +103,8 @@ def main() -> None:
 def _answer(text: str, cpu: str | None) -> bytes:
     from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - under the limits
 
+    binding.host_cpu()
+    confine()
     try:
         details = asdict(binding.compile_native(text, cpu))
     except binding.BitcodeError as error:
@@ -111,11 +114,6 @@ def _answer(text: str, cpu: str | None) -> bytes:
 
 
 def _limit(timeout_s: float) -> None:
-    seconds = int(timeout_s) + _GRACE_S
-    for limit, value in (
-        (resource.RLIMIT_CPU, seconds),
-        (resource.RLIMIT_AS, _MEMORY_BYTES),
-        (resource.RLIMIT_CORE, 0),
-    ):
-        with contextlib.suppress(ValueError, OSError):  # a lower limit holds already
-            resource.setrlimit(limit, (value, value))
+    lower(resource.RLIMIT_CPU, timeout_s + _GRACE_S)
+    lower(resource.RLIMIT_AS, _MEMORY_BYTES)
+    lower(resource.RLIMIT_CORE, 0)

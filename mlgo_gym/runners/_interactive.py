@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from mlgo_gym.errors import InternalError, RunnerError
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._readable import is_readable
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -120,7 +120,7 @@ class InteractiveModelRunner(MLModelRunner):
         advice = b""
         deadline = monotonic() + self._deadline_s
         while len(advice) < self.output.size_bytes:
-            if not select.select([self._inbound], [], [], max(0.0, deadline - monotonic()))[0]:
+            if not is_readable(self._inbound, deadline - monotonic()):
                 raise self._error(f"expected advice within {self._deadline_s:g} s, found none")
             data = os.read(self._inbound, self.output.size_bytes - len(advice))
             if not data:
@@ -196,7 +196,7 @@ class PipeHost(contextlib.AbstractContextManager["PipeHost"]):
         deadline = monotonic() + self._deadline_s
         while True:
             was_alive = is_alive()
-            if select.select([self._channel.fileno()], [], [], _POLL_S)[0]:
+            if is_readable(self._channel.fileno(), _POLL_S):
                 is_open = self._channel.receive()
                 while (observation := self._channel.next_observation()) is not None:
                     self._answer(observation)

@@ -5,9 +5,12 @@ LLVM (``llvm/lib/Analysis/InteractiveModelRunner.cpp``) opens ``BASE.in`` for re
 opens both before the compilation starts, without blocking: ``.in`` for reading *and* writing, so
 that LLVM never waits for a writer and never sees end-of-file, which it would take for an answer.
 
+A worker may open no file (`llvm.process._limits`). It is handed the ends of two pipes, and the
+names are links to what it has at those descriptors: ``/proc/self/fd/N`` opens the pipe again.
+
 What LLVM sends is the stream of `stream._training_log` without outcomes. A channel serves one
-compilation; the FIFOs' names are gone as soon as LLVM has opened both. A compilation that branches
-off another gets a channel over two pipes, which never have names.
+compilation; the names are gone as soon as LLVM has opened both. A compilation that branches off
+another gets a channel over two pipes, which never have names.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ import copy
 import functools
 import os
 import stat
+import sys
 import tempfile
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
@@ -30,20 +34,30 @@ from mlgo_gym.stream._training_log import StreamDecoder
 
 _READ_BYTES: Final = 1 << 16
 _FIFO_STEM: Final = "channel"
+_DESCRIPTORS: Final = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 
 
 class Channel:
-    """One pair of FIFOs and the observations that come through it.
+    """One pair of FIFOs, or pipes, and the observations that come through it.
 
     LLVM is told the ``base`` of their paths, without ``.in`` and ``.out``. What ``on_header``
     raises when the header has come, `next_observation` raises.
+
+    Args:
+        places: where the compiler will have the ends of pipes, reading and writing; it is to be
+            handed those of `take_handed`. Without them there are FIFOs.
     """
 
-    def __init__(self, on_header: Callable[[Header], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        on_header: Callable[[Header], None] = lambda _: None,
+        places: tuple[int, int] | None = None,
+    ) -> None:
         self._on_header = on_header
         self._decoder = StreamDecoder()
         self._compilers_ends: tuple[int, int] | None = None
-        folder, self._ends = _make_fifos()
+        self._places = places or ()
+        folder, self._ends = _make_fifos() if places is None else _make_pipes(places)
         self._finalizer = weakref.finalize(self, self._ends.close)
         self.base: Final = str(folder / _FIFO_STEM)
         self.header: Header | None = None
@@ -67,6 +81,12 @@ class Channel:
         _CHANNELS.add(branch)
         return branch, (from_host, to_host)
 
+    def take_handed(self) -> tuple[int, ...]:
+        """The compiler's ends of the pipes, once: the caller closes them when they are sent."""
+        handed = tuple(self._ends.handed)
+        self._ends.handed.clear()
+        return handed
+
     def compilers_ends(self, pid: int) -> tuple[int, int] | None:
         """The compiler's descriptors of its ends, reading and writing, if they can be seen."""
         if self._compilers_ends is None:
@@ -75,6 +95,8 @@ class Channel:
             found: dict[tuple[int, int], int] = {}
             with contextlib.suppress(OSError):
                 for path in Path(f"/proc/{pid}/fd").iterdir():
+                    if int(path.name) in self._places:
+                        continue  # those that LLVM has opened anew
                     with contextlib.suppress(OSError):
                         found[_identity(path.stat())] = int(path.name)
             if all(each in found for each in wanted):
@@ -136,18 +158,19 @@ class _Ends:
     folder: Path | None
     inbound: int
     outbound: int
+    handed: list[int] = field(default_factory=list)
 
     def close(self) -> None:
         self.close_descriptors()
         self.remove_names()
 
     def close_descriptors(self) -> None:
-        os.close(self.inbound)
-        os.close(self.outbound)
+        for descriptor in (self.inbound, self.outbound, *self.handed):
+            os.close(descriptor)
 
     def remove_names(self) -> None:
         if self.folder:
-            _remove_fifos(self.folder)
+            _remove_names(self.folder)
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
@@ -166,44 +189,67 @@ os.register_at_fork(after_in_child=_disown_all)
 
 
 def remove_stale_folders() -> None:
-    """Remove folders of this user's dead processes, in this namespace, with nothing but FIFOs."""
+    """Remove folders of this user's dead processes, in this namespace, with nothing of others'."""
     folders: list[Path] = []
     with contextlib.suppress(OSError):  # another start will find them
         folders += Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*")
     for folder in folders:
         owner = folder.name.removeprefix(_folder_prefix()).partition("-")[0]
         if owner.isdigit() and not _is_alive(int(owner)):
-            _remove_fifos(folder)
+            _remove_names(folder)
 
 
 def _make_fifos() -> tuple[Path, _Ends]:
-    with contextlib.ExitStack() as made:
+    with _making() as (folder, undo):
+        ends: list[int] = []
+        # Python closes descriptors on exec, so the worker inherits neither.
+        for name, mode in (("in", os.O_RDWR), ("out", os.O_RDONLY)):
+            path = folder / f"{_FIFO_STEM}.{name}"
+            os.mkfifo(path, 0o600)
+            ends.append(os.open(path, mode | os.O_NONBLOCK))
+            undo.callback(os.close, ends[-1])
+        return folder, _Ends(folder, ends[0], ends[1])
+
+
+def _make_pipes(places: tuple[int, int]) -> tuple[Path, _Ends]:
+    with _making() as (folder, undo):
+        for suffix, place in zip(("in", "out"), places, strict=True):
+            (folder / f"{_FIFO_STEM}.{suffix}").symlink_to(f"{_DESCRIPTORS}/{place}")
+        pipes = []
+        for _ in places:
+            pipes.append(os.pipe())
+            for end in pipes[-1]:
+                undo.callback(os.close, end)
+        (from_host, inbound), (outbound, to_host) = pipes
+        os.set_blocking(inbound, False)
+        os.set_blocking(outbound, False)
+        return folder, _Ends(folder, inbound, outbound, [from_host, to_host])
+
+
+@contextlib.contextmanager
+def _making() -> Iterator[tuple[Path, contextlib.ExitStack]]:
+    """A folder for names, and what is undone where they cannot be made."""
+    with contextlib.ExitStack() as undo:
         try:
             folder = Path(tempfile.mkdtemp(prefix=f"{_folder_prefix()}{os.getpid()}-"))
-            made.callback(_remove_fifos, folder)
-            ends: list[int] = []
-            # Python closes descriptors on exec, so the worker inherits neither.
-            for name, mode in (("in", os.O_RDWR), ("out", os.O_RDONLY)):
-                path = folder / f"{_FIFO_STEM}.{name}"
-                os.mkfifo(path, 0o600)
-                ends.append(os.open(path, mode | os.O_NONBLOCK))
-                made.callback(os.close, ends[-1])
+            undo.callback(_remove_names, folder)
+            yield folder, undo
         except OSError as error:
             raise EnvironmentSetupError(
                 f"channel: cannot make FIFOs in the temporary folder: {error}; TMPDIR names another"
             ) from error
-        made.pop_all()
-        return folder, _Ends(folder, *ends)
+        undo.pop_all()
 
 
-def _remove_fifos(folder: Path) -> None:
-    """Remove a folder of ours and its FIFOs; anything else in it stays, and so does the folder."""
+def _remove_names(folder: Path) -> None:
+    """Remove a folder of ours, FIFOs and links; anything else in it stays, and so does it."""
     with contextlib.suppress(OSError):
         about = folder.lstat()  # in a shared folder, others may have put a link here
         if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid():
             return
         for end in ("in", "out"):  # by name: a process without descriptors cannot list it
-            if (path := folder / f"{_FIFO_STEM}.{end}").is_fifo():
+            path = folder / f"{_FIFO_STEM}.{end}"
+            if path.is_symlink() or path.is_fifo():
                 path.unlink()
         folder.rmdir()
 

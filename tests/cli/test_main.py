@@ -140,6 +140,7 @@ def test_doctor(tmp_path: Path) -> None:
         each["name"]: each for each in json.loads(run("doctor", "--json", cwd=tmp_path).stdout)
     }
     assert checks["embedded LLVM"]["found"].startswith("22.")
+    assert re.match(r"(no )?Landlock.*, (no )?seccomp", checks["sandbox of workers"]["found"])
 
 
 def test_doctor_without_clang(tmp_path: Path) -> None:

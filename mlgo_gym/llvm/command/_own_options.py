@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from corpus_tools.allowed.llvm import PATTERNS, refusal_of_llvm
+from corpus_tools.sandbox import confine
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm.process._launch import child_command, child_environment
 
@@ -55,7 +56,9 @@ def main() -> None:
     """What the child process runs: print LLVM's options, the hidden ones too, and end with that."""
     from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - in the child alone
 
-    binding.Session().set_options(["-help-hidden"])
+    session = binding.Session()
+    confine()
+    session.set_options(["-help-hidden"])
 
 
 def parse_option_list(text: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ models (`mlgo_gym.native`) are loaded in the process that asks them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -65,6 +66,7 @@ class Session:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         llvm.initialize_native_asmparser()
+        host_cpu()
         self._options: dict[str, str] = {}
 
     def set_options(self, options: Iterable[str]) -> None:
@@ -219,8 +221,7 @@ def _first(chosen: bool | None, default: bool) -> bool:
 def compile_native(text: str, cpu: str | None) -> NativeObject:
     """Compile a module's text at -O3 for this machine's CPU or, by name, another of its kind."""
     _initialize_native()
-    name = cpu or llvm.get_host_cpu_name()
-    features = "" if cpu else llvm.get_host_cpu_features().flatten()
+    name, features = (cpu, "") if cpu else host_cpu()
     target = Target("O3", "pic", "default", None, None, None)
     machine = llvm.Target.from_default_triple().create_target_machine(
         # Loaded into a process with much memory, code and constants may be too far apart for the
@@ -237,6 +238,12 @@ def compile_native(text: str, cpu: str | None) -> NativeObject:
             _optimize(module, machine, "O3", target)
             data = machine.emit_object(module)
         return NativeObject(data, name, features, module.triple, llvm_version())
+
+
+@functools.cache
+def host_cpu() -> tuple[str, str]:
+    """This CPU's name and features; LLVM may read files for them, so it is asked while it can."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def host_features() -> frozenset[str]:

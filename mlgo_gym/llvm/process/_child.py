@@ -8,24 +8,26 @@ for ever. Standard output goes to standard error, so nothing that LLVM prints ca
 
 from __future__ import annotations
 
+import array  # noqa: F401 - what receives descriptors imports it when it does
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import resource
-import select
 import signal
 import socket
 import sys
 from dataclasses import asdict, astuple
-from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
+from mlgo_gym.llvm.process._limits import Limits
 from mlgo_gym.llvm.process._request import (
+    MAX_CHANNELS,
     CancelRequest,
     CompileRequest,
     DescribeRequest,
@@ -39,6 +41,7 @@ from mlgo_gym.llvm.text._fingerprint import bodies_of
 from mlgo_gym.llvm.text._function_split import function_texts
 from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
 from mlgo_gym.llvm.text._profile import profile_of
+from mlgo_gym.stream._readable import is_readable
 
 _RECEIVE_BYTES: Final = 1 << 20
 
@@ -46,21 +49,36 @@ _Answer = tuple[dict[str, Any], bytes]
 """JSON values, and raw bytes."""
 
 
-def main(socket_fd: int, control_fd: int) -> None:
-    """Serve requests from the socket until it is closed; the control socket asks to fork."""
+def main(socket_fd: int, control_fd: int, peak_bytes: float, cpu_s: float) -> None:
+    """Serve requests from the socket until it is closed; the control socket asks to fork.
+
+    All that Python and LLVM load is loaded before the limits hold: no file can be read any more.
+    """
     _die_with_parent()
     with socket.socket(fileno=socket_fd) as parent:
         session = binding.Session()
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
-        parent.sendall(encode_frame({"versions": versions, "rss_bytes": _rss_bytes()}))
-        server = _Server(parent, session, control_fd)
+        limits = Limits(peak_bytes, cpu_s)
+        places = _Places()
+        about = {"versions": versions, "places": places.numbers, "rss_bytes": _rss_bytes()}
+        parent.sendall(encode_frame(about | {"sandbox": astuple(limits.hold())}))
+        server = _Server(parent, session, control_fd, limits, places)
         while (frame := server.receive()) is not None:
             server.serve(*frame)
 
 
 class _Server:
-    def __init__(self, parent: socket.socket, session: binding.Session, control_fd: int) -> None:
+    def __init__(
+        self,
+        parent: socket.socket,
+        session: binding.Session,
+        control_fd: int,
+        limits: Limits,
+        places: _Places,
+    ) -> None:
         self._parent = parent
+        self._limits = limits
+        self._places = places
         self._control_fd = control_fd
         self._fork_handler: ForkHandler | None = None
         self._session = session
@@ -68,13 +86,17 @@ class _Server:
 
     def receive(self) -> tuple[dict[str, Any], bytes] | None:
         while (frame := self._decoder.next_frame()) is None:
-            data = self._parent.recv(_RECEIVE_BYTES)
+            data, descriptors, *_ = socket.recv_fds(
+                self._parent, _RECEIVE_BYTES, len(self._places.numbers)
+            )
+            self._places.fill(descriptors)
             if not data:
                 return None
             self._decoder.feed(data)
         return frame
 
     def serve(self, message: dict[str, Any], data: bytes) -> None:
+        self._limits.allow_cpu()
         try:
             request = request_from_json(message)
             if isinstance(request, CancelRequest):  # it came after the end
@@ -82,6 +104,7 @@ class _Server:
             answer, payload = self._answer(request, data)
         except (binding.BitcodeError, OptionsError) as error:
             answer, payload = {"error": str(error)}, b""
+        self._places.empty()
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
     def _answer(
@@ -119,9 +142,26 @@ class _Server:
 
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.
-        return self._decoder.next_frame() is not None or bool(
-            select.select([self._parent], [], [], 0)[0]
-        )
+        return self._decoder.next_frame() is not None or is_readable(self._parent.fileno(), 0)
+
+
+class _Places:
+    """Descriptors whose numbers the parent knows: the ends of a request's channels."""
+
+    def __init__(self) -> None:
+        self._nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self.numbers = [os.dup(self._nothing) for _ in range(2 * MAX_CHANNELS)]
+
+    def fill(self, descriptors: list[int]) -> None:
+        """Put these there, in their order."""
+        for descriptor, place in zip(descriptors, self.numbers, strict=False):
+            os.dup2(descriptor, place, inheritable=False)
+            os.close(descriptor)
+
+    def empty(self) -> None:
+        """Close what is there; LLVM has closed its own."""
+        for place in self.numbers:
+            os.dup2(self._nothing, place, inheritable=False)
 
 
 def _object(module: Any, request: CompileRequest, level: str) -> _Answer:
@@ -187,14 +227,22 @@ def _die_with_parent() -> None:
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
     flags = fcntl.fcntl(lifeline, fcntl.F_GETFL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if select.select([lifeline], [], [], 0)[0]:  # it died before this took effect
+    if is_readable(lifeline, 0):  # it died before this took effect
         sys.exit(1)
 
 
-def _rss_bytes() -> int:
-    """Resident memory now; where the system does not tell, the most there ever was."""
+@functools.cache
+def _statm() -> tuple[int, int]:
+    """This process's id and its counts of pages, opened while files can be."""
     with contextlib.suppress(OSError):
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * resource.getpagesize()
+        return os.getpid(), os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    return 0, -1
+
+
+def _rss_bytes() -> int:
+    """Resident memory now; in a branch, or where none is told, the most there ever was."""
+    pid, descriptor = _statm()
+    if pid == os.getpid():
+        return int(os.pread(descriptor, 256, 0).split()[1]) * resource.getpagesize()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import (
@@ -13,13 +16,17 @@ from mlgo_gym.errors import (
     CompilerCrashError,
     InternalError,
     ModuleError,
+    UsageError,
 )
 from mlgo_gym.llvm.process._branches import fork_worker
+from mlgo_gym.llvm.process._limits import lack_of_memory
 from mlgo_gym.llvm.process._request import CancelRequest, Request, request_to_json
 from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._channel import Channel
 from mlgo_gym.stream._events import Observation
+
+_READING: Final = re.compile(r"Could not find (incbin|include) file ('.*')$", re.MULTILINE)
 
 
 class Exchange:
@@ -46,6 +53,11 @@ class Exchange:
         keep_stderr: bool = False,
         owns_worker: bool = False,
     ) -> None:
+        if len(problems) > len(worker.places):
+            raise UsageError(
+                f"module {module.name!r}: expected at most {len(worker.places)} problems, "
+                f"found {len(problems)}"
+            )
         self.worker = worker
         self.owns_worker = owns_worker
         self.remaining_s = timeout_s
@@ -59,8 +71,8 @@ class Exchange:
         self._stderr = ""
         self._channels: dict[Problem, Channel] = {}
         try:
-            for problem in problems:
-                self._open(problem, Channel(problem.check_header))
+            for problem, places in zip(problems, worker.places, strict=False):
+                self._open(problem, Channel(problem.check_header, places))
             worker.keep_stderr(keep_stderr)
         except BaseException:
             self.abort()
@@ -77,7 +89,11 @@ class Exchange:
     def send(self, request: Request) -> None:
         """Send the request, with the module's bytes."""
         try:
-            self.worker.send(request_to_json(request), self._module.data)
+            with contextlib.ExitStack() as ours:
+                ends = [end for each in self._channels.values() for end in each.take_handed()]
+                for end in ends:
+                    ours.callback(os.close, end)
+                self.worker.send(request_to_json(request), self._module.data, ends)
         except BaseException:
             self.abort()
             raise
@@ -93,8 +109,8 @@ class Exchange:
 
     def cancel(self, at_most_s: float) -> None:
         """Have the worker come to an end, within so many seconds at most."""
-        self.remaining_s = min(self.remaining_s, at_most_s)
         self.worker.send(request_to_json(CancelRequest()))
+        self.remaining_s = min(self.remaining_s, at_most_s)
 
     def poll(self) -> bool:
         """Whether a question waits, or it is over; never waits."""
@@ -174,12 +190,17 @@ class Exchange:
         self.worker.verified.add(self._module.sha256)
         self.answer = answer, payload
 
-    def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError:
+    def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError | ModuleError:
         self.abort()
         name, tail = self._module.name, self.worker.stderr_tail()
         if isinstance(error, WorkerDiedError):
             status, tail = error.exit_status, error.stderr_tail
-            message = f"LLVM ended with {describe_exit(status)}"
+            words = "\n".join(tail)
+            if reading := _READING.search(words):
+                what = f"found .{reading[1]} {reading[2]}; mlgo_gym allows none"
+                return ModuleError(name, f"expected assembly that reads no file, {what}")
+            lack = lack_of_memory(words, self.worker.limits)
+            message = lack or f"LLVM ended with {describe_exit(status)}"
             return CompilerCrashError(name, message, exit_status=status, stderr_tail=tail)
         asked = f" after {len(self.advice)} decisions" if self._asks else ""
         message = f"LLVM took more than its {self._timeout_s:g} s{asked}"

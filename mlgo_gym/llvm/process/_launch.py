@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, Final
@@ -21,6 +20,8 @@ from typing import IO, Any, Final
 from packaging.version import Version
 
 from mlgo_gym.errors import EnvironmentSetupError, InternalError
+from mlgo_gym.llvm.process._limits import Limits
+from mlgo_gym.stream._readable import is_readable
 
 MINIMUM_LLVMLITE: Final = "0.48"
 """The oldest llvmlite whose LLVM has the advisors as they are needed (LLVM 22)."""
@@ -32,6 +33,7 @@ LLVMLITE: Final = f"llvmlite>={MINIMUM_LLVMLITE},<0.51"
 """What pip is asked for: those that have been seen to embed it."""
 
 _ANY_LLVM: Final = "MLGO_ANY_LLVM"
+_MOST: Final = 1 << 62
 
 
 def child_command(module: str, argument: str = "") -> list[str]:
@@ -93,7 +95,7 @@ class BranchProcess:
         """Wait for the exit status."""
         if self.returncode is None and timeout is not None:
             descriptor = os.pidfd_open(self.pid)
-            ended = select.select([descriptor], [], [], timeout)[0]
+            ended = is_readable(descriptor, timeout)
             os.close(descriptor)
             if not ended:
                 raise subprocess.TimeoutExpired("branch", timeout)
@@ -148,15 +150,17 @@ class Link:
         self.close()
 
 
-def start_child() -> Link:
+def start_child(limits: Limits) -> Link:
     """Start a child anew; it finds modules just as this process does."""
+    limited = tuple(min(each, _MOST) for each in astuple(limits))
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         try:
             frames, childs_frames = connected_sockets(socket.SOCK_STREAM, ours, theirs)
             control, childs_control = connected_sockets(socket.SOCK_SEQPACKET, ours, theirs)
             numbers = (childs_frames.fileno(), childs_control.fileno())
+            arguments = ", ".join(map(repr, (*numbers, *limited)))
             process = subprocess.Popen(
-                child_command("mlgo_gym.llvm.process._child", f"{numbers[0]}, {numbers[1]}"),
+                child_command("mlgo_gym.llvm.process._child", arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -5,8 +5,10 @@ A frame is a JSON object and, optionally, raw bytes::
     uint32 length of the JSON, big-endian | uint32 length of the bytes | JSON | bytes
 
 Nothing is unpickled; the parent takes in no more than the lengths allow. A request's fields are a
-JSON object, ``op`` saying which one it is, and the module's bytes follow. One is served after the
-other; only a cancellation may come while another is served. Nothing of LLVM is imported here.
+JSON object, ``op`` saying which one it is, and the module's bytes follow. The compiler's ends of
+its channels are attached to its first bytes (``SCM_RIGHTS``), and take the places that the
+greeting has named. One is served after the other; only a cancellation may come while another is
+served. Nothing of LLVM is imported here.
 
 To clone the process is asked beside that, on the control socket, since LLVM is in the middle of a
 compilation then: one message with, for each descriptor that the clone gets, the number that it
@@ -34,6 +36,8 @@ from mlgo_gym.llvm.process._target import Target, check_llvm_options
 
 MAX_JSON_BYTES: Final = 1 << 26
 MAX_PAYLOAD_BYTES: Final = (1 << 32) - 1
+MAX_CHANNELS: Final = 8
+"""How many problems LLVM can ask about over one request; a channel has two descriptors."""
 
 _LENGTHS: Final = struct.Struct(">II")
 

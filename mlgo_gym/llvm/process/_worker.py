@@ -13,11 +13,13 @@ import signal
 import socket
 import subprocess
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any, Final
 
+from corpus_tools.sandbox import Held
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
+from mlgo_gym.llvm.process._alone import Alone
 from mlgo_gym.llvm.process._launch import (
     Link,
     check_llvm,
@@ -25,6 +27,7 @@ from mlgo_gym.llvm.process._launch import (
     installed_llvmlite,
     start_child,
 )
+from mlgo_gym.llvm.process._limits import Limits, lack_of_memory
 from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
 from mlgo_gym.stream._channel import remove_stale_folders
 
@@ -65,19 +68,26 @@ class Worker:
     Attributes:
         verified: hashes of the modules that its verifier has passed.
         interest: what `wait` looks at: descriptors and the events of ``poll``.
+        sandbox: what the kernel holds the child to.
+        places: the child's descriptors, in pairs, that those of a request's channels become.
         is_disowned: it belongs to the process that this one was forked from.
     """
 
     def __init__(
         self,
         llvm_options: tuple[str, ...] = (),
+        limits: Limits = Limits(),  # noqa: B008 - a value
+        one_thread: Alone | None = None,
+        *,
         link: Link | None = None,
         versions: Mapping[str, str] | None = None,
     ) -> None:
         if link is None:
             check_llvmlite(installed_llvmlite())
             remove_stale_folders()
-        self.link: Final = link or start_child()
+        self.limits: Final = limits
+        self._alone = one_thread or Alone()
+        self.link: Final = link or start_child(limits)
         self.pid: Final = self.link.process.pid
         self._process, self._socket = self.link.process, self.link.frames
         self._finalizer = weakref.finalize(self, self.link.end)
@@ -85,6 +95,8 @@ class Worker:
         _WORKERS.add(self)
         self.llvm_options: Final = llvm_options
         self.rss_bytes = 0
+        self.sandbox = Held(0, False)
+        self.places: tuple[tuple[int, int], ...] = ()
         self.verified: set[str] = set()
         self._decoder = FrameDecoder()
         self._unsent = memoryview(b"")
@@ -100,7 +112,8 @@ class Worker:
 
     def branch(self, link: Link) -> Worker:
         """The worker whose child, at this link, branched off this one's."""
-        branch = Worker(self.llvm_options, link, self.versions)
+        branch = Worker(self.llvm_options, self.limits, link=link, versions=self.versions)
+        branch.sandbox = self.sandbox
         branch.rss_bytes = self.rss_bytes
         branch.verified |= self.verified
         return branch
@@ -110,19 +123,35 @@ class Worker:
         try:
             while (frame := self.take_frame()) is None and monotonic() < deadline:
                 self.wait(deadline - monotonic())
-            return _versions(frame)
+            versions = _versions(frame)
+            if frame:
+                self.sandbox = Held(*frame[0]["sandbox"])
+                self.places = tuple(zip(*[iter(frame[0]["places"])] * 2, strict=True))
         except WorkerDiedError as error:
+            why = lack_of_memory(self._stderr.decode("utf-8", "replace"), self.limits)
             raise EnvironmentSetupError(
-                f"worker: could not start: {'; '.join(error.stderr_tail) or error}"
+                f"worker: could not start: {why or '; '.join(error.stderr_tail) or error}"
             ) from error
         except BaseException:
             self.kill()
             raise
+        return versions
 
-    def send(self, message: dict[str, Any], payload: bytes = b"") -> None:
-        """Queue a frame; it leaves as far as the child takes it, the rest while waiting."""
-        self._unsent = memoryview(bytes(self._unsent) + encode_frame(message, payload))
-        self._flush()
+    def send(
+        self, message: dict[str, Any], payload: bytes = b"", descriptors: Sequence[int] = ()
+    ) -> None:
+        """Queue a frame; it leaves as far as the child takes it, the rest while waiting.
+
+        Descriptors leave with the first of it, at once.
+        """
+        with self._alone:
+            self._unsent = memoryview(bytes(self._unsent) + encode_frame(message, payload))
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                if descriptors:
+                    start = self._unsent[:_CHUNK_BYTES]
+                    sent = socket.send_fds(self._socket, [start], descriptors)
+                    self._unsent = self._unsent[sent:]
+            self._flush()
 
     def take_frame(self) -> tuple[dict[str, Any], bytes] | None:
         """The next frame that has arrived whole, if there is one."""
@@ -156,14 +185,15 @@ class Worker:
     def wait(self, timeout_s: float) -> set[int]:
         """Wait until something happens; returns the watched descriptors that have something."""
         watched = set[int]()
-        for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
-            if descriptor == self._stderr_fd:
-                self._drain_stderr()
-            elif descriptor == self._socket.fileno():
-                self._flush()
-                self._receive()
-            else:
-                watched.add(descriptor)
+        with self._alone:
+            for descriptor, _ in self._poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_POLL_S)):
+                if descriptor == self._stderr_fd:
+                    self._drain_stderr()
+                elif descriptor == self._socket.fileno():
+                    self._flush()
+                    self._receive()
+                else:
+                    watched.add(descriptor)
         return watched
 
     def is_alive(self) -> bool:
@@ -187,11 +217,12 @@ class Worker:
 
     def kill(self) -> tuple[int, tuple[str, ...]]:
         """End the child at once, for its exit status and last words; safe to call twice."""
-        self.signal_kill()
-        status = self._process.wait()
-        self._drain_stderr()
-        if self._finalizer.detach():
-            self.link.close()
+        with self._alone:
+            self.signal_kill()
+            status = self._process.wait()
+            self._drain_stderr()
+            if self._finalizer.detach():
+                self.link.close()
         return status, self.stderr_tail()
 
     def signal_kill(self) -> None:
@@ -203,9 +234,10 @@ class Worker:
         """End an idle child in good order; safe to call twice."""
         if self.is_disowned:
             return
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._end()
+        with self._alone:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+            self._end()
 
     def disown(self) -> None:
         """Let go of a child that belongs to the process this one was forked from."""

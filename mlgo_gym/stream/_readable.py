@@ -1,0 +1,15 @@
+"""Waiting for one descriptor, whatever its number: ``select.select`` takes none above 1,023."""
+
+from __future__ import annotations
+
+import select
+from typing import Final
+
+_LONGEST_S: Final = 1_000_000.0
+
+
+def is_readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether there is something to read, or the end, within so many seconds."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000 * min(max(0.0, timeout_s), _LONGEST_S)))
