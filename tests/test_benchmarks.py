@@ -76,6 +76,14 @@ TINY = {
         ),
         (CLANG, ("llvm-size-22", "llvm-22")),
     ),
+    "confinement": Tiny(
+        ("benchmarks confinement --rounds 1",),
+        (
+            "limits and sandbox # ms a start",
+            "compiling without # s",
+            "compiling confined # s # x without",
+        ),
+    ),
     "driver_modules": Tiny(
         ("benchmarks.driver_modules --rounds 1 --corpus build/corpora/lupa-Oz",),
         tuple(

@@ -13,10 +13,9 @@ from mlgo_gym.corpus import _corpus
 from mlgo_gym.datasets import _dataset, _episodes, _pages
 from mlgo_gym.driver import _kept, _prepare
 from mlgo_gym.llvm import _compiler as llvm_compiler
-from mlgo_gym.llvm.process import _request, _worker
+from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
-from mlgo_gym.objects import _builds
 from mlgo_gym.records import _trace
 from mlgo_gym.runners import _interactive, _interpreter
 from mlgo_gym.runners.grpc import _wire
@@ -36,7 +35,6 @@ BYTES = {
     "the headers of one member of an archive of sources": archive.MAX_HEADER_BYTES,
     "the headers of an archive of sources, all together": archive.MAX_HEADERS_BYTES,
     "the directory of a zip archive": archive.MAX_DIRECTORY_BYTES,
-    "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
@@ -66,6 +64,9 @@ BYTES = {
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
+    "a worker's memory at any time, unless told otherwise (`MLGO_MEMORY`)": (
+        _limits.DEFAULT_PEAK_BYTES
+    ),
     "a worker's memory, unless told otherwise: after a compilation another takes its place": (
         llvm_compiler.DEFAULT_MEMORY_LIMIT_BYTES
     ),
@@ -78,7 +79,7 @@ NUMBERS = {
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "pages of a dataset's part": _pages.MAX_PAGES,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
-    "levels of JSON": reading.MAX_LEVELS,
+    "problems that LLVM asks about in one compilation": _request.MAX_CHANNELS,
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
@@ -93,6 +94,7 @@ NUMBERS = {
 SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
     "the start of a worker": _worker._START_TIMEOUT_S,
+    "the CPU of one request of a worker, beyond twice its deadline": _limits._GRACE_S,
     "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,
     "TFLite in a child process, to load a graph or to evaluate it once": (
         _interpreter.DEFAULT_TIMEOUT_S
