@@ -5,7 +5,7 @@
 # with LOCK= they are the newest.
 PYTHON ?= python3
 LOCK ?= requirements-dev.lock
-# Of `make mutate`: a seed's run goes on where it stopped, and every day has another.
+# Of `make mutate` and `make fuzz`: a seed's run goes on where it stopped, and every day has another.
 SEED ?= $(shell date +%Y%m%d)
 COUNT ?= 60
 FAST := not (network or e2e or stress)
@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-random test-slow test-stress mutate explore faults scale check format bench lock hooks protos \
+.PHONY: demo test test-random test-slow test-stress mutate fuzz explore faults scale check format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -36,6 +36,11 @@ test-stress: $(DEV_READY)
 
 mutate: $(DEV_READY)
 	$(BIN)/python scripts/mutate.py --seed $(SEED) --count $(COUNT)
+
+# SECONDS= for each reader in place of COUNT= inputs; a seed's run goes on where it stopped.
+fuzz: COUNT = 2000
+fuzz: $(DEV_READY)
+	$(BIN)/python -m tests.fuzz --seed $(SEED) --count $(COUNT) $(SECONDS:%=--seconds %) $(TARGET:%=--target %)
 
 explore: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \

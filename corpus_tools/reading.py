@@ -6,18 +6,24 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, Final
 
 __all__ = [
     "LARGEST_TEXT_BYTES",
+    "MAX_LEVELS",
     "holds",
     "open_regular",
     "parse_json",
     "read_regular",
     "reason_of",
 ]
+
+MAX_LEVELS: Final = 100
+"""How deeply JSON may be nested."""
 
 LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
@@ -70,16 +76,30 @@ def holds(path: Path, data: bytes) -> bool:
         return False
 
 
-def parse_json(data: str | bytes) -> Any:
-    """Parse JSON that anybody may have written.
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON of at most 100 levels, so that whatever looks at the value can recurse.
 
-    Raises:
-        ValueError: it is none, or nested more deeply than Python's parser goes.
+    What is not, is not UTF-8 or nested deeper, is a ``ValueError``.
+
+    >>> parse_json(b'{"modules": []}')
+    {'modules': []}
     """
-    try:
-        return json.loads(data)
-    except RecursionError as error:
-        raise ValueError(str(error)) from error
+    level = []
+    with suppress(RecursionError):
+        value = json.loads(text)
+        level = [value]
+        for _ in range(MAX_LEVELS):
+            level = [each for outer in level for each in _inside(outer)]
+            if not level:
+                return value
+    raise ValueError(f"expected at most {MAX_LEVELS} levels, found more")
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list):
+        yield from value
 
 
 def reason_of(error: Exception) -> str:

@@ -26,6 +26,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
+from corpus_tools.reading import parse_json
+
 __all__ = [
     "PARTIAL",
     "FileError",
@@ -43,7 +45,6 @@ __all__ = [
 PARTIAL: Final = ".partial"
 """How the names of files end that are being written; a kill may leave one."""
 
-_MAX_LEVELS: Final = 100
 _BUFFER_BYTES: Final = 1 << 17
 _LOCK_STEP_S: Final = 0.02
 _NAME_LENGTH: Final = 48
@@ -88,25 +89,6 @@ def read_json(path: Path, limit_bytes: int) -> Any:
         return parse_json(data)
     except ValueError as error:
         raise FileError(errno.EINVAL, f"expected JSON: {error}", str(path)) from error
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON of at most 100 levels, so that whatever looks at the value can recurse.
-
-    What is not, is not UTF-8 or nested deeper, is a ``ValueError``.
-
-    >>> parse_json(b'{"modules": []}')
-    {'modules': []}
-    """
-    level = []
-    with suppress(RecursionError):
-        value = json.loads(text)
-        level = [value]
-        for _ in range(_MAX_LEVELS):
-            level = [each for outer in level for each in _inside(outer)]
-            if not level:
-                return value
-    raise ValueError(f"expected at most {_MAX_LEVELS} levels, found more")
 
 
 @contextmanager
@@ -269,10 +251,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _inside(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value.values()
-    elif isinstance(value, list):
-        yield from value

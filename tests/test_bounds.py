@@ -16,6 +16,7 @@ from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
+from mlgo_gym.objects import _builds
 from mlgo_gym.records import _trace
 from mlgo_gym.runners import _interactive, _interpreter
 from mlgo_gym.runners.grpc import _wire
@@ -35,6 +36,7 @@ BYTES = {
     "the headers of one member of an archive of sources": archive.MAX_HEADER_BYTES,
     "the headers of an archive of sources, all together": archive.MAX_HEADERS_BYTES,
     "the directory of a zip archive": archive.MAX_DIRECTORY_BYTES,
+    "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
@@ -79,6 +81,7 @@ NUMBERS = {
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "pages of a dataset's part": _pages.MAX_PAGES,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
+    "levels of JSON": reading.MAX_LEVELS,
     "problems that LLVM asks about in one compilation": _request.MAX_CHANNELS,
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,

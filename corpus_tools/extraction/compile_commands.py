@@ -7,7 +7,6 @@ would choose for ``-c``.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -24,6 +23,7 @@ from corpus_tools.extraction.inputs import (
     read_list,
 )
 from corpus_tools.reading import parse_json, reason_of
+from corpus_tools.words import split_words
 
 __all__ = ["list_compile_commands", "read_entries", "read_entry", "read_json"]
 
@@ -139,7 +139,7 @@ class _Command(NamedTuple):
 
 
 def read_entry(
-    entry: Any, path: Path, split: Callable[[str], list[str]] = shlex.split
+    entry: Any, path: Path, split: Callable[[str], list[str]] = split_words
 ) -> tuple[Path, str, list[str]]:
     """Directory, source (empty if it is not told) and arguments of an entry.
 

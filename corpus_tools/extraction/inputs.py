@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import enum
 import os.path
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from corpus_tools.errors import BuildListError
 from corpus_tools.manifest import name_problem
 from corpus_tools.reading import read_regular
+from corpus_tools.words import split_words
 
 __all__ = [
     "Listed",
@@ -165,7 +165,7 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
     text = read_list(path)
     try:
         if not is_line_based:
-            return shlex.split(text)
+            return split_words(text)
         lines = [line.strip() for line in text.splitlines()]
         return [argument for line in lines for argument in _line_arguments(line, directory)]
     except ValueError as error:
@@ -173,7 +173,7 @@ def read_arguments(path: Path, directory: Path, *, is_line_based: bool = False) 
 
 
 def _line_arguments(line: str, directory: Path) -> list[str]:
-    return [line] if " " in line and _is_file(directory / line) else shlex.split(line)
+    return [line] if " " in line and _is_file(directory / line) else split_words(line)
 
 
 def _is_file(path: Path) -> bool:

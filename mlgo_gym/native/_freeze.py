@@ -212,6 +212,9 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
     texts = {key: value[key] for key in _TEXTS}
     if not all(isinstance(text, str) for text in (*texts.values(), *value["operators"])):
         raise ModelError(source, f"{path.name}: expected texts, found {texts}")
+    if type(value["instructions"]) is not int:
+        found = f"found {value['instructions']!r}"
+        raise ModelError(source, f"{path.name}: expected a number of instructions, {found}")
     object_path = path.with_suffix(".o")
     try:
         data = read_bounded(object_path, _MAX_OBJECT_BYTES)
@@ -220,15 +223,22 @@ def _parse(value: dict[str, Any], path: Path, source: str) -> NativeModel:
     if hashlib.sha256(data).hexdigest() != value["object_sha256"]:
         raise ModelError(source, f"{path.stem}.o: not the object that {path.name} describes")
     return NativeModel(
-        name=check_name(texts["name"]),
+        name=_named(texts["name"], path, source),
         source=source,
         inputs=tuple(_parse_port(each) for each in value["inputs"]),
         outputs=tuple(_parse_port(each) for each in value["outputs"]),
         operators=tuple(value["operators"]),
         object=NativeObject(data, *(texts[key] for key in _OBJECT_TEXTS)),
         model_sha256=texts["model_sha256"],
-        instructions=int(value["instructions"]),
+        instructions=value["instructions"],
     )
+
+
+def _named(name: str, path: Path, source: str) -> str:
+    try:
+        return check_name(name)
+    except ModelError as error:
+        raise ModelError(source, f"{path.name}: {error}") from error
 
 
 def _parse_port(value: dict[str, Any]) -> NativePort:

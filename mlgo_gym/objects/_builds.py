@@ -6,6 +6,8 @@ table names; a stripped binary has none, and static functions of one name in one
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import InputError
-from mlgo_gym.files import open_regular
+from mlgo_gym.files import FileError, open_regular
 from mlgo_gym.objects._functions import function_symbols, read_elf
+
+MAX_BYTES: Final = 1 << 32
+"""The largest object, program or library that is read."""
 
 _ELF_MAGIC: Final = b"\x7fELF"
 
@@ -35,6 +40,9 @@ class BinaryFile:
         with open_regular(path) as file:
             if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
                 return None
+            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
+                reason = f"expected at most {MAX_BYTES} bytes, found {size}"
+                raise FileError(errno.EFBIG, reason, str(path))
         elf = read_elf(path)
         if elf is None or not elf.sections:
             return None
@@ -111,7 +119,8 @@ def read_build(path: Path) -> dict[str, BinaryFile]:
             if (binary := BinaryFile.read(each)) is not None:
                 files["" if each == path else str(each.relative_to(path))] = binary
     except OSError as error:
-        raise InputError(f"build {str(path)!r}: cannot be read: {error.strerror}") from error
+        name = str(error.filename or path)
+        raise InputError(f"build {name!r}: cannot be read: {error.strerror}") from error
     if not files:
         raise InputError(f"build {str(path)!r}: expected ELF objects or programs, found none")
     return files

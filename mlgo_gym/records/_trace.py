@@ -174,7 +174,7 @@ class Trace:
         header, start = _header(data, name)
         body = memoryview(data)[start : start + header["body_bytes"]]
         try:
-            advice_spec = TensorSpec.from_value(header["advice"])
+            advice_spec = TensorSpec.from_value(header.get("advice"))
             features = feature_specs(header["features"])
         except SpecError as error:
             raise TraceError(name, str(error)) from error

@@ -124,6 +124,7 @@ class Choice:
                 (str(level), bytes.fromhex(key)): int(action)
                 for level, key, action in value["flips"]
             }
-            return cls(str(value["base"]), tuple(value["limits"]), flips)
-        except (KeyError, TypeError, ValueError) as error:
+            limits = tuple(None if each is None else int(each) for each in value["limits"])
+            return cls(str(value["base"]), limits, flips)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise OptionsError(f"choice: expected base, limits and flips: {error!r}") from error

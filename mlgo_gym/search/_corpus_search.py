@@ -14,6 +14,7 @@ has changed, or other settings, start anew.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Generator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -149,6 +150,12 @@ class _Task:
         return kept(best)
 
 
+def _number(value: Any) -> Any:
+    if not 0 <= value < math.inf:
+        raise ValueError(f"expected a number of at least 0, found {value}")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class _Record:
     """The JSON file of one module's search, which says what must be the same to go on."""
@@ -166,7 +173,7 @@ class _Record:
             value = read_json(self.path, _MAX_RECORD_BYTES)
             if any(value[name] != same for name, same in self.same.items()):
                 return nothing, None
-            fields = {name: value[name] for name in _NUMBERS}
+            fields = {name: _number(value[name]) for name in _NUMBERS}
             return ModuleSearch(self.module, **fields), Choice.from_json(value["choice"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionsError(

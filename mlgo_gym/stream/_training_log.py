@@ -54,6 +54,8 @@ class StreamDecoder:
         self._buffer = b""
         self._arrived: list[bytes] = []
         self._missing = 0
+        self._is_in_line = False
+        self._line_bytes = 0
         self._position = 0
         self._context: str | None = None
         self._last_index: int | None = None
@@ -68,10 +70,13 @@ class StreamDecoder:
         """Take in the bytes that follow the ones fed before."""
         self._arrived.append(data)
         self._missing -= len(data)
+        if self._is_in_line:
+            self._is_in_line = b"\n" not in data
+            self._line_bytes += len(data)
 
     def next_event(self) -> Event | None:
         """The next whole event, or ``None`` where more bytes are needed first."""
-        if self._missing > 0:
+        if self._missing > 0 or (self._is_in_line and self._line_bytes <= MAX_LINE_BYTES):
             return None
         if self._arrived:
             self._buffer = b"".join((self._buffer, *self._arrived))
@@ -80,7 +85,9 @@ class StreamDecoder:
         if end < 0:
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise self._error(f"expected a line of at most {MAX_LINE_BYTES} bytes")
+            self._is_in_line, self._line_bytes = True, len(self._buffer)
             return None
+        self._is_in_line = False
         if self._buffer.startswith(b'{"observation":') and self.header is not None:
             return self._observation(self.header, end)
         return self._line(end)

@@ -17,12 +17,10 @@ The signature's inputs carry the names of LLVM's features. Compiled ahead of tim
 
 from __future__ import annotations
 
-import io
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
-from zipfile import BadZipFile
 
 import numpy as np
 import tensorflow as tf
@@ -33,6 +31,7 @@ from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_model_json, unreadable
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 
 SIGNATURE: Final = "action"
@@ -106,10 +105,9 @@ def load_network(directory: Path) -> PolicyNetwork:
     except OSError as error:
         raise unreadable(error, source, _WEIGHTS_FILE) from error
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            weights = [arrays[str(index)] for index in range(len(arrays.files))]
-        network.set_weights(weights)
-    except (ValueError, KeyError, OSError, EOFError, BadZipFile) as error:
+        arrays = read_arrays(data)
+        network.set_weights([arrays[str(index)] for index in range(len(arrays))])
+    except (ValueError, KeyError) as error:
         raise ModelError(
             source, f"{_WEIGHTS_FILE}: expected the network's weights: {error}"
         ) from error

@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final, Self
-from zipfile import BadZipFile
 
 import numpy as np
 import tensorflow as tf
@@ -37,6 +36,7 @@ from mlgo_gym.files import (
     write_json,
 )
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._networks import PolicyNetwork
 
@@ -124,12 +124,11 @@ class TrainingRun:
         with self._named(f"{_CHECKPOINT_FILE} cannot be read"):
             data = read_bounded(path, _MAX_BYTES)
         try:
-            with np.load(io.BytesIO(data), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            arrays = read_arrays(data)
             state = parse_json(arrays.pop(_STATE).tobytes())
             self._earlier_s = max(self._earlier_s, float(state["spent_s"]))
             return Checkpoint(int(state["step"]), arrays, state["state"])
-        except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise self._error(f"{_CHECKPOINT_FILE} cannot be read: {error}") from error
 
     def save(
@@ -208,7 +207,12 @@ class TrainingRun:
         for line in reversed(lines):
             try:
                 return float(parse_json(line)["spent_s"])
-            except (ValueError, KeyError, TypeError):  # cut off when the run was killed
+            except (
+                ValueError,
+                KeyError,
+                TypeError,
+                OverflowError,
+            ):  # cut off when the run was killed
                 continue
         return 0.0
 

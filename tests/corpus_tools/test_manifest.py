@@ -115,6 +115,15 @@ def test_a_manifest_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
 
 
+def test_a_name_that_is_too_long_for_a_file_is_missing(tmp_path: Path) -> None:
+    name = "m" * 300
+    _corpus(tmp_path, {"modules": [name], "has_thinlto": False}, [])
+    with pytest.raises(LayoutError) as caught:
+        Manifest.read(tmp_path)
+    path = tmp_path / f"{name}.bc"
+    assert str(caught.value) == f"module {name!r}: expected bitcode at {path}, found none"
+
+
 @pytest.mark.parametrize(("present", "more"), [(["a"], " (and 1 more modules)"), (["a", "c"], "")])
 def test_missing_bitcode_is_named(tmp_path: Path, present: list[str], more: str) -> None:
     _corpus(tmp_path, {"modules": ["a", "b", "c"], "has_thinlto": False}, present)

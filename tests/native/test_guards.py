@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import pytest
 
-from mlgo_gym.errors import ModelError
+from mlgo_gym.errors import EnvironmentSetupError, ModelError
+from mlgo_gym.native._compiler import compile_ir
 from mlgo_gym.native._graph import Attribute, Graph, Operator, Port, Tensor
 from mlgo_gym.native._lowering import lower_graph
 from tests.native.test_lowering import DENSE, WEIGHTS, X, floats, graph, ints
@@ -27,6 +29,7 @@ NO_SLICE = "expected neither an ellipsis nor offsets nor strides of 0"
 EMPTY = Tensor("e", "float32", (0, 3), b"")
 BIASES = floats("b", 4)
 MANY = 1 << 14
+BUCKETS = Tensor("y", "int32", (2, 3))
 OTHER_WEIGHTS = DENSE | {"weights_format": 1}
 
 
@@ -112,4 +115,22 @@ def test_operators_of_several_outputs_or_none() -> None:
         lower_graph(hollow)
     assert str(caught.value) == (
         "model 'test': operator 0 (RELU) of tensor 'hollow': expected elements"
+    )
+
+
+def test_boundaries_of_buckets() -> None:
+    """Where there are none, nothing is compared."""
+    texts = [
+        str(lower_graph(graph("BUCKETIZE", [X], BUCKETS, {"boundaries": boundaries})))
+        for boundaries in ((), (0.5,))
+    ]
+    assert ["fcmp oge float" in text for text in texts] == [False, True]
+
+
+def test_no_python_to_compile_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(EnvironmentSetupError) as caught:
+        compile_ir("", source="test")
+    assert str(caught.value) == (
+        "cannot start /nowhere/python: [Errno 2] No such file or directory: '/nowhere/python'"
     )

@@ -128,6 +128,7 @@ def rewritten(body: bytes | None = None, **changes: Any) -> bytes:
             "the tensors cannot be decompressed: Error -3 while decompressing data: incorrect "
             "header check",
         ),
+        (rewritten(advice=None), "tensor spec: expected a JSON object, found None"),
         (rewritten(advice={}), "tensor spec '': expected the properties name, type, port and "
          "shape, found no name, type, port, shape"),
     ],

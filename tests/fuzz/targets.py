@@ -1,0 +1,423 @@
+"""What reads files that anybody may have written: one row for each reader.
+
+A row says which files are sound, where a file lies when it is read, and what the reader is.
+Whatever the file holds, the reader takes it or raises one of the project's own errors, which names
+it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corpus_tools import load_recipe
+from corpus_tools.archive import unpack_sdist
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.extraction.compile_commands import list_compile_commands
+from corpus_tools.extraction.inputs import expand_response_files
+from corpus_tools.extraction.linker_parameters import list_aquery, list_parameters
+from corpus_tools.extraction.static_archive import list_archive
+from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_command, read_description
+from corpus_tools.object_file import ObjectFile
+from corpus_tools.object_file import read_bounded as read_object
+from mlgo_gym.corpus import SAMPLE_CORPUS
+from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._sources import join_corpora
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._imports import open_recording
+from mlgo_gym.datasets._writer import DatasetWriter
+from mlgo_gym.errors import InputError
+from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.model import find_model
+from mlgo_gym.model._card import read_card
+from mlgo_gym.model._output_spec import parse_output_spec, read_model_json
+from mlgo_gym.native._freeze import load_frozen
+from mlgo_gym.native._tflite_reader import read_tflite
+from mlgo_gym.objects._builds import read_build
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.records._replay import options_of_trace, problem_of
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.search._corpus_search import _Record
+from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
+from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.training._run import TrainingRun
+from tests.datasets.samples import episode, source
+from tests.fuzz import mutators
+
+OWN = (InputError, CorpusToolsError)
+HASH = "0123456789abcdef" * 4
+
+
+def _nothing(_: Path) -> None:
+    """Nothing stands around the file."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A reader.
+
+    Attributes:
+        name: what the file is called when it is read.
+        seeds: sound files, made or read when they are asked for.
+        read: the reader, given the file's path.
+        mutate: makes another file out of a sound one.
+        around: makes what stands around the file, in its folder.
+        names_it: an error says the file's name; not so where there is no file.
+    """
+
+    name: str
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[Path], object]
+    mutate: mutators.Mutator = mutators.of_bytes
+    around: Callable[[Path], None] = field(default=_nothing)
+    names_it: bool = True
+
+
+def _as_json(*values: Any) -> Callable[[], list[bytes]]:
+    return lambda: [json.dumps(value).encode() for value in values]
+
+
+def _of_file(path: Path) -> Callable[[], list[bytes]]:
+    return lambda: [path.read_bytes()]
+
+
+def _trace() -> list[bytes]:
+    spec = InliningForSize.advice
+    made = Trace(
+        module="m",
+        module_sha256=HASH,
+        settings=CompileOptions().settings() | InliningForSize().settings(),
+        llvm_version="22.1.0",
+        advice_spec=spec,
+        advice=spec.encode(1) + spec.encode(0),
+        object_sha256=HASH,
+        text_size_bytes=12,
+        features=InliningForSize.sent(),
+        observations=bytes(2 * sum(each.size_bytes for each in InliningForSize.sent())),
+    )
+    return [made.to_bytes()]
+
+
+def _changed_trace(random: np.random.Generator, data: bytes) -> bytes:
+    """A header that says something else, under a hash that is right."""
+    if random.random() < 0.2:
+        return mutators.of_bytes(random, data)
+    line, _, rest = data.partition(b"\n")
+    changed = mutators.of_json(random, line).replace(b"\n", b" ") + b"\n" + rest[:-32]
+    return changed + hashlib.sha256(changed).digest()
+
+
+def _read_trace(path: Path) -> None:
+    trace = Trace.load(path)
+    problem_of(trace)
+    options_of_trace(trace)
+    trace.actions()
+
+
+def _log() -> list[bytes]:
+    file = io.BytesIO()
+    features = (*RegallocPriority.sent(), RegallocPriority.advice)
+    writer = TrainingLogWriter(file, Header(features, TensorSpec("reward", "float", (1,))))
+    size = sum(spec.size_bytes for spec in features)
+    for context in ("main", "f"):
+        writer.start_context(context)
+        for number in range(2):
+            writer.log_observation(bytes([number]) * size)
+            writer.log_outcome(number)
+    return [file.getvalue()]
+
+
+def _decode(path: Path) -> None:
+    """As a channel does, in pieces that end anywhere."""
+    data, decoder = path.read_bytes(), StreamDecoder()
+    step = 1 + len(data) % 97
+    for start in range(0, len(data), step):
+        decoder.feed(data[start : start + step])
+        while decoder.next_event() is not None:
+            pass
+
+
+def _dataset() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        with DatasetWriter(folder, DatasetHeader.of(RegallocPriority(), "22.1.0")) as writer:
+            for number in range(2):
+                made = source(number)
+                writer.add(made, [episode(made, 3, seed=number, problem=RegallocPriority)])
+        return [path.read_bytes() for path in Path(folder).glob("*.parquet")]
+
+
+def _read_dataset(path: Path) -> None:
+    dataset = Dataset.open(path)
+    for each in dataset.episodes():
+        len(each)
+    dataset.modules  # noqa: B018 - reading it is the test
+
+
+MANIFEST = {"modules": ["m"], "has_thinlto": False, "global_command_override": ["-cc1", "-O2"]}
+
+
+def _corpus(folder: Path) -> None:
+    (folder / "m.bc").write_bytes(b"BC")
+    if not (folder / MANIFEST_NAME).exists():
+        (folder / MANIFEST_NAME).write_text('{"modules": ["m"], "has_thinlto": false}')
+
+
+def _module(folder: Path) -> None:
+    (folder / "m.bc").write_bytes(b"BC")
+
+
+def _read_corpus(path: Path) -> None:
+    read_description(path)
+    Manifest.read(path.parent)
+    corpus = Corpus.load(path.parent, allow_thinlto=True)
+    for name in corpus:
+        corpus[name]
+
+
+def _read_command(path: Path) -> None:
+    read_command(path)
+    Module.from_file(path.with_suffix(".bc"))
+
+
+def _model(folder: Path) -> None:
+    shipped = Path(find_model("inlining-for-size"))
+    for name in ("model.tflite", "output_spec.json", "card.json"):
+        shutil.copyfile(shipped / name, folder / name)
+
+
+def _object_beside(folder: Path) -> None:
+    (folder / "it.o").write_bytes(b"object")
+
+
+def _read_output_spec(path: Path) -> None:
+    parse_output_spec(read_model_json(path, str(path)), str(path))
+
+
+@dataclass(frozen=True)
+class _Config:
+    seed: int = 1
+
+
+def _run(folder: Path) -> None:
+    with TrainingRun(folder, "x", InliningForSize(), _Config()) as run:
+        run.save(1, {"a": np.zeros(3)}, {"b": 2})
+        (folder / "progress.jsonl").write_text('{"step": 1, "spent_s": 12.5}\n')
+
+
+def _read_run(path: Path) -> None:
+    TrainingRun(path.parent, "x", InliningForSize(), _Config()).restore()
+
+
+def _of_run(name: str) -> Callable[[], list[bytes]]:
+    def made() -> list[bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            _run(Path(folder))
+            return [(Path(folder) / name).read_bytes()]
+
+    return made
+
+
+RECORD = {
+    "default_size_bytes": 10,
+    "size_bytes": 9,
+    "compilations": 3,
+    "spent_s": 1.5,
+    "choice": {
+        "base": "default",
+        "limits": [None, 1, None, 2, None, 3],
+        "flips": [["call", "00ff", 1]],
+    },
+}
+
+
+def _read_record(path: Path) -> None:
+    _Record(path, "m", {}).read()
+
+
+COMMANDS = [
+    {"directory": "/", "file": "a.c", "command": "clang -c a.c -o a.o"},
+    {"directory": ".", "file": "b.c", "arguments": ["clang", "-c", "b.c"], "output": "b.o"},
+]
+LINKS = {
+    "actions": [
+        {
+            "mnemonic": "CppLink",
+            "arguments": ["ld", "@a.params", "b.o", "c.a"],
+            "paramFiles": [{"execPath": "a.params", "arguments": ["a.o"]}],
+        }
+    ]
+}
+
+
+def _tar() -> list[bytes]:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:", format=tarfile.PAX_FORMAT) as tar:
+        for name, kind, link in (
+            ("p-1", tarfile.DIRTYPE, ""),
+            ("p-1/a.c", tarfile.REGTYPE, ""),
+            ("p-1/b.c", tarfile.SYMTYPE, "a.c"),
+            ("p-1/c.c", tarfile.LNKTYPE, "p-1/a.c"),
+            (f"p-1/{'é' * 99}", tarfile.REGTYPE, ""),
+        ):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, link
+            member.size = 4 if kind == tarfile.REGTYPE else 0
+            member.pax_headers = {"comment": "x"}
+            tar.addfile(member, io.BytesIO(b"int;"[: member.size]))
+    return [file.getvalue()]
+
+
+def _zip() -> list[bytes]:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("p-1/a.c", "int a;" * 9)
+        archive.writestr("p-1/b/", "")
+        archive.writestr("p-1/b/c.c", "int c;")
+    return [file.getvalue()]
+
+
+def _unpack(path: Path) -> None:
+    """Nothing is left but the archive, or a package beside it."""
+    inside = path.parent / "inside"
+    inside.mkdir(exist_ok=True)
+    try:
+        unpack_sdist(path, inside)
+    finally:
+        there = {each.name for each in path.parent.iterdir()}
+        shutil.rmtree(inside)
+        if there != {path.name, "inside"}:
+            raise AssertionError(f"{path.name}: left {sorted(there)}")
+
+
+FROZEN = {
+    "format": "mlgo-gym native model",
+    "version": 1,
+    "name": "m",
+    "inputs": [{"tensor": "x", "spec": json.loads(InliningForSize.advice.to_json())}],
+    "outputs": [{"tensor": "y", "spec": json.loads(InliningForSize.advice.to_json())}],
+    "operators": ["ADD"],
+    "instructions": 9,
+    "output_spec": None,
+    "triple": "x",
+    "cpu": "y",
+    "features": "+z",
+    "llvm_version": "22.1.0",
+    "model_sha256": HASH,
+    "object_sha256": hashlib.sha256(b"object").hexdigest(),
+}
+ARCHIVE = b"!<arch>\na.o/            0           0     0     644     4         `\nBC\xc0\xde"
+
+
+def _read_archive(path: Path) -> None:
+    list_archive(path.name, path.parent)
+
+
+def _object() -> list[bytes]:
+    module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
+    with Compiler() as compiler:
+        made = compiler.compile_module(module, keep_object=True)
+    return [made.object_bytes or b""]
+
+
+def _read_object(path: Path) -> None:
+    found = ObjectFile.parse(read_object(path))
+    found.compiler()
+    found.contents(".text")
+
+
+TARGETS = {
+    "trace": Target("it.trace", _trace, _read_trace, _changed_trace),
+    "log": Target("it.log", _log, open_recording),
+    "channel": Target("it.stream", _log, _decode, names_it=False),
+    "dataset": Target("part-00000.parquet", _dataset, _read_dataset),
+    "manifest": Target(
+        MANIFEST_NAME, _as_json(MANIFEST), _read_corpus, mutators.of_json, around=_module
+    ),
+    "command": Target("m.cmd", lambda: [b"-cc1\0-O2\0x.c"], _read_command, around=_module),
+    "corpus info": Target(
+        "corpus_info.json",
+        _as_json({"package": "lz4", "split": "train", "recipe": "lz4", "modules": 3}),
+        lambda path: join_corpora([path.parent]),
+        mutators.of_json,
+        around=_corpus,
+    ),
+    "recipe": Target(
+        "it.toml",
+        _of_file(Path("corpus_tools/recipes/lz4.toml").absolute()),
+        load_recipe,
+        mutators.of_text,
+    ),
+    "graph": Target("it.tflite", _of_file(Path(find_model("inlining-for-size"), "model.tflite")),
+                    read_tflite),
+    "frozen model": Target(
+        "it.json",
+        _as_json(FROZEN),
+        load_frozen,
+        mutators.of_json,
+        around=_object_beside,
+    ),
+    "output spec": Target(
+        "output_spec.json",
+        _of_file(Path(find_model("inlining-for-size"), "output_spec.json")),
+        _read_output_spec,
+        mutators.of_json,
+    ),
+    "card": Target(
+        "card.json",
+        _of_file(Path(find_model("inlining-for-size"), "card.json")),
+        lambda path: read_card(path.parent, InliningForSize.sent()),
+        mutators.of_json,
+        around=_model,
+    ),
+    "configuration": Target(
+        "config.json", _of_run("config.json"), _read_run, mutators.of_json, around=_run
+    ),
+    "checkpoint": Target("checkpoint.npz", _of_run("checkpoint.npz"), _read_run, around=_run),
+    "progress": Target(
+        "progress.jsonl", _of_run("progress.jsonl"), _read_run, mutators.of_json, around=_run
+    ),
+    "record": Target("it.search.json", _as_json(RECORD), _read_record, mutators.of_json),
+    "compilation database": Target(
+        "compile_commands.json", _as_json(COMMANDS), list_compile_commands, mutators.of_json
+    ),
+    "aquery": Target(
+        "it.json", _as_json(LINKS), lambda path: list_aquery(path, path.parent), mutators.of_json
+    ),
+    "parameters": Target(
+        "it.params",
+        lambda: [b"-o\nx\na.o\n'b c.o'\nlib.a\n"],
+        lambda path: list_parameters(path, path.parent),
+        mutators.of_text,
+    ),
+    "response file": Target(
+        "it.rsp",
+        lambda: [b'-c "a b.c" -DX=\'1\' \\\n -o a.o @none'],
+        lambda path: expand_response_files([f"@{path.name}"], path.parent),
+        mutators.of_text,
+    ),
+    "tar": Target("p-1.tar.gz", _tar, _unpack, mutators.of_bytes),
+    "tar.gz": Target("p-1.tar.gz", lambda: [gzip.compress(_tar()[0])], _unpack),
+    "zip": Target("p-1.zip", _zip, _unpack),
+    "static archive": Target("it.a", lambda: [ARCHIVE], _read_archive),
+    "build": Target("it.o", _object, read_build),
+    "object": Target("it.o", _object, _read_object, names_it=False),
+    "bitcode": Target(
+        "it.bc", _of_file(Path(SAMPLE_CORPUS) / "digest.c.bc"), Module.from_file
+    ),
+}  # fmt: skip
