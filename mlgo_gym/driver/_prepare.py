@@ -260,7 +260,7 @@ def _tidy(folder: Path) -> None:
     """Remove what was left by processes that were killed: nobody else works here now."""
     for each in folder.glob(f"{_SCRATCH}*"):
         shutil.rmtree(each, ignore_errors=True)
-    for each in folder.glob(f"*/.*{PARTIAL}"):
+    for each in folder.glob(f"*/*{PARTIAL}"):
         each.unlink(missing_ok=True)
 
 

@@ -166,7 +166,7 @@ bool read_kept(const char *name, char *text, size_t room) {
 }
 
 /* Where it cannot be written, it is found out again the next time. One that was killed leaves a file
- * which the next writes anew: the names are the same. */
+ * which the next writes anew: the names are the same. An empty folder gives way. */
 void keep(const char *name, const char *text) {
   char path[4096], partial[4200], checksum[CHECKSUM_DIGITS + 1];
   struct digest digest;
@@ -182,6 +182,7 @@ void keep(const char *name, const char *text) {
     return;
   int length = (int)(strlen(text) + CHECKSUM_DIGITS);
   bool is_written = dprintf(file, "%s%s", text, checksum) == length && !fsync(file);
+  rmdir(path);
   if (close(file) || !is_written || rename(partial, path))
     unlink(partial);
 }
