@@ -226,6 +226,8 @@ def compile_ir(
     arguments = [*replay_command(command), *_thinlto_options(index), "-emit-obj"]
     arguments += ["-o", str(output), "-x", "ir", str(bitcode.absolute())]
     said = _run(clang, arguments, source=module, root=root, deadline_s=deadline_s)
+    if not output.exists():
+        raise CompileError(module, "expected an object, found none", stderr_tail=said.strip())
     if data := output.read_bytes():
         return data
     # Clang only prints what is wrong with a ThinLTO index, and exits with 0.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import lief
@@ -175,6 +176,15 @@ def test_what_would_load_code_is_refused(argument: str) -> None:
     with pytest.raises(LayoutError) as caught:
         replay_command(["-cc1", "-mllvm", argument])
     assert str(caught.value) == f"command: expected no plugins, found {argument!r}"
+
+
+def test_clang_that_makes_nothing(clang22: Clang, tmp_path: Path) -> None:
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexit 0\n")
+    silent.chmod(0o755)
+    with pytest.raises(CompileError) as caught:
+        replay(replace(clang22, path=silent), "m", tmp_path / "m.bc", ["-cc1", "-O2"])
+    assert str(caught.value) == "m: expected an object, found none"
 
 
 def test_clang_that_fails(clang22: Clang, tmp_path: Path) -> None:
