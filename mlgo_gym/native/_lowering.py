@@ -23,7 +23,6 @@ from mlgo_gym.native import _elementwise as elementwise
 from mlgo_gym.native import _reductions as reductions
 from mlgo_gym.native._functions import definitions
 from mlgo_gym.native._graph import Graph
-from mlgo_gym.native._ir import ELEMENT_TYPES
 from mlgo_gym.native._scope import Scope, Step
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
@@ -84,12 +83,13 @@ def lower_and_count(graph: Graph, name: str) -> tuple[str, int]:
 
 def _copy_out(scope: Scope, number: int, tensor: int) -> None:
     writer, described = scope.writer, scope.graph.tensors[tensor]
-    kind = ELEMENT_TYPES[described.dtype]
     address = writer.address("ptr", "%outputs", str(number))
     pointer = writer.value(f"load ptr, ptr {address}")
-    with writer.loop(described.element_count) as index:
-        value = writer.load(kind, scope.pointer(tensor), index)
-        writer.store(kind, value, pointer, index)
+    # No loop: of many, LLVM would ask of each two whether they overlap.
+    writer.emit(
+        f"call void @llvm.memcpy.p0.p0.i64(ptr {pointer}, ptr {scope.pointer(tensor)}, "
+        f"i64 {described.size_bytes}, i1 false)"
+    )
 
 
 def _module(scope: Scope, name: str) -> str:

@@ -38,7 +38,7 @@ def is_sealed(description: Mapping[str, Any]) -> bool:
     found = description.get(SEAL)
     try:
         return isinstance(found, str) and hmac.compare_digest(
-            found.encode(), _mac(_key(_place()), description).encode()
+            found.encode("utf-8", "replace"), _mac(_key(_place()), description).encode()
         )
     except OSError:  # no key, so nothing was sealed
         return False

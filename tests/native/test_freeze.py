@@ -184,6 +184,10 @@ def _set(key: str, value: Any) -> Any:
             "policy.json: expected format 'mlgo-gym native model' 1, "
             "found 'mlgo-gym native model' 2",
         ),
+        (
+            _set("instructions", "many"),
+            "policy.json: expected a number of instructions, found 'many'",
+        ),
         (_set("features", "+time-travel"), "made for generic: this CPU lacks time-travel"),
         (
             _set("inputs", [{"tensor": "x", "spec": {"name": "x"}}]),

@@ -124,7 +124,7 @@ def _another_shape(folder: Path) -> None:
         lambda folder: _change(folder, name="other"),
         lambda folder: _change(folder, seal=None),
         lambda folder: _change(folder, seal="0" * 64),
-        lambda folder: _change(folder, seal="\u00fc"),
+        lambda folder: _change(folder, seal="\ud800"),
         lambda folder: _change(folder, seal=["0" * 64]),
     ],
     ids=["object", "shape", "name", "none", "wrong", "text", "list"],
