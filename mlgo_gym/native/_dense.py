@@ -96,6 +96,7 @@ def _batch_matmul(step: Step) -> None:
     _check_count(step, outputs)
     step.expect("the last dimension of the input to be", inputs, given.shape[-1])
     step.expect("the output's shape to be", (*given.shape[:-1], outputs), step.output.shape)
+    step.expect("an output of type", "float32", step.output.dtype)
     source, weights, target = step.source(0), step.source(1), step.allocate()
     with step.writer.loop(given.element_count // inputs) as row:
         there = step.writer.address("float", source, step.writer.scaled(row, inputs))

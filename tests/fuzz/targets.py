@@ -46,7 +46,6 @@ from mlgo_gym.model import find_model
 from mlgo_gym.model._card import read_card
 from mlgo_gym.model._output_spec import parse_output_spec, read_model_json
 from mlgo_gym.native._freeze import load_frozen
-from mlgo_gym.native._tflite_reader import read_tflite
 from mlgo_gym.objects._builds import read_build
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
@@ -59,6 +58,7 @@ from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.training._run import TrainingRun
 from tests.datasets.samples import episode, source
 from tests.fuzz import mutators
+from tests.native import mutated
 
 OWN = (InputError, CorpusToolsError)
 HASH = "0123456789abcdef" * 4
@@ -363,8 +363,8 @@ TARGETS = {
         load_recipe,
         mutators.of_text,
     ),
-    "graph": Target("it.tflite", _of_file(Path(find_model("inlining-for-size"), "model.tflite")),
-                    read_tflite),
+    "graph": Target("it.tflite", mutated.seeds, mutated.lower, mutated.of_graph),
+    "graph evaluated": Target("it.tflite", mutated.seeds, mutated.evaluate, mutated.of_graph),
     "frozen model": Target(
         "it.json",
         _as_json(FROZEN),

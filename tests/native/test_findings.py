@@ -16,6 +16,11 @@ MESSAGES = {
         "tensor 'Min/reduction_indices': expected at most 16777216 elements, "
         "found 20971568240675836453740294963200"
     ),
+    # It was compiled, and wrote beyond its end: 78 floats where there was room for 78 truth values.
+    "matmul-to-bool": (
+        "operator 0 (BATCH_MATMUL) of tensor 'PartitionedCall:0': expected an output of type "
+        "float32, found bool"
+    ),
     "ends-tflite-no-subgraph": "expected 1 subgraph, found 0",
     "ends-tflite-rank-9": ("not a TFLite file: expected at most 8 entries in a vector, found 9"),
     "ends-tflite-split": "operator SPLIT of tensor 'PartitionedCall:0': not supported",
