@@ -40,7 +40,7 @@ def lower(path: Path) -> None:
 
 def evaluate(path: Path) -> None:
     """And what is done with it in the end: compiled and evaluated, on ones and on large numbers."""
-    native = compile_model(path, trusted=True)
+    native = compile_model(path)
     inputs = [np.ones(port.spec.shape, port.spec.dtype) for port in native.inputs]
     outputs = [np.zeros(port.spec.shape, port.spec.dtype) for port in native.outputs]
     with native.bind(inputs, outputs) as bound:
