@@ -8,9 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
-from corpus_tools.command_line import add_as_llvm, add_option, run_command
+from corpus_tools.command_line import add_as_llvm, add_option, escaping_console, run_command
 from corpus_tools.errors import BuildListError, LayoutError, OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_description, write_json
 
@@ -81,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     modules = combine_corpus(options.root_dir, as_llvm=options.as_llvm)
     text = f"{options.root_dir}: {len(modules)} modules"
-    Console(highlight=False, markup=False).print(text)
+    escaping_console().print(text)
     return 0
 
 

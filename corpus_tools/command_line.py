@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpus_tools.errors import CorpusToolsError
 
-__all__ = ["add_as_llvm", "add_option", "run_command", "whole"]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["add_as_llvm", "add_option", "escaping_console", "run_command", "whole"]
 
 _INTERRUPTED = 130
 
@@ -50,6 +54,24 @@ def whole(least: int) -> Callable[[str], int]:
     return parse
 
 
+def escaping_console(**settings: Any) -> Console:
+    """A console that shows what a terminal would obey: names and messages may be anybody's.
+
+    Args:
+        **settings: as `rich.console.Console` takes them.
+    """
+    from rich.console import Console  # noqa: PLC0415 (slow to import, and seldom needed)
+
+    class Escaping(Console):
+        def render_str(self, text: str, **settings: Any) -> Text:
+            shown = "".join(
+                each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
+            )
+            return super().render_str(shown, **settings)
+
+    return Escaping(highlight=False, markup=False, **settings)
+
+
 def run_command(program: str, run: Callable[[], int]) -> int:
     """Run a command; return its exit status, 1 where it raised an error of this package.
 
@@ -57,9 +79,7 @@ def run_command(program: str, run: Callable[[], int]) -> int:
         program: its name, for the message.
         run: the command.
     """
-    from rich.console import Console  # noqa: PLC0415 (slow to import, and seldom needed)
-
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = escaping_console(stderr=True)
     try:
         return run()
     except CorpusToolsError as error:

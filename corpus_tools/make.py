@@ -7,10 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from corpus_tools.bitcode import split_modules
-from corpus_tools.command_line import add_as_llvm, add_option, run_command
+from corpus_tools.command_line import add_as_llvm, add_option, escaping_console, run_command
 from corpus_tools.errors import BuildListError, ExtractionError
 from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.store import open_store
@@ -102,10 +100,10 @@ def _run(options: argparse.Namespace) -> int:
         options.default_args.split(),
         as_llvm=options.as_llvm,
     )
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = escaping_console(stderr=True)
     for name, reason in left_out.items():
         console.print(f"{_PROGRAM}: {name}: {reason}", style="red", soft_wrap=True)
-    console_out = Console(highlight=False, markup=False)
+    console_out = escaping_console()
     if modules or options.as_llvm:
         console_out.print(f"{options.output_dir}: {len(modules)} modules", soft_wrap=True)
     else:

@@ -20,7 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from corpus_tools.clang import Clang, find_clang
-from corpus_tools.command_line import add_as_llvm, add_option, run_command, whole
+from corpus_tools.command_line import add_as_llvm, add_option, escaping_console, run_command, whole
 from corpus_tools.errors import ToolchainError
 from corpus_tools.extraction.as_llvm import list_as_llvm
 from corpus_tools.extraction.compile_commands import list_compile_commands
@@ -169,7 +169,7 @@ def _run(options: argparse.Namespace) -> int:
     has_link = extraction.thinlto_build == "local" and options.input is not None
     parameters = read_parameters(options.input, base) if has_link else None
     listed = _list(options, base, parameters)
-    console = Console(stderr=True, highlight=False, markup=False)
+    console = escaping_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("extracting", total=len(listed))
         report = extract_corpus(
@@ -232,7 +232,7 @@ def _tell(report: ExtractionReport, console: Console, options: argparse.Namespac
 
 
 def _print_table(report: ExtractionReport) -> None:
-    out = Console(highlight=False, markup=False)
+    out = escaping_console()
     out.print(f"{report.output}: {len(report.modules)} modules", soft_wrap=True)
     table = Table()
     table.add_column("inputs", justify="right")

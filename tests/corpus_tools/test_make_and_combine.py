@@ -111,6 +111,18 @@ def test_no_corpora(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"mlgo-combine-corpus: error: {message}\n"
 
 
+def test_names_are_only_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not obeyed: neither what a terminal does with them nor rich's markup."""
+    name = "[red]x\x1b[31m\u202e"
+    (tmp_path / "a").mkdir()
+    manifest = {"modules": [name], "has_thinlto": False}
+    (tmp_path / "a" / "corpus_description.json").write_text(json.dumps(manifest))
+    assert combine.main(["--root_dir", str(tmp_path)]) == 1
+    shown = capsys.readouterr().err
+    assert "/a/[red]x\\x1b[31m\\u202e.bc, found none" in shown
+    assert all(each.isprintable() or each == "\n" for each in shown)
+
+
 def test_nothing_to_make_a_corpus_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "bad.bc").write_bytes(b"text")

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ def main() -> int:
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
-        _child(options.target[0], options.seed, options.child, options.count)
+        numbers = range(options.child, min(options.child + options.count, sys.maxsize))
+        _child(options.target[0], options.seed, numbers, options.seconds)
         return 0
     from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads TensorFlow
 
@@ -56,29 +58,25 @@ def main() -> int:
 def _fuzz(name: str, seed: int, count: int, seconds: float | None) -> dict[str, Any]:
     """Let children read until there have been so many inputs, or until the time is over."""
     state = STATE / f"{name.replace(' ', '-')}.{seed}.json"
-    done: dict[str, Any] = {"inputs": 0, "taken": 0, "refused": 0, "findings": 0}
+    done: dict[str, Any] = {"inputs": 0, "taken": 0, "refused": 0, "findings": 0, "seconds": 0.0}
     if state.exists():
         done = json.loads(state.read_text())
-    start = time.monotonic()
-    end = start + seconds if seconds is not None else None
-    goal = sys.maxsize if end is not None else count
-    while done["inputs"] < goal and not (end is not None and time.monotonic() >= end):
+    end = done["seconds"] + seconds if seconds is not None else float("inf")
+    goal = count if seconds is None else sys.maxsize
+    while done["inputs"] < goal and done["seconds"] < end:
+        until = ["--count", str(goal - done["inputs"]), "--seconds", str(end - done["seconds"])]
         with tempfile.TemporaryDirectory() as folder:
-            _watch(name, seed, Path(folder), done, (goal, end))
+            _watch(name, seed, Path(folder), done, until)
         state.write_text(json.dumps(done))
-    return done | {"seconds": round(time.monotonic() - start, 1)}
+    return done | {"seconds": round(done["seconds"], 1)}
 
 
-def _watch(
-    name: str, seed: int, folder: Path, done: dict[str, Any], until: tuple[int, float | None]
-) -> None:
+def _watch(name: str, seed: int, folder: Path, done: dict[str, Any], until: Sequence[str]) -> None:
     """A child, from its start to its end or to its death."""
     from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads TensorFlow
 
-    goal, end = until
-    count = goal - done["inputs"]
-    arguments = ["--target", name, "--seed", str(seed), "--count", str(count)]
-    command = [sys.executable, "-m", "tests.fuzz", "--child", str(done["inputs"]), *arguments]
+    arguments = ["--target", name, "--seed", str(seed), "--child", str(done["inputs"]), *until]
+    command = [sys.executable, "-m", "tests.fuzz", *arguments]
     environment = os.environ | {"FUZZ_FOLDER": str(folder)}
     with (folder / "error").open("wb") as log:
         child = subprocess.Popen(command, env=environment, stderr=log, stdout=log)
@@ -89,16 +87,12 @@ def _watch(
             if time.time() - (folder / "state").stat().st_mtime > DEADLINE_S:
                 reason = f"not done after {DEADLINE_S} s"
                 child.kill()
-        if end is not None and time.monotonic() >= end:
-            child.kill()
-            child.wait()
-            reason = "stopped"
     if not (folder / "state").exists():
         raise SystemExit(f"{name}: {(folder / 'error').read_text()[-2000:]}")
     found = json.loads((folder / "state").read_text())
     for key in done:
         done[key] += found[key]
-    if child.returncode and reason != "stopped":
+    if child.returncode:
         data = (folder / "in" / TARGETS[name].name).read_bytes()
         _keep(name, data, reason or f"ended with {child.returncode}")
         done["inputs"] += 1
@@ -113,7 +107,7 @@ def _keep(name: str, data: bytes, reason: str) -> None:
     print(f"{name}: {folder / digest}: {reason}", flush=True)
 
 
-def _child(name: str, seed: int, start: int, count: int) -> None:
+def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None:
     from tests.fuzz.targets import OWN, TARGETS  # noqa: PLC0415 - it loads TensorFlow
 
     target = TARGETS[name]
@@ -127,9 +121,13 @@ def _child(name: str, seed: int, start: int, count: int) -> None:
     with contextlib.suppress(*OWN):
         target.read(path)  # what it loads does not count
     _limit_memory()
-    done = {"inputs": 0, "taken": 0, "refused": 0, "findings": 0}
-    for number in range(start, start + count):
+    start = time.monotonic()
+    done: dict[str, Any] = {"inputs": 0, "taken": 0, "refused": 0, "findings": 0, "seconds": 0.0}
+    for number in numbers:
+        done["seconds"] = time.monotonic() - start
         _note(folder, done)
+        if done["seconds"] > seconds:
+            break
         random = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
         data = target.mutate(random, seeds[int(random.integers(0, len(seeds)))])
         path.write_bytes(data)
@@ -156,7 +154,7 @@ def _child(name: str, seed: int, start: int, count: int) -> None:
     _note(folder, done)
 
 
-def _note(folder: Path, done: dict[str, int]) -> None:
+def _note(folder: Path, done: dict[str, Any]) -> None:
     (folder / "state.new").write_text(json.dumps(done))
     (folder / "state.new").replace(folder / "state")
 

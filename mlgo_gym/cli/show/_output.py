@@ -11,10 +11,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from corpus_tools.command_line import escaping_console
+
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.progress import Progress, ProgressColumn
-    from rich.text import Text
 
     from mlgo_gym.rollout._rollout import ModuleReport
 
@@ -26,8 +27,8 @@ class Output:
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self._out = _console()
-        self._err = _console(stderr=True)
+        self._out = escaping_console()
+        self._err = escaping_console(stderr=True)
 
     def print(self, *parts: RenderableType) -> None:
         """Print for people: text or a table."""
@@ -104,17 +105,3 @@ class Output:
 
         is_shown = self._err.is_terminal and not self.as_json
         return Progress(*columns, console=self._err, disable=not is_shown, transient=True)
-
-
-def _console(**settings: Any) -> Console:
-    """A console that shows what a terminal would obey: names and messages may be anybody's."""
-    from rich.console import Console
-
-    class Escaping(Console):
-        def render_str(self, text: str, **settings: Any) -> Text:
-            shown = "".join(
-                each if each.isprintable() or each in "\n\t" else ascii(each)[1:-1] for each in text
-            )
-            return super().render_str(shown, **settings)
-
-    return Escaping(highlight=False, markup=False, **settings)
