@@ -184,9 +184,7 @@ def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batc
     try:
         with opened(part.path) as (raw, file):
             widths = column_widths(part.header)
-            if columns is not None:
-                widths = {name: widths[name] for name in columns}
-            check_pages(raw, file.metadata, widths, part.path)
+            check_pages(raw, file.metadata, widths, columns, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
                 yield Batch(batch, part.header.problem, str(part.path))
     except pa.ArrowException as error:

@@ -56,13 +56,20 @@ def check_footer(file: BufferedReader, path: Path) -> None:
     file.seek(0)
 
 
-def check_pages(file: BufferedReader, metadata: Any, widths: Mapping[str, int], path: Path) -> None:
+def check_pages(
+    file: BufferedReader,
+    metadata: Any,
+    widths: Mapping[str, int],
+    columns: Sequence[str] | None,
+    path: Path,
+) -> None:
     """See that the row groups of a part can be read in bounded memory.
 
     Args:
         file: the part; where it stands does not matter.
         metadata: of the part, as pyarrow has them.
-        widths: how many values each column has in a row; others are not looked at.
+        widths: how many values each column has in a row, in the order of the columns.
+        columns: those that are looked at; ``None`` stands for all.
         path: the part's name.
 
     Raises:
@@ -72,11 +79,15 @@ def check_pages(file: BufferedReader, metadata: Any, widths: Mapping[str, int], 
     count = 0
     for number in range(metadata.num_row_groups):
         group, held = metadata.row_group(number), 0
-        for column in map(group.column, range(group.num_columns)):
-            name = column.path_in_schema.split(".")[0]
-            if name not in widths:
+        if group.num_columns != len(widths):
+            raise DatasetError(
+                str(path), f"damaged: expected {len(widths)} columns, found {group.num_columns}"
+            )
+        for index, name in enumerate(widths):  # what the metadata call a column decides nothing
+            if columns is not None and name not in columns:
                 continue
-            pages = list(islice(_pages(file, column, path), MAX_PAGES + 1 - count))
+            found = _pages(file, group.column(index), name, path)
+            pages = list(islice(found, MAX_PAGES + 1 - count))
             count += len(pages)
             if count > MAX_PAGES:
                 raise DatasetError(
@@ -100,7 +111,7 @@ def _check_values(pages: Sequence[_Page], expected: int, name: str, path: Path) 
         )
 
 
-def _pages(file: BufferedReader, column: Any, path: Path) -> Iterator[_Page]:
+def _pages(file: BufferedReader, column: Any, name: str, path: Path) -> Iterator[_Page]:
     start = column.data_page_offset
     if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
         start = column.dictionary_page_offset
@@ -112,8 +123,7 @@ def _pages(file: BufferedReader, column: Any, path: Path) -> Iterator[_Page]:
         except (ValueError, OSError, IndexError) as error:
             raise DatasetError(
                 str(path),
-                f"damaged: column {column.path_in_schema!r}: expected a page at byte {start}: "
-                f"{error}",
+                f"damaged: column {name!r}: expected a page at byte {start}: {error}",
             ) from error
         yield page
         start += page.length

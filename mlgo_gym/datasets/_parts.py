@@ -78,8 +78,10 @@ def read_part(path: Path) -> Part:
     try:
         with opened(path) as (_, file):
             metadata, schema = file.metadata, file.schema_arrow
+            if not schema.names:  # which may be no UTF-8
+                raise DatasetError(str(path), "expected columns, found none")
             size_bytes = path.stat().st_size
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise DatasetError(str(path), f"expected a whole Parquet file: {error}") from error
     texts: dict[bytes, bytes] = metadata.metadata or {}
     if METADATA_KEY not in texts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,7 @@ def replaced(data: bytes) -> Iterator[tuple[Path, bytes]]:
     """Every value of a JSON file replaced by every one of `VALUES`, or taken out."""
     for place in [(), *_places(json.loads(data))]:
         for other in VALUES:
-            yield place, _dumped(_put(json.loads(data), place, other))
+            yield place, _dumped(_put(json.loads(data), place, deepcopy(other)))
         if place:
             outer = json.loads(data)
             del _at(outer, place[:-1])[place[-1]]
@@ -117,12 +118,12 @@ def _put(value: Any, place: Path, other: Any) -> Any:
 
 def _changed(value: Any, place: Path, random: np.random.Generator) -> Any:
     if not place or random.random() < 0.6:
-        return _put(value, place, VALUES[int(random.integers(0, len(VALUES)))])
+        return _put(value, place, deepcopy(VALUES[int(random.integers(0, len(VALUES)))]))
     outer, key = _at(value, place[:-1]), place[-1]
     if random.random() < 0.5:
         del outer[key]
     elif isinstance(outer, list):
-        outer.extend([outer[int(key)]] * int(random.choice([1, 40, 5000])))
+        outer.extend(outer[int(key) : int(key) + 1] * int(random.choice([1, 40, 5000])))
     else:
         outer[f"{key}x"] = outer.pop(str(key))
     return value
