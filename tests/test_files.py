@@ -319,7 +319,6 @@ NEEDS_NO_CARE = {
     ("driver/_development.py", "write_bytes"),
     # An object that clang made; the size of this process; a file that only grows.
     ("driver/_development.py", "read_bytes"),
-    ("llvm/process/_child.py", "read_text"),
     ("training/_run.py", "open"),
 }
 

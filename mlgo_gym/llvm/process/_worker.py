@@ -76,7 +76,7 @@ class Worker:
     def __init__(
         self,
         llvm_options: tuple[str, ...] = (),
-        limits: Limits = Limits(),  # noqa: B008 - a value
+        limits: Limits | None = None,
         one_thread: Alone | None = None,
         *,
         link: Link | None = None,
@@ -85,9 +85,9 @@ class Worker:
         if link is None:
             check_llvmlite(installed_llvmlite())
             remove_stale_folders()
-        self.limits: Final = limits
+        self.limits: Final = limits or Limits()
         self._alone = one_thread or Alone()
-        self.link: Final = link or start_child(limits)
+        self.link: Final = link or start_child(self.limits)
         self.pid: Final = self.link.process.pid
         self._process, self._socket = self.link.process, self.link.frames
         self._finalizer = weakref.finalize(self, self.link.end)
