@@ -63,6 +63,7 @@ def test_without_a_model_the_baseline_comes_out(scene: Path, tmp_path: Path) -> 
     assert ".text" in (tmp_path / "out.s").read_text()
 
 
+@pytest.mark.e2e
 def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     folder.mkdir()

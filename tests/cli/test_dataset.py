@@ -216,6 +216,7 @@ def test_without_pyarrow(tmp_path: Path) -> None:
 MODELS = Path(__file__).parents[1] / "models"
 
 
+@pytest.mark.e2e
 def test_a_model_is_recorded_under_its_files_hash(small: Corpus, tmp_path: Path) -> None:
     """Another model of the same folder name is another policy, and goes on beside it."""
     corpus = copied(small, ("frame_stream.c",), tmp_path / "corpus")

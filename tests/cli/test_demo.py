@@ -13,6 +13,7 @@ from tests.cli.command import run
 from tests.cli.test_evaluate import copied
 
 
+@pytest.mark.e2e
 def test_without_training(sample: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = importlib.import_module
 

@@ -115,6 +115,7 @@ def test_the_same_seed_gives_the_same_whatever_the_jobs(
     assert evaluate(*arguments, "--seed", "6")["total"] != first["total"]
 
 
+@pytest.mark.e2e
 def test_register_allocation(evaluate: Evaluate) -> None:
     found = evaluate("--model", MODELS / "lowest_density", "--text")
     assert found["problem"]["problem"] == "RegallocEviction"  # as the model's card says
@@ -131,6 +132,7 @@ def test_register_allocation(evaluate: Evaluate) -> None:
     assert plain["total"]["score"]["LLVM"] == total["score"]["LLVM"]
 
 
+@pytest.mark.e2e
 def test_what_a_search_found_is_beside_it(
     evaluate: Evaluate,
     small_folder: Path,
@@ -163,6 +165,7 @@ def test_what_a_search_found_is_beside_it(
     assert "opt_level: expected O2, found Oz" in capsys.readouterr().err
 
 
+@pytest.mark.e2e
 def test_times(evaluate: Evaluate, sample: Corpus, tmp_path: Path) -> None:
     folder = copied(sample, ("frame_stream.c", "json_write.c"), tmp_path / "two")
     policies = ("--policy", "never", "--model", MODELS / "default")
@@ -201,6 +204,7 @@ class Page(HTMLParser):
             self.images += 1
 
 
+@pytest.mark.e2e
 def test_page_and_plots(cpp_folder: Path, small_folder: Path, tmp_path: Path) -> None:
     page, plots = tmp_path / "page.html", tmp_path / "new" / "plots"
     done = run(

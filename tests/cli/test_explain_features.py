@@ -15,6 +15,7 @@ from tests.cli.command import run
 MODELS = Path(__file__).parents[1] / "models"
 
 
+@pytest.mark.e2e
 def test_table_and_plots(small_folder: Path, tmp_path: Path) -> None:
     done = run(
         "explain-features", "--model", MODELS / "inliner", "--corpus", small_folder,
@@ -31,6 +32,7 @@ def test_table_and_plots(small_folder: Path, tmp_path: Path) -> None:
     assert all(each.read_bytes().startswith(b"\x89PNG") for each in plots.iterdir())
 
 
+@pytest.mark.e2e
 def test_record(small_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = [
         "explain-features", "--model", str(MODELS / "default"), "--corpus", str(small_folder),

@@ -309,6 +309,7 @@ def test_a_model_in_every_mode_gives_the_same_code(small_folder: Path, tmp_path:
     assert hashes[0] == hashes[1] == hashes[2]
 
 
+@pytest.mark.e2e
 def test_freeze(small_folder: Path, tmp_path: Path) -> None:
     done = run("freeze", "--model", MODEL, "--output", "frozen", "--name", "inliner", cwd=tmp_path)
     assert done.returncode == 0

@@ -59,6 +59,7 @@ def test_by_default_only_this_user_reaches_it(
     assert not place.parent.exists()
 
 
+@pytest.mark.e2e
 def test_token_and_certificate(one: Path, tmp_path: Path) -> None:
     make = [
         *(require("openssl", "openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt"),

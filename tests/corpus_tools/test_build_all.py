@@ -80,6 +80,7 @@ def test_what_is_up_to_date_is_left_alone_and_nothing_is_fetched(
     assert _times(tmp_path / "out") == times
 
 
+@pytest.mark.e2e
 def test_a_new_recipe_or_level_or_a_lost_module_is_built_again(
     clang22: Clang, tmp_path: Path, recipes: tuple[Recipe, Recipe]
 ) -> None:

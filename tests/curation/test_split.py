@@ -61,6 +61,7 @@ def test_what_is_free_is_not_all_tested_on(tmp_path: Path, side: str | None) -> 
         assert names(split) == {"train": ("b/m",), "test": ("a/m",)}
 
 
+@pytest.mark.e2e
 def test_the_seed_decides_and_the_order_of_the_input_does_not(tmp_path: Path) -> None:
     data = {letter: program(letter) for letter in LETTERS}
     one = make_corpus(tmp_path / "one", data)

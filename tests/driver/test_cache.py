@@ -93,7 +93,7 @@ def damage_it(path: Path, damage: str) -> None:
     DAMAGES[damage](path)
 
 
-@pytest.mark.parametrize("case", one_in(4, CASES), ids=", ".join)
+@pytest.mark.parametrize("case", one_in(8, CASES), ids=", ".join)
 def test_a_damaged_file(own: Driver, work: Path, objects: Objects, case: tuple[str, str]) -> None:
     damage, pattern = case
     path = only(own, pattern)
@@ -124,7 +124,7 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("case", one_in(3, FOLDERS), ids=", ".join)
+@pytest.mark.parametrize("case", one_in(6, FOLDERS), ids=", ".join)
 def test_a_damaged_folder(own: Driver, work: Path, objects: Objects, case: tuple[str, str]) -> None:
     """What was in one that others could write to counts for nothing."""
     damage, name = case
@@ -170,6 +170,7 @@ def test_a_folder_on_the_way_that_others_write_to(
     assert compile_file(used, work, NEVER) == (objects.never, b"")
 
 
+@pytest.mark.e2e
 @needs_root
 def test_a_cache_of_somebody_else(
     own: Driver, work: Path, tmp_path: Path, plain: bytes, never: bytes
@@ -283,6 +284,7 @@ def test_a_model_that_changes_while_it_is_compiled(
     assert not refusal.exists()
 
 
+@pytest.mark.e2e
 def test_a_driver_that_is_empty_is_no_script(own: Driver, work: Path) -> None:
     """A shell would run it and say that all went well."""
     program = own.program()

@@ -18,7 +18,6 @@ from mlgo_gym import __version__
 from mlgo_gym.driver._prepare import main as prepare
 from mlgo_gym.native._freeze import freeze
 from mlgo_gym.stream._channel import remove_stale_folders
-from tests.conftest import one_in
 from tests.driver.conftest import MODELS, ROOT, Driver
 
 
@@ -317,6 +316,7 @@ def installation(driver: Driver, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.e2e
 def test_an_interpreter_that_is_gone(driver: Driver, work: Path, tmp_path: Path) -> None:
     """A virtual environment was made again, with another Python; its driver is still there."""
     scripts = installation(driver, tmp_path / "scripts")
@@ -402,7 +402,8 @@ def test_closed_standard_streams(driver: Driver, work: Path, tmp_path: Path) -> 
     assert (work / "f.o").read_bytes() == made
 
 
-@pytest.mark.parametrize("name", one_in(2, ["clang-22", "clang++-22"]))
+@pytest.mark.e2e
+@pytest.mark.parametrize("name", ["clang-22", "clang++-22"])
 def test_a_build_that_begins_with_cxx(
     driver: Driver, work: Path, tmp_path: Path, name: str
 ) -> None:

@@ -50,6 +50,7 @@ def kill_when_seen(driver: Driver, work: Path, word: str) -> bytes:
     return bytes(words)
 
 
+@pytest.mark.e2e
 def test_a_compiler_that_was_killed_is_not_the_model_s_fault(
     own: Driver, work: Path, never: bytes
 ) -> None:

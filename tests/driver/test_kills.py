@@ -215,6 +215,7 @@ def test_folders_of_others_are_not_swept(driver: Driver, work: Path, tmp_path: P
         shutil.rmtree(folder)
 
 
+@pytest.mark.e2e
 def test_a_compilation_that_says_nothing_outruns_its_deadline(
     driver: Driver, work: Path, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import one_in
 from tests.driver.conftest import MODELS, ROOT, SOURCE, Driver
 
 
@@ -45,7 +46,7 @@ def test_names(driver: Driver, tmp_path: Path, settings: dict[str, str]) -> None
     assert compiled(MLGO_INLINING_MODEL="small") == plain
 
 
-@pytest.mark.parametrize("name", ["cardless", "other", "../models/small"])
+@pytest.mark.parametrize("name", one_in(3, ["cardless", "other", "../models/small"]))
 def test_what_is_no_name(
     driver: Driver, tmp_path: Path, settings: dict[str, str], name: str
 ) -> None:

@@ -21,6 +21,7 @@ from mlgo_gym.envs._vector import CompilationVectorEnv
 from mlgo_gym.errors import CorpusError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from tests.conftest import one_in
 from tests.waiting import time_is_up
 
 ID = "mlgo_gym/InliningForSize-v0"
@@ -49,7 +50,7 @@ def test_make_vec_makes_it(small: Corpus) -> None:
     wrapped.close()
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("mode", one_in(3, list(AutoresetMode)))
 def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: AutoresetMode) -> None:
     ours = CompilationVectorEnv(InliningForSize(), 2, autoreset_mode=mode, corpus=small)
     theirs = SyncVectorEnv(

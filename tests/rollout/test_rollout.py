@@ -24,6 +24,7 @@ from mlgo_gym.stream._training_log import TrainingLogReader
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
 
+@pytest.mark.e2e
 def test_reports_do_not_depend_on_the_number_of_jobs(sample: Corpus) -> None:
     names = ("lru_cache.cpp", "frame_stream.c", "expr_compile.c")
     policies = {name: InliningForSize.policy(name, seed=4) for name in ("default", "random")}

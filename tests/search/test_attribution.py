@@ -88,6 +88,7 @@ def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None
     assert attributed == pytest.approx(difference, abs=1)
 
 
+@pytest.mark.e2e
 def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: Corpus) -> None:
     module = sample["frame_stream.c"]
     with Compiler() as other:

@@ -71,6 +71,7 @@ def test_it_is_never_worse_than_its_starts(compiler: Compiler, sample: Corpus) -
             assert last.size_bytes <= result.text_size_bytes
 
 
+@pytest.mark.e2e
 def test_groups_are_searched_and_combined(compiler: Compiler, sample: Corpus) -> None:
     """From LLVM's default as it is, without limits, only groups are left to search."""
     module = sample["frame_stream.c"]
@@ -144,6 +145,7 @@ def searched(
     return {each.module: each for each in searches}
 
 
+@pytest.mark.e2e
 def test_a_corpus_is_searched_and_gone_on_with(small: Corpus, tmp_path: Path) -> None:
     small = small.only(["json_write.c", "frame_stream.c"])
     first = searched(small, tmp_path, jobs=2)

@@ -77,6 +77,7 @@ def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
     assert (episode.label("saved_bytes")[known] < 0).any()
 
 
+@pytest.mark.e2e
 def test_what_two_objects_share_counts_half(tmp_path: Path) -> None:
     for name in ("one", "two"):
         for suffix in (".bc", ".cmd"):
@@ -184,6 +185,7 @@ def test_caution_keeps_near_llvms_default(data: Data, sample: Corpus, tmp_path: 
     assert abs(changes[20.0]) < abs(changes[0.0]) / 2
 
 
+@pytest.mark.e2e
 def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_path: Path) -> None:
     folder = tmp_path / "corpus"
     folder.mkdir()
@@ -291,6 +293,7 @@ def test_a_run_that_is_done_is_validated_again(sample: Corpus, tmp_path: Path) -
     assert (found.modules, found.worse) == (1, 1)
 
 
+@pytest.mark.e2e
 def test_a_round_that_is_no_better_is_not_the_model(sample: Corpus, tmp_path: Path) -> None:
     """Learned of another run's labels alone, which is one round."""
     packages = Packages.of({"sample": sample.only(("json_write.c", "hash_map.c"))})

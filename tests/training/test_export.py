@@ -99,6 +99,7 @@ def test_tensorflow_compiles_the_saved_model_with_llvms_names(
     assert (tmp_path / "aot.o").stat().st_size > 0
 
 
+@pytest.mark.e2e
 def test_an_interrupted_save_leaves_the_old_model(
     inlining: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,9 +53,10 @@ def layers_of(nn: Any, inputs: int, actions: int) -> Any:
     return nn.Sequential(nn.Flatten(), first, nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, actions))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("problem", "actions"),
-    [(INLINING, 2), pytest.param(EVICTION, 33, marks=pytest.mark.e2e)],
+    [(INLINING, 2), (EVICTION, 33)],
 )
 def test_all_forms_answer_alike(
     torch: Any, problem: Problem, actions: int, request: pytest.FixtureRequest, tmp_path: Path

@@ -212,6 +212,7 @@ def test_bad_settings(changes: dict[str, Any], message: str) -> None:
     assert str(caught.value) == message
 
 
+@pytest.mark.e2e
 def test_a_finished_run_is_validated_again(
     finished: tuple[Path, Path], sample: Corpus, tmp_path: Path
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_finished_run_is_validated_again(
     assert found.modules == card["results"]["validation"]["modules"] == 1
 
 
+@pytest.mark.e2e
 def test_the_inliner_learns_from_a_start(
     inlining: Recorded, sample: Corpus, tmp_path: Path
 ) -> None:

@@ -170,6 +170,7 @@ def test_what_cannot_be_imitated(
     ]
 
 
+@pytest.mark.e2e
 def test_a_clone_in_no_time(sample: Corpus, tmp_path: Path) -> None:
     """Of the first module alone, after one epoch."""
     packages = Packages.of({"sample": sample.only(("frame_stream.c", "hash_map.c"))})

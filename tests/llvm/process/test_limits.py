@@ -307,6 +307,7 @@ def test_a_second_thread_is_told(compiler: Compiler, sample: Corpus) -> None:
     assert told == 3 * found.decisions * [_ONE_THREAD]
 
 
+@pytest.mark.e2e
 def test_a_second_thread_while_the_first_waits_for_llvm(own_compiler: Compiler) -> None:
     slow = _assembling(".rept 3000000\\0Anop\\0A.endr")
     with own_compiler.start(slow, None) as compilation:
