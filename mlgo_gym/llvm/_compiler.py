@@ -16,12 +16,11 @@ from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._alone import Alone
 from mlgo_gym.llvm.process._branches import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._limits import Limits, peak_bytes
 from mlgo_gym.llvm.process._request import Request
-from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.llvm.process._worker import Alone, Worker
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
 

@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from corpus_tools.sandbox import Held
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
-from mlgo_gym.llvm.process._alone import Alone
 from mlgo_gym.llvm.process._launch import (
     Link,
     check_llvm,
@@ -60,6 +59,23 @@ def describe_exit(status: int) -> str:
         return f"signal {-status} ({signal.Signals(-status).name})"
     except ValueError:
         return f"signal {-status}"
+
+
+class Alone:
+    """Lets one thread in, as often as it likes; another is told, before it breaks a worker."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise UsageError(
+                "compiler: expected one thread at a time, found another that is using it; give "
+                "each thread a compiler of its own"
+            )
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class Worker:
