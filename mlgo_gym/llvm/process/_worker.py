@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import subprocess
+import threading
 import weakref
 from collections.abc import Mapping, Sequence
 from time import monotonic
