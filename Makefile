@@ -37,10 +37,11 @@ test-stress: $(DEV_READY)
 mutate: $(DEV_READY)
 	$(BIN)/python scripts/mutate.py --seed $(SEED) --count $(COUNT)
 
-# SECONDS= for each reader in place of COUNT= inputs; a seed's run goes on where it stopped.
+# SECONDS= for each reader in place of COUNT= inputs, `COUNT=` for the millions of a whole run; a
+# seed's run goes on where it stopped.
 fuzz: COUNT = 2000
 fuzz: $(DEV_READY)
-	$(BIN)/python -m tests.fuzz --seed $(SEED) --count $(COUNT) $(SECONDS:%=--seconds %) $(TARGET:%=--target %)
+	$(BIN)/python -m tests.fuzz --seed $(SEED) $(COUNT:%=--count %) $(SECONDS:%=--seconds %) $(TARGET:%=--target %)
 
 explore: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \

@@ -59,6 +59,7 @@ def copied(corpus: Corpus, names: tuple[str, ...], folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.e2e
 def test_the_numbers_are_those_of_single_compilations(
     evaluate: Evaluate, small: Corpus, compiler: Compiler
 ) -> None:
@@ -88,6 +89,7 @@ def test_the_numbers_are_those_of_single_compilations(
     }
 
 
+@pytest.mark.e2e
 def test_packages_and_languages(evaluate: Evaluate, small_folder: Path, cpp_folder: Path) -> None:
     found = evaluate("--corpus", small_folder, "--corpus", cpp_folder, "--policy", "never")
     assert list(found["packages"]) == ["small corpus", "cpp"]

@@ -57,6 +57,7 @@ def test_demo_for_machines(small_folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "mlgo-gym-demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.e2e
 def test_rollout_writes_a_log(small_folder: Path, tmp_path: Path) -> None:
     done = run_process(
         "rollout", "--corpus", small_folder, "--policy", "random", "--seed", "3",
@@ -70,6 +71,7 @@ def test_rollout_writes_a_log(small_folder: Path, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.log", "small corpus"]
 
 
+@pytest.mark.e2e
 def test_demo_of_register_allocation(small_folder: Path, tmp_path: Path) -> None:
     arguments = ("demo", "--problem", "regalloc-eviction", "--corpus", small_folder)
     done = run(*arguments, "--plot", "plot.svg", cwd=tmp_path)
@@ -80,6 +82,7 @@ def test_demo_of_register_allocation(small_folder: Path, tmp_path: Path) -> None
     assert "byte for byte" not in done.stdout
 
 
+@pytest.mark.e2e
 def test_rollout_of_register_allocation(small_folder: Path, tmp_path: Path) -> None:
     arguments = ("--problem", "regalloc-eviction", "--policy", "lowest-use", "--json")
     done = run("rollout", "--corpus", small_folder, *arguments, "--log", "x.log", cwd=tmp_path)
@@ -100,6 +103,7 @@ def test_rollout_of_register_allocation(small_folder: Path, tmp_path: Path) -> N
     assert again.stdout == done.stdout
 
 
+@pytest.mark.e2e
 def test_rollout_of_two_problems(small_folder: Path, tmp_path: Path) -> None:
     alone = run("rollout", "--corpus", small_folder, "--json", cwd=tmp_path)
     both = run(
@@ -124,6 +128,7 @@ def test_rollout_reports_bad_modules(small_folder: Path, tmp_path: Path) -> None
     )
 
 
+@pytest.mark.e2e
 def test_corpus_stats(small_folder: Path, tmp_path: Path) -> None:
     done = run("corpus", "stats", "--corpus", small_folder, "--json", cwd=tmp_path)
     total = json.loads(done.stdout)["total"]
@@ -244,6 +249,7 @@ def test_plot_of_a_folder_or_device(small_folder: Path, tmp_path: Path) -> None:
     assert done.stderr.startswith("mlgo-gym: error: cannot write '/proc/x.png': ")
 
 
+@pytest.mark.e2e
 def test_log_into_what_is_no_file(small_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link.log").symlink_to(tmp_path / "target.log")
     for log in ("/dev/null", "link.log"):

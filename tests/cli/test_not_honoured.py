@@ -37,6 +37,7 @@ def test_one_line_for_each_option(folder: Path, command: list[str]) -> None:
     ]
 
 
+@pytest.mark.e2e
 def test_in_json(folder: Path, small: Corpus) -> None:
     stats = json.loads(run("corpus", "stats", "--corpus", folder, "--json", cwd=folder).stdout)
     assert stats["not_honoured"] == {SECTIONS: 3, UNKNOWN: 1}

@@ -21,6 +21,7 @@ def traces(small_folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "traces"
 
 
+@pytest.mark.e2e
 def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_path: Path) -> None:
     files = sorted(traces.iterdir())
     assert [each.name for each in files] == [
@@ -43,6 +44,7 @@ def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_p
     }
 
 
+@pytest.mark.e2e
 def test_what_differs_is_an_error(traces: Path, small_folder: Path, tmp_path: Path) -> None:
     good, damaged = traces / "frame_stream.c.trace", tmp_path / "damaged.trace"
     damaged.write_bytes(good.read_bytes()[:-1])

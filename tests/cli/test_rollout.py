@@ -24,6 +24,7 @@ def one_of_two(sample: Corpus, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.e2e
 def test_a_model_of_another_llvm(sample: Corpus, tmp_path: Path) -> None:
     corpus = copied(sample, ("frame_stream.c",), tmp_path / "corpus")
     shutil.copytree(MODELS / "never", tmp_path / "never")

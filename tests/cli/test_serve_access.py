@@ -45,6 +45,7 @@ def one(small_folder: Path) -> Path:
     return small_folder
 
 
+@pytest.mark.e2e
 def test_by_default_only_this_user_reaches_it(
     one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

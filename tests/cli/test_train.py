@@ -108,6 +108,7 @@ def test_a_missing_extra_is_named(
     )
 
 
+@pytest.mark.e2e
 def test_a_finished_run_is_summed_up(small: Corpus, tmp_path: Path) -> None:
     """Its model is validated once more, and that is all."""
     corpus = copied(small, ("hash_map.c", "frame_stream.c"), tmp_path / "corpus")

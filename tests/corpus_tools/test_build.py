@@ -229,6 +229,7 @@ def test_keep_going_does_not_keep_nothing(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.e2e
 def test_a_failed_build_keeps_the_corpus_that_was_there(
     clang22: Clang, tmp_path: Path, make_sdist: MakeRecipe
 ) -> None:

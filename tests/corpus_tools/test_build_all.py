@@ -128,6 +128,7 @@ def test_one_that_fails_does_not_stop_the_others(
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["two"]
 
 
+@pytest.mark.e2e
 def test_an_incomplete_corpus_is_said_to_be_and_tried_again(
     clang22: Clang, tmp_path: Path, recipes: tuple[Recipe, Recipe]
 ) -> None:
@@ -140,6 +141,7 @@ def test_an_incomplete_corpus_is_said_to_be_and_tried_again(
     assert info["left_out"] == ["bad.c"]
 
 
+@pytest.mark.e2e
 def test_progress_is_of_the_recipes_that_are_built(
     clang22: Clang, tmp_path: Path, recipes: tuple[Recipe, Recipe]
 ) -> None:
@@ -153,6 +155,7 @@ def test_progress_is_of_the_recipes_that_are_built(
     assert seen == [("two", 1, 2), ("two", 2, 2)]
 
 
+@pytest.mark.e2e
 def test_an_interrupted_run_keeps_what_it_had_built(
     clang22: Clang, tmp_path: Path, recipes: tuple[Recipe, Recipe]
 ) -> None:
@@ -177,6 +180,7 @@ def test_sdists_are_kept_where_they_are_asked_for(
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["tiny-1.0.tar.gz"]
 
 
+@pytest.mark.e2e
 def test_the_python_whose_headers_are_needed_is_part_of_the_corpus(
     clang22: Clang,
     tmp_path: Path,

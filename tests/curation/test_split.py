@@ -170,6 +170,7 @@ def test_a_recipe_names_its_package(tmp_path: Path) -> None:
     assert list(join_corpora([one, other]).keys) == ["lupa/m", "y/m"]
 
 
+@pytest.mark.e2e
 def test_recorded_sides_are_honoured(tmp_path: Path) -> None:
     folders = [
         make_corpus(tmp_path / name, {"m": program(name)}, info={"split": side})

@@ -75,6 +75,7 @@ def test_in_two_goes_it_is_the_same(small: Corpus, tmp_path: Path) -> None:
     assert {len(set(each.actions.tolist())) for each in one} == {2}
 
 
+@pytest.mark.e2e
 def test_register_allocation(small: Corpus, tmp_path: Path) -> None:
     problem = RegallocEviction()
     assert len(recorded(tmp_path, small, problem=problem)) == 3

@@ -123,6 +123,7 @@ def test_nothing_added_is_nothing_written(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.e2e
 def test_a_killed_writer_leaves_whole_parts(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITES_FOR_EVER, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

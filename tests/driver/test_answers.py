@@ -62,6 +62,7 @@ wait_for(0)
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("model", ["forbidden", "outside"])
 def test_no_choice_that_the_mask_rules_out(driver: Driver, tmp_path: Path, model: str) -> None:
     (tmp_path / "f.c").write_text(MANY_LIVE)
@@ -80,6 +81,7 @@ def test_no_choice_that_the_mask_rules_out(driver: Driver, tmp_path: Path, model
     assert not (tmp_path / "f.o").exists()
 
 
+@pytest.mark.e2e
 def test_a_model_of_the_same_size_in_the_same_files(
     driver: Driver, work: Path, tmp_path: Path
 ) -> None:

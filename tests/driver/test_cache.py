@@ -93,6 +93,7 @@ def damage_it(path: Path, damage: str) -> None:
     DAMAGES[damage](path)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("case", one_in(8, CASES), ids=", ".join)
 def test_a_damaged_file(own: Driver, work: Path, objects: Objects, case: tuple[str, str]) -> None:
     damage, pattern = case
@@ -124,6 +125,7 @@ FOLDERS = [
 ]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("case", one_in(6, FOLDERS), ids=", ".join)
 def test_a_damaged_folder(own: Driver, work: Path, objects: Objects, case: tuple[str, str]) -> None:
     """What was in one that others could write to counts for nothing."""
@@ -226,6 +228,7 @@ def test_a_cache_that_root_made_for_others(
         shutil.rmtree(place)
 
 
+@pytest.mark.e2e
 def test_the_cache_s_files_are_the_user_s_alone(own: Driver, work: Path, tmp_path: Path) -> None:
     """Whatever the umask is."""
     new = elsewhere(own, tmp_path / "new")

@@ -242,6 +242,7 @@ def test_nothing_is_said_of_a_link_that_is_none(
     compare(driver, folders, [*arguments, *(["-c"] if word == "-emit-llvm" else []), "two.c"])
 
 
+@pytest.mark.e2e
 def test_a_long_response_file_is_read_to_its_end(
     driver: Driver, folders: tuple[Path, Path]
 ) -> None:

@@ -49,6 +49,7 @@ def train(
     return driver.run(*arguments, *options, cwd=work, stdin=stdin)
 
 
+@pytest.mark.e2e
 def test_the_log(driver: Driver, work: Path) -> None:
     done = train(driver, work, "-O2", "-MMD", "-c", "f.c", "-o", "mine.o")
     assert (done.returncode, done.stdout) == (0, b"")
@@ -81,6 +82,7 @@ def last_score(path: Path) -> int:
     return int(scores[-1][0])
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "arguments",
     one_in(
@@ -131,6 +133,7 @@ def test_without_an_output_s_name(driver: Driver, work: Path) -> None:
     assert last_score(work / "log") == text_bytes(work / "a b\n$.o") - expected
 
 
+@pytest.mark.e2e
 def test_what_else_clang_writes_is_of_the_compilation_with_the_model(
     driver: Driver, work: Path
 ) -> None:
@@ -150,6 +153,7 @@ def test_what_else_clang_writes_is_of_the_compilation_with_the_model(
     assert "Pass:            inline\n" not in files["f.yaml"].read_text()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("option", ["-flto", "-flto=thin"])
 def test_bitcode_has_no_score(driver: Driver, work: Path, option: str) -> None:
     done = train(driver, work, "-O2", option, "-c", "f.c")
@@ -167,6 +171,7 @@ def test_one_source_for_each_command_line(driver: Driver, work: Path) -> None:
     assert not (work / "f.o").exists()
 
 
+@pytest.mark.e2e
 def test_a_log_without_an_object_in_a_folder(driver: Driver, work: Path) -> None:
     """It is named after what is written."""
     (work / "log").mkdir()
@@ -183,6 +188,7 @@ def test_words_from_a_pipe(driver: Driver, work: Path) -> None:
     assert last_score(work / "log") == text_bytes(work / "mine.o") - expected
 
 
+@pytest.mark.e2e
 def test_what_can_be_read_once_has_no_score(driver: Driver, work: Path) -> None:
     command = ("-O2", "-x", "c", "-c", "/dev/stdin", "-o", "mine.o")
     done = train(driver, work, *command, stdin=SOURCE.encode())
@@ -216,11 +222,13 @@ def test_a_folder_of_logs(driver: Driver, work: Path) -> None:
     assert all(records(each) for each in (work / "log").iterdir())
 
 
+@pytest.mark.e2e
 def test_without_an_object_there_is_no_score(driver: Driver, work: Path) -> None:
     assert train(driver, work, "-O2", "-S", "f.c").returncode == 0
     assert scoreless(work / "log")
 
 
+@pytest.mark.e2e
 def test_errors_of_clang_are_clang_s(driver: Driver, work: Path) -> None:
     (work / "f.c").write_text("int f(void) { return x; }\n")
     done = train(driver, work, "-O2", "-c", "f.c")

@@ -215,6 +215,7 @@ def test_clang_is_asked_for_its_version_once(driver: Driver, work: Path, tmp_pat
         text += "# changed\n"
 
 
+@pytest.mark.e2e
 def test_a_command_line_at_the_limit(driver: Driver, work: Path) -> None:
     """One that clang takes and that has no room for the advisor's options."""
     driver.run("--version", cwd=work)
@@ -279,6 +280,7 @@ def test_a_clang_that_is_the_script_is_none(driver: Driver, work: Path, tmp_path
     assert b"clang version" in done.stdout
 
 
+@pytest.mark.e2e
 def test_a_frozen_model_that_is_replaced_in_place(
     driver: Driver, work: Path, tmp_path: Path
 ) -> None:

@@ -78,6 +78,7 @@ def locked(folder: Path) -> Iterator[None]:
     os.close(descriptor)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("pattern", ["bin/mlgo-cc", "kept/inlining-*.so"])
 def test_a_lock_is_waited_for_as_long_as_was_said(
     own: Driver, work: Path, plain: bytes, never: bytes, pattern: str
@@ -93,6 +94,7 @@ def test_a_lock_is_waited_for_as_long_as_was_said(
     assert compile_file(own, work, NEVER) == (never, b"")
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("pattern", one_in(2, ["kept/inlining-*.so", "bin/mlgo-cc"]))
 def test_files_that_cannot_be_finished(
     own: Driver, work: Path, objects: Objects, pattern: str

@@ -46,6 +46,7 @@ def test_names(driver: Driver, tmp_path: Path, settings: dict[str, str]) -> None
     assert compiled(MLGO_INLINING_MODEL="small") == plain
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", one_in(3, ["cardless", "other", "../models/small"]))
 def test_what_is_no_name(
     driver: Driver, tmp_path: Path, settings: dict[str, str], name: str

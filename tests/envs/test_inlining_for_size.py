@@ -108,6 +108,7 @@ def test_observations_are_fresh_and_end_in_zeros(env: CompilationEnv) -> None:
     assert last in env.observation_space
 
 
+@pytest.mark.e2e
 def test_modules_are_drawn_by_the_seed(env: CompilationEnv) -> None:
     def drawn(seed: int) -> list[str]:
         names = [env.reset(seed=seed)[1]["module"]]
@@ -174,6 +175,7 @@ def test_a_module_without_text_to_measure(env: CompilationEnv) -> None:
     )
 
 
+@pytest.mark.e2e
 def test_vector_environments() -> None:
     for mode in ("sync", "async"):
         envs = gymnasium.make_vec(ID, num_envs=2, vectorization_mode=mode)

@@ -43,6 +43,7 @@ def test_a_name_with_its_settings(small: Corpus) -> None:
     env.close()
 
 
+@pytest.mark.e2e
 def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
     corpus = Corpus(sample.folder, ("expr_vm.c",))
     env = make_env(EvictionForSize(), corpus, illegal_action="fallback", decision_limit=40)

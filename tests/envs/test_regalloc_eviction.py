@@ -98,6 +98,7 @@ def test_functions_that_are_asked_for(env: AllocationEnv) -> None:
     assert (info["module"], info["function"]) == ("expr_vm.c", "expr_run")
 
 
+@pytest.mark.e2e
 def test_same_seed_same_episodes(two: Corpus) -> None:
     def played() -> list[tuple[float, str]]:
         env = AllocationEnv(RegallocEviction(), two)

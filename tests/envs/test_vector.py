@@ -50,6 +50,7 @@ def test_make_vec_makes_it(small: Corpus) -> None:
     wrapped.close()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("mode", one_in(3, list(AutoresetMode)))
 def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: AutoresetMode) -> None:
     ours = CompilationVectorEnv(InliningForSize(), 2, autoreset_mode=mode, corpus=small)
@@ -75,6 +76,7 @@ def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: Autorese
     theirs.close()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Signals) -> None:
     envs = CompilationVectorEnv(
@@ -104,6 +106,7 @@ def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Si
     alone.close()
 
 
+@pytest.mark.e2e
 def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
     envs = CompilationVectorEnv(InliningForSize(), 3, corpus=sample)
     modules = envs.reset(seed=8)[1]["module"].tolist()
@@ -178,6 +181,7 @@ def test_an_action_that_is_none_moves_no_row(envs: CompilationVectorEnv) -> None
     assert infos["decision"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.e2e
 def test_a_row_that_has_ended_holds_the_others(envs: CompilationVectorEnv) -> None:
     """With the mode Disabled, it has to be reset first."""
     envs.reset(seed=1)
@@ -191,6 +195,7 @@ def test_a_row_that_has_ended_holds_the_others(envs: CompilationVectorEnv) -> No
     assert envs.step(np.zeros(3, np.int64))[-1]["decision"].tolist() == [2, 1, 2]
 
 
+@pytest.mark.e2e
 def test_a_reset_that_fails_in_one_row(envs: CompilationVectorEnv) -> None:
     """The others have gone on: all rows have to be reset."""
     envs.reset(seed=1)
@@ -203,6 +208,7 @@ def test_a_reset_that_fails_in_one_row(envs: CompilationVectorEnv) -> None:
         envs.reset(options={"reset_mask": np.array([True, False, True])})
 
 
+@pytest.mark.e2e
 def test_rows_are_asked_by_name(sample: Corpus) -> None:
     """As Gymnasium's own vector environments have it."""
     corpus = Corpus(sample.folder, ("expr_vm.c",))
@@ -225,6 +231,7 @@ def test_rows_are_asked_by_name(sample: Corpus) -> None:
     theirs.close()
 
 
+@pytest.mark.e2e
 def test_an_environment_can_be_forked(small: Corpus) -> None:
     env = gymnasium.make(ID, corpus=small)
     with pytest.raises(UsageError, match="^fork: expected a pending decision, found none; call re"):
@@ -262,6 +269,7 @@ def test_a_fork_of_an_environment_is_closed_by_itself(small: Corpus) -> None:
     other.close()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["RegallocEviction", "RegallocPriority"])
 def test_register_allocation_equals_a_loop_over_single_environments(
     sample: Corpus, name: str

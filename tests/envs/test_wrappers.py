@@ -61,6 +61,7 @@ def test_default_advice_as_an_input(env: CompilationEnv) -> None:
     assert observation["inlining_default"].tolist() == [0]
 
 
+@pytest.mark.e2e
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version")
 def test_all_together_as_rl_code_uses_them(env: CompilationEnv) -> None:
     wrapped: gymnasium.Env[Any, Any] = FloatVectorObservation(

@@ -62,6 +62,7 @@ def known(name: str, small: Corpus) -> Iterator[Known]:
         yield Known(runner, policy, recorded, packages)
 
 
+@pytest.mark.e2e
 def test_a_model_of_one_feature(small: Corpus) -> None:
     with known("default", small) as model:
         column = model.recorded.values[:, FEATURES.index("inlining_default")]
@@ -80,12 +81,14 @@ def test_a_model_of_one_feature(small: Corpus) -> None:
     assert 0 < one.deviation < one.changed
 
 
+@pytest.mark.e2e
 def test_a_model_of_none(small: Corpus) -> None:
     with known("never", small) as model:
         assert not model.recorded.decisions.any()
         assert not any(each.changed for each in model.importance().values())
 
 
+@pytest.mark.e2e
 def test_what_is_recorded_is_what_the_model_answers(small: Corpus) -> None:
     with known("inliner", small) as model:
         recorded = model.recorded
@@ -103,6 +106,7 @@ def test_what_is_recorded_is_what_the_model_answers(small: Corpus) -> None:
         assert not any(first[name].changed for name in constant)
 
 
+@pytest.mark.e2e
 def test_text(small: Corpus) -> None:
     with known("default", small) as model:
         chosen = most_asking(model.recorded, model.packages, 1)

@@ -34,7 +34,7 @@ DEADLINE_S = 20.0
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=2000, help="inputs of each reader")
+    parser.add_argument("--count", type=int, help="inputs of each reader; by default a whole run")
     parser.add_argument("--seconds", type=float, help="for each reader, however many inputs")
     parser.add_argument("--target", action="append", help="a reader; by default all")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
@@ -48,7 +48,8 @@ def main() -> int:
     STATE.mkdir(parents=True, exist_ok=True)
     results = {}
     for name in options.target or TARGETS:
-        results[name] = _fuzz(name, options.seed, options.count, options.seconds)
+        count = TARGETS[name].whole if options.count is None else options.count
+        results[name] = _fuzz(name, options.seed, count, options.seconds)
         line = " ".join(f"{key} {value}" for key, value in results[name].items())
         print(f"{name}: {line}", flush=True)
     (STATE / "summary.json").write_text(json.dumps({"seed": options.seed} | results, indent=2))
@@ -155,14 +156,16 @@ def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None
 
 
 def _note(folder: Path, done: dict[str, Any]) -> None:
-    (folder / "state.new").write_text(json.dumps(done))
-    (folder / "state.new").replace(folder / "state")
+    """Written at once, over what it was: it is read while this goes on."""
+    state = os.open(folder / "state", os.O_WRONLY | os.O_CREAT)
+    os.pwrite(state, json.dumps(done).encode().ljust(200), 0)
+    os.close(state)
 
 
 def _limit_memory() -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + MEMORY_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 if __name__ == "__main__":

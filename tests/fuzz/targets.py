@@ -7,10 +7,12 @@ it.
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -39,7 +41,7 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import InputError
+from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.model import find_model
@@ -60,7 +62,7 @@ from tests.datasets.samples import episode, source
 from tests.fuzz import mutators
 from tests.native import mutated
 
-OWN = (InputError, CorpusToolsError)
+OWN = (InputError, CompilationError, CorpusToolsError)
 HASH = "0123456789abcdef" * 4
 
 
@@ -79,6 +81,7 @@ class Target:
         mutate: makes another file out of a sound one.
         around: makes what stands around the file, in its folder.
         names_it: an error says the file's name; not so where there is no file.
+        whole: how many inputs a whole run tries.
     """
 
     name: str
@@ -87,6 +90,7 @@ class Target:
     mutate: mutators.Mutator = mutators.of_bytes
     around: Callable[[Path], None] = field(default=_nothing)
     names_it: bool = True
+    whole: int = 50_000
 
 
 def _as_json(*values: Any) -> Callable[[], list[bytes]]:
@@ -335,6 +339,32 @@ def _object() -> list[bytes]:
     return [made.object_bytes or b""]
 
 
+def _bitcode() -> list[bytes]:
+    return [Path(SAMPLE_CORPUS, f"{name}.bc").read_bytes() for name in ("digest.c", "json_write.c")]
+
+
+MEMORY_BYTES = 256 << 20
+
+
+@functools.cache
+def limited() -> Compiler:
+    """The compiler of what is hostile; its worker goes on to the next input."""
+    return Compiler(timeout_s=10, peak_memory_bytes=MEMORY_BYTES)
+
+
+def _compile(path: Path) -> None:
+    """A worker that lives on has taken a fifth more than its limit at most."""
+    compiler = limited()
+    try:
+        compiler.compile_module(Module.from_file(path))
+    finally:
+        if compiler.worker_pid is not None:
+            status = Path(f"/proc/{compiler.worker_pid}/status").read_text()
+            (most_kib,) = map(int, re.findall(r"VmHWM:\s+(\d+) kB", status))
+            if most_kib << 10 > 1.2 * MEMORY_BYTES:
+                raise AssertionError(f"{path.name}: a worker took {most_kib} KiB")
+
+
 def _read_object(path: Path) -> None:
     found = ObjectFile.parse(read_object(path))
     found.compiler()
@@ -342,10 +372,10 @@ def _read_object(path: Path) -> None:
 
 
 TARGETS = {
-    "trace": Target("it.trace", _trace, _read_trace, _changed_trace),
-    "log": Target("it.log", _log, open_recording),
-    "channel": Target("it.stream", _log, _decode, names_it=False),
-    "dataset": Target("part-00000.parquet", _dataset, _read_dataset),
+    "trace": Target("it.trace", _trace, _read_trace, _changed_trace, whole=200_000),
+    "log": Target("it.log", _log, open_recording, whole=1_000_000),
+    "channel": Target("it.stream", _log, _decode, names_it=False, whole=1_000_000),
+    "dataset": Target("part-00000.parquet", _dataset, _read_dataset, whole=100_000),
     "manifest": Target(
         MANIFEST_NAME, _as_json(MANIFEST), _read_corpus, mutators.of_json, around=_module
     ),
@@ -363,8 +393,14 @@ TARGETS = {
         load_recipe,
         mutators.of_text,
     ),
-    "graph": Target("it.tflite", mutated.seeds, mutated.lower, mutated.of_graph),
-    "graph evaluated": Target("it.tflite", mutated.seeds, mutated.evaluate, mutated.of_graph),
+    "graph": Target("it.tflite", mutated.seeds, mutated.lower, mutated.of_graph, whole=2_000_000),
+    "graph evaluated": Target(
+        "it.tflite",
+        mutated.seeds,
+        mutated.evaluate,
+        mutated.of_graph,
+        whole=20_000,
+    ),
     "frozen model": Target(
         "it.json",
         _as_json(FROZEN),
@@ -414,10 +450,8 @@ TARGETS = {
     "tar": Target("p-1.tar.gz", _tar, _unpack, mutators.of_bytes),
     "tar.gz": Target("p-1.tar.gz", lambda: [gzip.compress(_tar()[0])], _unpack),
     "zip": Target("p-1.zip", _zip, _unpack),
-    "static archive": Target("it.a", lambda: [ARCHIVE], _read_archive),
-    "build": Target("it.o", _object, read_build),
-    "object": Target("it.o", _object, _read_object, names_it=False),
-    "bitcode": Target(
-        "it.bc", _of_file(Path(SAMPLE_CORPUS) / "digest.c.bc"), Module.from_file
-    ),
+    "static archive": Target("it.a", lambda: [ARCHIVE], _read_archive, whole=500_000),
+    "build": Target("it.o", _object, read_build, whole=100_000),
+    "object": Target("it.o", _object, _read_object, names_it=False, whole=400_000),
+    "bitcode": Target("it.bc", _bitcode, _compile, whole=20_000),
 }  # fmt: skip

@@ -312,6 +312,7 @@ def run(references: References, given: settings, *, by_replay: bool = False) -> 
     run_state_machine_as_test(Ours, settings=given)
 
 
+@pytest.mark.e2e
 @pytest.mark.hypothesis
 @pytest.mark.parametrize(("by_replay", "usual", "steps"), [(False, 8, 25), (True, 3, 15)])
 def test_in_whatever_order(by_replay: bool, usual: int, steps: int, compiler: Compiler) -> None:

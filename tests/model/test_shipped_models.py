@@ -21,6 +21,7 @@ def test_they_are_all_there() -> None:
     assert set(shipped_models()) == set(NAMES)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", NAMES)
 def test_their_cards_hold(name: str, sample: Corpus) -> None:
     folder = Path(find_model(name))

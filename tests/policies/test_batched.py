@@ -30,6 +30,7 @@ def never(observations: Sequence[Observation]) -> list[int]:
     return [0 for _ in observations]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("jobs", one_in(2, [3, 1]))
 def test_it_equals_one_at_a_time(sample: Corpus, jobs: int) -> None:
     corpus = sample.only(("frame_stream.c", "json_write.c", "expr_compile.c"))
@@ -95,6 +96,7 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
     assert digest.is_complete
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_bad_policies_end_it(small: Corpus, jobs: int) -> None:
     def rolled_out(function: object) -> None:

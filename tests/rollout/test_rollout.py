@@ -108,6 +108,7 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
     assert RolloutLog(io.BytesIO(), LIFTED).write(broken) == 0
 
 
+@pytest.mark.e2e
 def test_workers_of_somebody_else(small: Corpus) -> None:
     made = []
 
@@ -130,6 +131,7 @@ def test_a_policy_that_raises_ends_the_rollout(small: Corpus) -> None:
         list(rollout(small, {"broken": broken}, LIFTED, jobs=2))
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_closing_early_ends_the_workers(sample: Corpus, jobs: int) -> None:
     reports = rollout(sample, {"always": InliningForSize.policy("always")}, LIFTED, jobs=jobs)
@@ -137,6 +139,7 @@ def test_closing_early_ends_the_workers(sample: Corpus, jobs: int) -> None:
     reports.close()
 
 
+@pytest.mark.e2e
 def test_the_largest_is_started_first(sample: Corpus) -> None:
     names = sorted(sample, key=sample.size_bytes, reverse=True)
     sizes = [len(sample[name].data) for name in names]

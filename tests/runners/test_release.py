@@ -50,6 +50,7 @@ def fill(runner: ReleaseModeModelRunner, random: np.random.Generator) -> list[np
     return [runner.get_tensor(index).copy() for index in range(len(runner.inputs))]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("frozen", one_in(2, [True, False]))
 def test_decisions_are_those_of_tflite(model_dir: Path, tmp_path: Path, frozen: bool) -> None:
     if frozen:

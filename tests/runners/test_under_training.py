@@ -40,6 +40,7 @@ def make(inputs: Sequence[TensorSpec], output: TensorSpec) -> ModelUnderTraining
     return ModelUnderTrainingRunner(MODEL, inputs, output)
 
 
+@pytest.mark.e2e
 def test_it_keeps_the_contract() -> None:
     check_runner(make, FEATURES, ADVICE, needs="cost_estimate")
 

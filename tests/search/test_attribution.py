@@ -47,6 +47,7 @@ def test_calls_have_their_names(compiler: Compiler) -> None:
     assert sum(each.size_bytes for each in base.functions.values()) <= base.text_size_bytes
 
 
+@pytest.mark.e2e
 def test_naming_changes_nothing(compiler: Compiler, sample: Corpus) -> None:
     module = sample["scene.cpp"]
     base = NamingCompiler(compiler, module, default).compile()
@@ -67,6 +68,7 @@ def test_flips_that_go_together_do_not_touch(compiler: Compiler, sample: Corpus)
     assert not disjoint_flips(base, np.random.default_rng(0), lambda _: 0.0, by_callee=False)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("name", ["scene.cpp", "json_read.c", "graph.cpp"])
 def test_the_bytes_add_up(compiler: Compiler, sample: Corpus, name: str) -> None:
     """To a byte, of some hundred."""
@@ -109,6 +111,7 @@ def test_single_flips_are_what_compiling_again_says(compiler: Compiler, sample: 
     assert found == {index: exact[index] for index in found}
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("name", "of_nobody"), [("scene.cpp", 1), ("json_read.c", 0), ("graph.cpp", 11)]
 )

@@ -44,6 +44,7 @@ def all_observations(compiler: Compiler, module: Module) -> Iterator[Observation
             compilation.answer(default(observation))
 
 
+@pytest.mark.e2e
 def test_it_finds_what_replays(compiler: Compiler, sample: Corpus) -> None:
     module = sample["digest.c"]
     oracle = Oracle(compiler, module, setting(1_000), PROBLEM)
@@ -170,6 +171,7 @@ def test_a_corpus_is_searched_and_gone_on_with(small: Corpus, tmp_path: Path) ->
         assert each.size_bytes <= longer[name].size_bytes
 
 
+@pytest.mark.e2e
 def test_other_settings_start_anew(small: Corpus, tmp_path: Path) -> None:
     corpus = small.only(["frame_stream.c"])
     searched(corpus, tmp_path)
@@ -178,6 +180,7 @@ def test_other_settings_start_anew(small: Corpus, tmp_path: Path) -> None:
     assert other.error is None
 
 
+@pytest.mark.e2e
 def test_failures_are_reported(small: Corpus, tmp_path: Path) -> None:
     (tmp_path / "frame_stream.c.search.json").write_text("{}")
     (tmp_path / "hash_map.c.search.json").mkdir()
@@ -195,12 +198,14 @@ def test_failures_are_reported(small: Corpus, tmp_path: Path) -> None:
     assert str(missing.error).startswith("module 'x': cannot read ")
 
 
+@pytest.mark.e2e
 def test_closing_early_ends_the_workers(small: Corpus, tmp_path: Path) -> None:
     searches = search_corpus(small, tmp_path, PROBLEM, setting(300), jobs=2)
     assert next(searches).error is None
     searches.close()
 
 
+@pytest.mark.e2e
 def test_a_search_to_its_end_begins_again(compiler: Compiler) -> None:
     """Three calls are soon tried at every level: what is left of the budget goes round again."""
     module = Module.from_ir(_TWO_CALLERS, "two.c")

@@ -48,6 +48,7 @@ def data(sample: Corpus) -> Data:
     )
 
 
+@pytest.mark.e2e
 def test_labels_are_those_of_the_modules(sample: Corpus) -> None:
     names = ("scene.cpp", "missing.c", "frame_stream.c")
     packages = Packages.of({"sample": replace(sample, names=names)})

@@ -43,6 +43,7 @@ def both(network: PolicyNetwork, problem: Problem, rows: Recorded) -> tuple[Reco
     return network(columns(rows, problem)).numpy(), found
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("hidden", one_in(2, [(32, 16), ()]))
 def test_eviction(eviction: Recorded, hidden: tuple[int, ...]) -> None:
     network = EvictionNetwork(statistics(eviction, EVICTION), hidden)
@@ -52,6 +53,7 @@ def test_eviction(eviction: Recorded, hidden: tuple[int, ...]) -> None:
     np.testing.assert_array_equal(found > FORBIDDEN, expected > FORBIDDEN)
 
 
+@pytest.mark.e2e
 def test_eviction_where_something_must_go(eviction: Recorded) -> None:
     """And with a live range that may not be spilled, whose density is NaN."""
     rows = eviction[eviction["mask"].sum(axis=1) > 2][:20].copy()
@@ -69,6 +71,7 @@ def test_inlining(inlining: Recorded, band: tuple[int, int] | None) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.e2e
 def test_threads_share_the_weights_and_nothing_else(inlining: Recorded) -> None:
     """A network that learns on is not what was compiled, until its weights are taken."""
     network = InliningNetwork(statistics(inlining, INLINING), (16,))

@@ -69,6 +69,7 @@ def test_functions_are_scored_as_in_their_module(compiler: Compiler, sample: Cor
             assert 0 <= context.potential <= context.share
 
 
+@pytest.mark.e2e
 def test_what_potential_is(compiler: Compiler, sample: Corpus) -> None:
     """What nobody spills cannot be saved; and where all is spilled, there is more of it."""
     with Workshop(EVICTION, jobs=1, timeout_s=120) as workshop:

@@ -119,6 +119,7 @@ def test_an_interrupted_save_leaves_the_old_model(
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
+@pytest.mark.e2e
 def test_a_copy_of_a_model_has_another_card(inlining: Recorded, tmp_path: Path) -> None:
     problem, model, copied = InliningForSize(), tmp_path / "model", tmp_path / "copy"
     save_model(network_of(problem, inlining), problem, model, {"trainer": "clone", "seed": 1})
@@ -133,6 +134,7 @@ def test_a_copy_of_a_model_has_another_card(inlining: Recorded, tmp_path: Path) 
     assert json.loads((copied / "card.json").read_text()) == expected
 
 
+@pytest.mark.e2e
 def test_a_damaged_network_is_refused(inlining: Recorded, tmp_path: Path) -> None:
     problem, model = InliningForSize(), tmp_path / "model"
     save_model(network_of(problem, inlining), problem, model, {})

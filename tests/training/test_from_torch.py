@@ -104,6 +104,7 @@ def test_the_vector_is_the_wrappers(inlining: Recorded) -> None:
     np.testing.assert_array_equal(observation, vectors(inlining, INLINING)[0])
 
 
+@pytest.mark.e2e
 def test_another_normalisation_answers_otherwise(torch: Any, inlining: Recorded) -> None:
     torch.manual_seed(0)
     layers = layers_of(torch.nn, 38, 2)

@@ -65,6 +65,7 @@ def flags(count: int) -> Array:
     return rows
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("sign", "learns"), [(1.0, True), (-1.0, False)])
 def test_a_flag_is_learned(sign: float, learns: bool) -> None:
     """With advantages the wrong way round, the opposite is learned."""
@@ -114,6 +115,7 @@ def test_one_generation_goes_only_so_far(already: float, low: float, high: float
     assert low < chances()[1] / before[1] < high
 
 
+@pytest.mark.e2e
 def test_what_is_saved_is_all_there_is() -> None:
     rows = flags(8)
     statistics = Normalization.fit(columns(rows, INLINING), network_features(INLINING))

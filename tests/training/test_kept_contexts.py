@@ -52,6 +52,7 @@ def kept(tmp_path: Path, modules: list[list[TrainingContext]]) -> Iterator[Path]
     assert not list(folder.glob(".*"))
 
 
+@pytest.mark.e2e
 def test_there_and_back(kept: Path, modules: list[list[TrainingContext]]) -> None:
     files = KeptContexts(kept, KEY)
     assert files.modules == 4

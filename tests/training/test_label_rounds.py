@@ -51,6 +51,7 @@ def test_labels_for_three_quarters_of_the_time(
         assert rounds._ends_s(0) is None
 
 
+@pytest.mark.e2e
 def test_labels_in_no_time_are_those_of_a_module(sample: Corpus, tmp_path: Path) -> None:
     """The next run goes on with the others; one that never asks is in the dataset, too."""
     folder = make_corpus(tmp_path / "mine", {"quiet": assembled("define void @f() { ret void }")})

@@ -97,6 +97,7 @@ def test_functions_by_themselves_give_what_modules_do(
     assert (validation.modules, validation.failed) == (2, 0)
 
 
+@pytest.mark.e2e
 def test_a_function_that_fails_is_left_out(
     workshop: Workshop, contexts: list[TrainingContext], network: CompiledNetwork
 ) -> None:
@@ -115,6 +116,7 @@ def test_no_function_asks(workshop: Workshop, network: CompiledNetwork) -> None:
 MODELS = Path(__file__).parents[1] / "models"
 
 
+@pytest.mark.e2e
 def test_a_model_is_validated_on_what_compiles(sample: Corpus, tmp_path: Path) -> None:
     (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
     held_out = Packages.of(

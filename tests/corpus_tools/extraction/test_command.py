@@ -66,6 +66,7 @@ def test_every_option_in_both_spellings(make_build: Path, tmp_path: Path) -> Non
         assert (output / "obj" / "json_read.o.bc").is_file()
 
 
+@pytest.mark.e2e
 def test_values_that_scripts_leave_out(make_build: Path, tmp_path: Path) -> None:
     arguments = ["--input", str(make_build / "compile_commands.json"), "--num_workers"]
     arguments += ["--cmd_filter", "--thinlto_build", "--input_type", "--cmd_section_name"]

@@ -67,6 +67,7 @@ def check_whole(folder: Path) -> None:
             assert (folder / f"{name}.bc").read_bytes() == generation * 100
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("is_new", [True, False])
 def test_a_run_killed_at_any_moment(is_new: bool, tmp_path: Path) -> None:
     for moment in itertools.count(1):

@@ -114,6 +114,7 @@ def test_what_is_not_honoured_is_said_and_changes_code(
     assert code(embedded.object_bytes) != code(native)
 
 
+@pytest.mark.e2e
 def test_counters_of_the_front_end_end_in_an_error(
     clang22: str, compiler: Compiler, tmp_path: Path
 ) -> None:

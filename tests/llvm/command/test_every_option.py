@@ -65,6 +65,7 @@ def is_taken_by_the_worker(option: str) -> bool:
     return True
 
 
+@pytest.mark.e2e
 def test_every_door_takes_what_is_listed_and_nothing_else(trace: Trace) -> None:
     assert len(listed()) > 2500
     table = dict(line.split(" ") for line in TABLE.read_text().splitlines())
@@ -83,6 +84,7 @@ def test_every_door_takes_what_is_listed_and_nothing_else(trace: Trace) -> None:
     assert taken == fits
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("share", "part"), SHARES)
 def test_what_is_listed_makes_llvm_do_nothing_else(share: int, part: int) -> None:
     require("strace", "strace")

@@ -382,6 +382,7 @@ def test_a_killed_parent_leaves_no_branch(own_temporary_folder: Path) -> None:
     assert not list(own_temporary_folder.glob("mlgo-gym-*"))
 
 
+@pytest.mark.e2e
 def test_branches_answer_to_the_same_policy(compiler: Compiler, sample: Corpus) -> None:
     """LLVM's default answers from any fork on: the object of LLVM left alone."""
     plain = compiler.compile_module(sample["frame_stream.c"]).object_sha256

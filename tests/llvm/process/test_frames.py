@@ -10,6 +10,7 @@ from mlgo_gym.errors import InternalError
 from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
 
 
+@pytest.mark.e2e
 @given(st.lists(st.tuples(st.dictionaries(st.text(), st.integers()), st.binary())), st.data())
 def test_pieces_of_any_size(
     frames: list[tuple[dict[str, int], bytes]], data: st.DataObject

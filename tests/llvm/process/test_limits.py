@@ -115,6 +115,7 @@ def test_assembly_that_reads_a_file(compiler: Compiler, directive: str) -> None:
     assert compiler.compile_module(_assembling("nop")).text_size_bytes > 0
 
 
+@pytest.mark.e2e
 @linux
 @pytest.mark.parametrize("assembly", [".space 0x20000000", ".fill 100000000, 8"])
 def test_memory_during_a_compilation(assembly: str) -> None:
@@ -150,6 +151,7 @@ print(1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / limit)
 """
 
 
+@pytest.mark.e2e
 @linux
 def test_memory_is_within_a_fifth_of_its_limit() -> None:
     """The largest there was of any worker, as the kernel counts it; and what is honest goes on."""
@@ -207,6 +209,7 @@ with Compiler() as compiler:
 """
 
 
+@pytest.mark.e2e
 @linux
 def test_less_address_space_than_llvm_needs() -> None:
     """As after ``ulimit -v``: llvmlite says that its library could not be found."""

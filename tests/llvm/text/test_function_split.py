@@ -92,6 +92,7 @@ def test_the_code_is_that_of_the_whole_module(
     assert code_of(functions, llc22) == sections(optimised(module), llc22)
 
 
+@pytest.mark.e2e
 def test_the_code_of_cpp_is_that_of_the_whole_module(
     compiler: Compiler, sample: Corpus, llc22: str
 ) -> None:

@@ -214,12 +214,12 @@ def test_silent_clients_do_not_keep_others_out_for_ever(caplog: pytest.LogCaptur
     with serve_grpc(Sum, limits=limits) as host, contextlib.ExitStack() as stack:
         silent = [stack.enter_context(asking(host)) for _ in range(limits.streams)]
 
-        def is_let_in() -> bool:
-            with contextlib.suppress(RunnerError), asking(host) as other:
-                return bool(other.evaluate().tolist() == [0])
+        def others_have_both_streams() -> bool:
+            with contextlib.suppress(RunnerError), asking(host) as one, asking(host) as another:
+                return [each.evaluate().tolist() for each in (another, one)] == [[0], [0]]
             return False
 
-        wait_for(is_let_in)
+        wait_for(others_have_both_streams)
         for each in silent:
             with pytest.raises(RunnerError, match=", found the end of the stream: "):
                 each.evaluate()
