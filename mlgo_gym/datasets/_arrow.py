@@ -146,6 +146,10 @@ def _words(column: Any, name: str, source: str) -> _Array:
         words = column.dictionary.take(pa.array(codes)).to_pylist()
     except UnicodeDecodeError as error:
         raise DatasetError(source, f"column {name!r}: expected UTF-8: {error}") from error
+    except pa.ArrowIndexError as error:
+        found = f"{len(column.dictionary)} words and numbers up to {codes[-1]}"
+        message = f"column {name!r}: expected the words that its rows have, found {found}"
+        raise DatasetError(source, message) from error
     return np.array(words, object)[places]
 
 

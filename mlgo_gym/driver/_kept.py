@@ -31,6 +31,8 @@ _CHECKSUM_DIGITS: Final = 2 * _DIGEST_BYTES
 _MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json")
 _MAX_MODEL_FILE_BYTES: Final = 1 << 28
 MAX_KEPT_BYTES: Final = 1 << 30
+_MODE: Final = 0o1700
+"""Of a folder: opened to others by mistake, they still cannot replace what is in it."""
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -62,11 +64,13 @@ def claim(folder: Path) -> None:
     with suppress(FileNotFoundError):
         about = folder.lstat()
         if stat.S_ISDIR(about.st_mode) and _is_ours(about):
+            if not about.st_mode & stat.S_ISVTX:  # without it the scripts prepare at every call
+                folder.chmod(_MODE)
             return
     _remove(folder)
     with suppress(FileExistsError):  # another process was faster
         folder.mkdir(mode=0o700)
-        folder.chmod(0o1700)  # opened to others, they still cannot replace what is in it
+        folder.chmod(_MODE)
 
 
 def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:

@@ -154,9 +154,10 @@ def problem_of(trace: Trace) -> Problem:
     if not isinstance(name, str) or name not in known:
         raise _differs(trace, "problem", f"one of {', '.join(known)}", name)
     names = {each.name for each in fields(CompileOptions)} | {"problem"}
-    own = {key: value for key, value in trace.settings.items() if key not in names}
+    given = trace.settings.items()
+    own = {key: _number(trace, key, value) for key, value in given if key not in names}
     try:
-        return known[name](**{key: _number(value) for key, value in own.items()})
+        return known[name](**own)
     except (TypeError, ValueError) as error:
         raise TraceError(trace.module, f"settings of {name}: {error}") from error
 
@@ -173,8 +174,11 @@ def options_of_trace(trace: Trace) -> CompileOptions:
         raise TraceError(trace.module, f"settings: {error}") from error
 
 
-def _number(value: Any) -> float:
-    return value if isinstance(value, int) else float(value)  # infinity is a string in JSON
+def _number(trace: Trace, key: str, value: Any) -> float:
+    try:
+        return value if isinstance(value, int) else float(value)  # infinity is a string in JSON
+    except (TypeError, ValueError) as error:
+        raise _differs(trace, f"settings: {key}", "a number", repr(value)) from error
 
 
 def _frozen(value: object) -> Any:

@@ -145,6 +145,15 @@ def test_a_damaged_folder(own: Driver, work: Path, objects: Objects, case: tuple
     assert not scraps(own)
 
 
+def test_a_folder_without_the_bit_that_scripts_look_for(
+    own: Driver, work: Path, objects: Objects
+) -> None:
+    folder = folder_of(own) / "bin"
+    folder.chmod(0o700)
+    assert compile_file(own, work, NEVER) == (objects.never, b"")
+    assert folder.stat().st_mode & 0o7777 == 0o1700
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o770])
 def test_a_folder_on_the_way_that_others_write_to(
     own: Driver, work: Path, tmp_path: Path, objects: Objects, mode: int

@@ -1,4 +1,4 @@
-"""``make faults``: lets every call fail, one at a time, and says what came of it.
+"""``make faults``: lets every call fail, one at a time, and sends signals at random moments.
 
 One line for each scenario, place and kind: how many faults were tried, how many the work survived,
 how many it said, and how many broke a promise. ``build/faults.json`` keeps them all, what is broken
@@ -24,6 +24,8 @@ from tests.faults.scenarios import SCENARIOS
 
 ROOT: Final = Path(__file__).parents[2]
 KINDS: Final = ("ENOSPC", "EIO", "ENOMEM", "EMFILE")
+SIGNALS: Final = {"host": ("SIGKILL", "SIGINT"), "children": ("SIGKILL",)}
+"""An interrupt is for all processes of a terminal, which the host's children are."""
 PLACES: Final = ("host", "children")
 """In the process that is asked, or in each of the programs that it starts."""
 
@@ -76,6 +78,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--last", type=int, default=200, help="the last call of a kind that fails")
     parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--kind", nargs="*", help="of calls that fail, or a signal; by default all")
+    parser.add_argument("--place", nargs="*", choices=PLACES, default=PLACES)
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "faults.json")
     options = parser.parse_args()
     options.record.parent.mkdir(exist_ok=True)
@@ -83,21 +87,21 @@ def main() -> int:
     broken = 0
     with tempfile.TemporaryDirectory() as folder:
         library = build_interposer(Path(folder))
-        for scenario, place in itertools.product(options.only, PLACES):
+        for scenario, place in itertools.product(options.only, options.place):
             with Bench(library, scenario, place) as bench:
-                for kind in KINDS:
+                for kind in options.kind or (*KINDS, *SIGNALS[place]):
                     rows = known.setdefault(f"{scenario} {place} {kind}", [])
-                    while len(rows) < options.last and not _is_over(rows, place):
+                    while len(rows) < options.last and not _is_over(kind, rows, place):
                         rows.append(bench.fault(kind, len(rows) + 1))
                         files.write_json(options.record, known)
                     broken += _line(f"{scenario:10}{place:10}{kind:8}", rows)
     return 1 if broken else 0
 
 
-def _is_over(rows: list[dict[str, Any]], place: str) -> bool:
+def _is_over(kind: str, rows: list[dict[str, Any]], place: str) -> bool:
     """Whether the work makes no more such calls; of several programs, one may make fewer."""
     missed = _MISSED[place]
-    return len(rows) >= missed and not any(row["fired"] for row in rows[-missed:])
+    return kind in KINDS and len(rows) >= missed and not any(row["fired"] for row in rows[-missed:])
 
 
 def _line(name: str, rows: list[dict[str, Any]]) -> int:

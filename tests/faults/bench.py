@@ -1,8 +1,8 @@
 """A process in which one call fails after another; `tests.faults` starts it with the interposer.
 
 It loads what the scenario needs, then does the scenario's work in a fork of itself for each fault,
-so that a fault costs what the work costs and nothing more. For each, a line is read and a line of
-JSON printed.
+so that a fault costs what the work costs and nothing more. A fault is a call that fails, or a
+signal at a moment that its number decides. For each, a line is read and a line of JSON printed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ import signal
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import psutil
 
 from mlgo_gym.problems._registry import problems
@@ -36,6 +38,10 @@ _OF_TENSORFLOW: Final = "__autograph_generated_file"
 """What it removes when a process ends by itself, as forks here do not."""
 _SAYS: Final = ("mlgo-", "error: ")
 """How a command's own messages begin."""
+_INTERRUPTED: Final = 130
+_KILLED: Final = "killed"
+
+Files = dict[str, bytes]
 
 
 def main() -> None:
@@ -53,12 +59,18 @@ def main() -> None:
         print(json.dumps(bench.fault(place, kind, int(number))), flush=True)
 
 
+def _wait(_: int) -> None:
+    """Nothing is done to the process."""
+
+
 class _Bench:
     def __init__(self, scenario: Scenario, folder: Path, shim: ctypes.CDLL) -> None:
         self._scenario = scenario
         self._folder = folder
         self._shim = shim
         self._seen = folder / "seen"
+        self._whole: Files = {}
+        self._duration_s = 0.0
 
     def load(self) -> None:
         """Import what the work imports; it runs in a fork, since what it starts does not fork."""
@@ -67,12 +79,36 @@ class _Bench:
             with suppress(ImportError):  # TensorFlow makes modules of what it compiles
                 importlib.import_module(name)
         problems()  # reads what every package has registered, once
+        first, second = self._whole_run(), self._whole_run()
+        self._whole = {name: data for name, data in first.items() if second.get(name) == data}
+
+    def _whole_run(self) -> Files:
+        """What the work writes where nothing fails, and how long it takes."""
         self._restore()
+        start = time.monotonic()
+        found = self._forked(self._ran)
+        self._duration_s = time.monotonic() - start
+        if found["status"]:
+            raise RuntimeError(f"without a fault: {found}")
+        return self._files()
+
+    def _files(self) -> Files:
+        out = self._folder / "out"
+        return {
+            str(path.relative_to(out)): path.read_bytes()
+            for path in out.rglob("*")
+            if path.is_file()
+        }
 
     def fault(self, place: str, kind: str, number: int) -> dict[str, Any]:
-        """Have a call fail; what it came to, with ``bad``: what should not be."""
+        """Have a call fail, or a signal come; what it came to, with ``bad``: what should not be."""
         self._restore()
+        found = (self._signalled if kind.startswith("SIG") else self._failed)(place, kind, number)
+        left = self._leftovers(killed=found["said"] == _KILLED)
+        found["bad"] = found.get("bad") or left or self._broken(found) or self._again(found)
+        return found
 
+    def _failed(self, place: str, kind: str, number: int) -> dict[str, Any]:
         def work() -> dict[str, Any]:
             if place == "children":
                 os.environ.update(FAULT=f"{kind}:{number}", FAULT_SEEN=str(self._seen))
@@ -84,12 +120,49 @@ class _Bench:
             return {"status": done["status"], "said": done["said"], "fired": bool(fired)}
 
         found = self._forked(work)
-        left = self._leftovers()
         if self._seen.exists():
             found["fired"] = bool(self._seen.stat().st_size)
         found.setdefault("fired", True)
-        found["bad"] = found.get("bad") or left or self._broken(found) or self._again(found)
         return found
+
+    def _signalled(self, place: str, kind: str, number: int) -> dict[str, Any]:
+        """A terminal interrupts the whole group; what kills takes the host or one child."""
+        random = np.random.default_rng([zlib.crc32(f"{place} {kind}".encode()), number])
+        moment_s = random.uniform(0, self._duration_s)
+        fired = False
+
+        def send(host: int) -> None:
+            nonlocal fired
+            time.sleep(moment_s)
+            victim = psutil.Process(host)
+            if place == "children":
+                children = victim.children(recursive=True)
+                if not children:
+                    return
+                victim = children[int(random.integers(len(children)))]
+            with suppress(psutil.NoSuchProcess, ProcessLookupError):
+                if kind == "SIGINT":
+                    os.killpg(host, signal.SIGINT)
+                else:
+                    victim.kill()
+                fired = True
+
+        found = self._forked(self._interruptible, send)
+        found.pop("modules", None)
+        if fired and kind == "SIGKILL" and place == "host":
+            found = {"status": 1, "said": _KILLED}
+        return found | {"fired": fired}
+
+    def _interruptible(self) -> dict[str, Any]:
+        os.setpgrp()
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            done = self._ran()
+        except KeyboardInterrupt:  # what is no command has no status of its own
+            done = {"status": _INTERRUPTED, "said": ""}
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return done
 
     def _ran(self) -> dict[str, Any]:
         outcome: Outcome = self._scenario.run(self._folder)
@@ -104,13 +177,18 @@ class _Bench:
 
     def _broken(self, found: dict[str, Any]) -> str:
         """What is wrong with what a run said and wrote."""
-        if found["status"] and not found["said"].startswith(_SAYS):
+        spoke = found["said"].startswith(_SAYS) or found["said"] == _KILLED
+        if found["status"] not in (0, _INTERRUPTED) and not spoke:
             return f"ended with {found['status']} and said {found['said']!r}"
         try:
             self._scenario.check(self._folder)
         except Exception:
             return f"not whole: {traceback.format_exc()}"
-        return ""
+        if found["status"]:
+            return ""
+        there = self._files()
+        others = sorted(name for name, data in self._whole.items() if there.get(name) != data)
+        return f"done, but other than without a fault: {others}" if others else ""
 
     def _again(self, found: dict[str, Any]) -> str:
         if not (found["status"] and self._scenario.goes_on):
@@ -120,7 +198,7 @@ class _Bench:
             return f"a second run, without a fault: {again.get('bad') or again['said']}"
         return self._leftovers() or self._broken(again)
 
-    def _leftovers(self) -> str:
+    def _leftovers(self, *, killed: bool = False) -> str:
         """Processes and temporary files of a run that has ended."""
         end = time.monotonic() + _LEAVING_S
         while children := psutil.Process().children(recursive=True):
@@ -131,11 +209,15 @@ class _Bench:
                     each.kill()
                 return f"processes left: {names}"
             time.sleep(0.005)
+        if killed:  # it could not take away what it was writing
+            return ""
         kept = [*(self._folder / "tmp").rglob("*"), *(self._folder / "out").rglob("*.partial")]
         names = [each.name for each in kept if not each.name.startswith(_OF_TENSORFLOW)]
         return f"files left: {names}" if names else ""
 
-    def _forked(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _forked(
+        self, work: Callable[[], dict[str, Any]], meanwhile: Callable[[int], None] = _wait
+    ) -> dict[str, Any]:
         """What the work answers, done in a fork; ``bad``, where it does not."""
         inward, outward = os.pipe()
         pid = os.fork()
@@ -152,6 +234,7 @@ class _Bench:
                 rest = rest[os.write(outward, rest) :]
             os._exit(0)
         os.close(outward)
+        meanwhile(pid)
         data = _read_until(inward, time.monotonic() + _DEADLINE_S)
         os.close(inward)
         if data is None:

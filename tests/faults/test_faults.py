@@ -37,3 +37,13 @@ def test_a_fault_is_had(library: Path) -> None:
     assert found["fired"]
     assert "No space left on device" in found["said"]
     assert not found["bad"]
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"), [("host", "SIGKILL"), ("host", "SIGINT"), ("children", "SIGKILL")]
+)
+def test_signals(library: Path, place: str, kind: str) -> None:
+    with Bench(library, "fork", place) as bench:
+        found = [bench.fault(kind, number) for number in range(1, 7)]
+    assert any(each["fired"] for each in found)
+    assert [each for each in found if each["bad"]] == []

@@ -41,7 +41,7 @@ from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.errors import CompilationError, InputError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.model import find_model
@@ -128,10 +128,16 @@ def _changed_trace(random: np.random.Generator, data: bytes) -> bytes:
 
 
 def _read_trace(path: Path) -> None:
+    """What has been read is called by its module's name."""
     trace = Trace.load(path)
-    problem_of(trace)
-    options_of_trace(trace)
-    trace.actions()
+    try:
+        problem_of(trace)
+        options_of_trace(trace)
+        trace.actions()
+    except TraceError as error:
+        if error.trace != trace.module:
+            raise AssertionError(f"{path.name}: an error of {error.trace!r}") from error
+        raise TraceError(path.name, str(error)) from error
 
 
 def _log() -> list[bytes]:

@@ -246,6 +246,10 @@ def other_observation(trace: Trace) -> Trace:
             "found -1",
         ),
         (
+            lambda t: replace(t, settings={**t.settings, "size_increase_threshold": "much"}),
+            "settings: size_increase_threshold: expected a number, found 'much'",
+        ),
+        (
             lambda t: replace(t, settings={**t.settings, "opt_level": "fast"}),
             "settings: opt_level: expected one of O0, O1, O2, O3, Os, Oz, found 'fast'",
         ),
