@@ -28,6 +28,7 @@ from mlgo_gym.training._data import Data
 from mlgo_gym.training._distillation import AdvantageConfig, distilled, labels_of
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._label_rounds import LabelRounds
+from mlgo_gym.training._networks import network_features
 from mlgo_gym.training._run import Checkpoint, TrainingRun
 from mlgo_gym.training._validation import Validation, validate
 
@@ -52,6 +53,7 @@ class _Trainer:
         self._config = config
         self._data = data
         self._problem = problem
+        self._features = network_features(problem, config.features)
         self._labels = LabelRounds(run, problem, config, data)
         checkpoint = run.restore() or Checkpoint(0, {}, {"validations": []})
         self._round = checkpoint.step
@@ -81,7 +83,7 @@ class _Trainer:
     def _learn(self) -> None:
         """Fit to all labels so far, and keep the model if it is the best."""
         run, number = self._run, self._round + 1
-        labels = labels_of(self._labels.episodes(), self._config.linked_weight)
+        labels = labels_of(self._labels.episodes(), self._features, self._config.linked_weight)
         network = distilled(run, labels, self._config, self._round)
         model = self._model(number)
         save_model(network, self._problem, model, {"trainer": run.trainer})

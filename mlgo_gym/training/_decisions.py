@@ -12,6 +12,7 @@ from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._data import Data
+from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions
 from mlgo_gym.training._networks import network_features, network_for
 from mlgo_gym.training._normalization import Normalization
@@ -24,6 +25,7 @@ class FittedConfig:
     """What decides the network; docs/training.md says what each setting means."""
 
     seed: int = 0
+    features: str = ALL_FEATURES
     hidden: tuple[int, ...] = (64, 64)
     rows: int = 200_000
     fit: FitConfig = field(default_factory=FitConfig)
@@ -48,7 +50,8 @@ def fit_decisions(
 ) -> Validation:
     """Fit a network to decisions, leave it as the run's model, and validate it."""
     rows = rows_of(episodes, run.problem, config)
-    normalization = Normalization.fit(rows.columns, network_features(run.problem))
+    features = network_features(run.problem, config.features)
+    normalization = Normalization.fit(rows.columns, features)
     network = network_for(run.problem, normalization, config.hidden, config.seed)
     run.doing("fitting")
     numbers: dict[str, float] = {}

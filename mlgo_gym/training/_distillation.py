@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,15 +10,14 @@ import numpy as np
 
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.errors import TrainingError
-from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
-from mlgo_gym.training._networks import InliningNetwork, network_features
+from mlgo_gym.training._networks import InliningNetwork
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._validation import WORSE_WEIGHT
-
-_FEATURES = network_features(InliningForSize)
 
 
 @dataclass(frozen=True)
@@ -30,6 +29,7 @@ class AdvantageConfig:
     labels: tuple[str, ...] = ()
     batches: int = 2
     joint_labels: bool = False
+    features: str = ALL_FEATURES
     linked_weight: float = 0.4
     hidden: tuple[int, ...] = (128, 128)
     band: tuple[int, int] = (-25, 120)
@@ -41,7 +41,7 @@ class AdvantageConfig:
     fit: FitConfig = field(default_factory=lambda: FitConfig(epochs=25))
 
 
-def labels_of(episodes: Iterable[Episode], linked_weight: float) -> Labels:
+def labels_of(episodes: Iterable[Episode], features: Sequence[str], linked_weight: float) -> Labels:
     """What inlining would save, in bytes, of which those of linked text count so much."""
     known = list(episodes)
     if not known:
@@ -54,7 +54,8 @@ def labels_of(episodes: Iterable[Episode], linked_weight: float) -> Labels:
         advantages.append(np.where(each.actions == 0, saved, -saved))
     packages = np.unique([each.source.package for each in known], return_inverse=True)[1]
     return Labels(
-        np.stack([observations[name] for name in _FEATURES], axis=-1),
+        tuple(features),
+        np.stack([observations[name] for name in features], axis=-1),
         np.concatenate(advantages),
         np.concatenate([each.label("sample_weight") for each in known]),
         np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
@@ -72,8 +73,8 @@ def distilled(
     features = labels.features[chosen]
     answers = teacher(features).mean(axis=0) + config.caution * labels.defaults[chosen]
     answers = np.clip(answers, -config.logit_limit, config.logit_limit)
-    columns = dict(zip(_FEATURES, features.T, strict=True))
-    normalization = Normalization.fit(columns, _FEATURES)
+    columns = dict(zip(labels.names, features.T, strict=True))
+    normalization = Normalization.fit(columns, labels.names)
     network = InliningNetwork(normalization, config.hidden, config.seed, config.band)
     run.doing("fitting")
     rows = Rows(columns, answers, np.ones(len(answers)))
@@ -86,7 +87,7 @@ def distilled(
 def _rows(labels: Labels, config: AdvantageConfig) -> np.ndarray[Any, Any]:
     """Rows inside the band: labelled decisions first, then others at random."""
     low, high = config.band
-    costs = labels.features[:, _FEATURES.index("cost_estimate")]
+    costs = labels.features[:, labels.names.index("cost_estimate")]
     inside = np.flatnonzero((low <= costs) & (costs < high))
     if not inside.size:
         raise TrainingError(

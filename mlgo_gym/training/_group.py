@@ -28,6 +28,7 @@ from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
+from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
 from mlgo_gym.training._networks import (
     FORBIDDEN,
@@ -53,6 +54,7 @@ class GroupConfig:
     drawn: float = 8.0
     temperature: float = 1.7
     most_modules: int = 60
+    features: str = ALL_FEATURES
     hidden: tuple[int, ...] = (32, 16)
     most_gain: float = 0.15
     most_loss: float = 0.5
@@ -148,7 +150,7 @@ class _Trainer:
         config, problem = self._config, self._run.problem
         if config.start:
             return load_start(config.start, problem)
-        found = statistics(self._workshop, self._sampler, config.seed)
+        found = statistics(self._workshop, self._sampler, config.seed, config.features)
         return network_for(problem, found, config.hidden, config.seed)
 
     def _validate(self) -> None:

@@ -19,6 +19,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
 from mlgo_gym.problems._registry import problem_named, problems
+from mlgo_gym.training._features import ALL_FEATURES, choose_features
 from mlgo_gym.training._normalization import Normalization
 
 # LLVM's own rules as logits.
@@ -42,6 +43,8 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
     """What every network has: its configuration, and a head that starts at zero."""
 
     problem: ClassVar[type[Problem]]
+    rule_features: ClassVar[tuple[str, ...]] = ()
+    """What the rule goes by that the network adds to; such features cannot be left out."""
 
     def __init__(self, normalization: Normalization, hidden: Sequence[int], seed: int) -> None:
         super().__init__()
@@ -82,6 +85,7 @@ class InliningNetwork(PolicyNetwork):
     """
 
     problem = InliningForSize
+    rule_features = ("cost_estimate",)
 
     def __init__(
         self,
@@ -130,6 +134,7 @@ class EvictionNetwork(PolicyNetwork):
     """
 
     problem = RegallocEviction
+    rule_features = ("use_def_density", "nr_broken_hints", "max_stage", "min_stage")
 
     def __init__(
         self, normalization: Normalization, hidden: Sequence[int] = (32, 16), seed: int = 0
@@ -178,9 +183,9 @@ class EvictionNetwork(PolicyNetwork):
         return scores * allowed + FORBIDDEN * (1.0 - allowed)
 
 
-def network_features(problem: Problem | type[Problem]) -> tuple[str, ...]:
-    """The features of a problem that networks look at: all but masks."""
-    return tuple(each.spec.name for each in problem.features if each.spec.name != "mask")
+def network_features(problem: Problem | type[Problem], text: str = ALL_FEATURES) -> tuple[str, ...]:
+    """The features that a text chooses for a problem's network (`choose_features`)."""
+    return choose_features(problem, text, _kind(problem).rule_features)
 
 
 def networked_problems() -> str:
@@ -192,16 +197,21 @@ def network_for(
     problem: Problem, normalization: Normalization, hidden: Sequence[int], seed: int = 0
 ) -> PolicyNetwork:
     """A new network for a problem."""
+    return _made(type(problem), normalization, hidden, seed)
+
+
+def _kind(problem: Problem | type[Problem]) -> type[PolicyNetwork]:
     if not problem.network:
         raise OptionsError(
             f"network: expected one of {networked_problems()}, found {problem.name!r}"
         )
-    return _made(type(problem), normalization, hidden, seed)
+    kind: type[PolicyNetwork] = pkgutil.resolve_name(problem.network)
+    return kind
 
 
 def _made(kind: type[Problem], *parts: Any, **more: Any) -> PolicyNetwork:
     """The network that a problem names, for this problem: a third party's may name one of ours."""
-    network: PolicyNetwork = pkgutil.resolve_name(kind.network)(*parts, **more)
+    network: PolicyNetwork = _kind(kind)(*parts, **more)
     network.problem = kind  # type: ignore[misc]
     return network
 

@@ -18,6 +18,7 @@ from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
+from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._kept_contexts import kept_contexts
 from mlgo_gym.training._networks import PolicyNetwork, network_features, networked_problems
 from mlgo_gym.training._normalization import Normalization
@@ -59,7 +60,9 @@ def load_start(folder: str, problem: Problem) -> PolicyNetwork:
     return network
 
 
-def statistics(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization:
+def statistics(
+    workshop: Workshop, sampler: Sampler, seed: int, features: str = ALL_FEATURES
+) -> Normalization:
     """The statistics of what contexts ask under LLVM's own rule; of positions, the legal ones."""
     problem = workshop.problem
     if not problem.network:
@@ -82,4 +85,4 @@ def statistics(workshop: Workshop, sampler: Sampler, seed: int) -> Normalization
     if "mask" in values:
         legal = values["mask"] == 1
         values = {name: each[legal] if each.ndim > 1 else each for name, each in values.items()}
-    return Normalization.fit(values, network_features(problem))
+    return Normalization.fit(values, network_features(problem, features))

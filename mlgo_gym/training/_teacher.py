@@ -34,11 +34,12 @@ class TeacherConfig:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of decisions: features ``[N, features]``, and ``[N]`` of all else.
+    """What is known of decisions: features by names ``[N, features]``, ``[N]`` of all else.
 
     Advantages are bytes that inlining saves, or NaN; defaults, LLVM's, are 1 or -1.
     """
 
+    names: tuple[str, ...]
     features: _Array
     advantages: _Array
     weights: _Array

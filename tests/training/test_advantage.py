@@ -236,7 +236,7 @@ def test_the_teacher_weighs_bytes() -> None:
     advantages = np.where(random.random(4000) < 0.8, 5.0, -60.0)
     advantages[features[:, 0] > 0] = 10.0
     packages = np.arange(4000) % 5
-    labels = Labels(features, advantages, np.ones(4000), -np.ones(4000), packages)
+    labels = Labels(tuple("abc"), features, advantages, np.ones(4000), -np.ones(4000), packages)
     teacher = fit_teacher(labels, TeacherConfig(bags=2, iterations=30), seed=0)
     assert teacher(features).shape == (2, 4000)
     answers = teacher(features).mean(axis=0)
@@ -247,7 +247,9 @@ def test_the_teacher_weighs_bytes() -> None:
     assert (unweighted(features)[0, features[:, 0] < -0.1] > 0).mean() < 0.05  # the pull decides
     with pytest.raises(OptionsError) as error:
         fit_teacher(
-            Labels(features, np.full(4000, 3.0), np.ones(4000), np.ones(4000), packages),
+            Labels(
+                tuple("abc"), features, np.full(4000, 3.0), np.ones(4000), np.ones(4000), packages
+            ),
             TeacherConfig(),
             seed=0,
         )

@@ -17,6 +17,7 @@ from mlgo_gym.training import _run
 from mlgo_gym.training._distillation import distilled, labels_of
 from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import LabelSetting, label_modules
+from mlgo_gym.training._networks import network_features
 from mlgo_gym.training._run import TrainingRun
 from tests.curation.make import assembled, make_corpus
 from tests.training.conftest import data_of
@@ -90,7 +91,7 @@ def test_labels_in_no_time_are_those_of_a_module(sample: Corpus, tmp_path: Path)
 
 def test_labels_that_nothing_can_be_learned_of(sample: Corpus, tmp_path: Path) -> None:
     with pytest.raises(TrainingError) as error:
-        labels_of([], 0.5)
+        labels_of([], (), 0.5)
     assert str(error.value) == "advantage: expected labelled decisions, found none"
     packages = Packages.of({"sample": sample.only(("frame_stream.c",))})
     (done,) = label_modules(packages, default, "default", {}, LabelSetting(batches=1))
@@ -99,7 +100,7 @@ def test_labels_that_nothing_can_be_learned_of(sample: Corpus, tmp_path: Path) -
     config = replace(QUICK, band=(9000, 9001))
     run = TrainingRun(tmp_path / "run", "advantage", INLINING, config)
     with run, pytest.raises(TrainingError) as error:
-        distilled(run, labels_of([episode], 0.5), config, 0)
+        distilled(run, labels_of([episode], network_features(InliningForSize()), 0.5), config, 0)
     assert str(error.value) == (
         "advantage: expected decisions that cost from 9000 to below 9001, found none"
     )
