@@ -4,7 +4,7 @@
 cosmic-ray's operators changes something, each with one of the changes that are possible there. A
 copy of the checkout gets the change on disk, where workers and the compiler driver, which are
 processes of their own, see it too. There run the tests of the module, then the others of its room,
-then the rest of the fast tier, until one fails that, alone, fails again, and passes without the
+then all others, until one fails that, alone, fails again, and passes without the
 change.
 
 What came of it is kept in ``build/mutations-SEED.json``: the same command goes on where it stopped.
@@ -44,7 +44,7 @@ _PACKAGES: Final = ("mlgo_gym", "corpus_tools")
 _ALL_TESTS: Final = ("tests", "README.md", "docs", *_PACKAGES)
 _PYTEST: Final = (
     *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=120"),
-    *("-m", "not (network or e2e or stress)"),
+    *("-m", "not (network or stress)"),
 )
 _OUTCOME: Final = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)
 

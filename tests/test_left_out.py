@@ -65,7 +65,11 @@ def _run(folder: Path, *options: str, ci: bool = False, **files: str) -> list[st
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("options", [["-p", "no:xdist"], ["-n2"]], ids=["one", "xdist"])
+@pytest.mark.parametrize(
+    "options",
+    [["-p", "no:xdist"], pytest.param(["-n2"], marks=pytest.mark.e2e)],
+    ids=["one", "xdist"],
+)
 def test_all_that_is_lacking_is_counted(tmp_path: Path, options: list[str]) -> None:
     whole = "from tests.left_out import PACKAGES\nPACKAGES['never_made'] = 'Nevermade'\n"
     lines = _run(tmp_path, *options, lacking=LACKING, whole=f"{whole}import never_made")
@@ -75,11 +79,13 @@ def test_all_that_is_lacking_is_counted(tmp_path: Path, options: list[str]) -> N
     )
 
 
+@pytest.mark.e2e
 def test_nothing_is_lacking(tmp_path: Path) -> None:
     each = "import pytest\n@pytest.mark.parametrize('n', range(1000))\ndef test(n): pass\n"
     assert _run(tmp_path, each=each)[-1] == "ran 1,000 of 1,000 tests; none left out"
 
 
+@pytest.mark.e2e
 def test_what_is_lacking_fails_where_all_is_meant_to_be_there(tmp_path: Path) -> None:
     *_, counts, last = _run(tmp_path, ci=True, lacking=LACKING)
     assert "17 failed, 1 passed, 1 skipped, 1 xfailed" in counts

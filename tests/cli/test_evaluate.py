@@ -59,7 +59,6 @@ def copied(corpus: Corpus, names: tuple[str, ...], folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.e2e
 def test_the_numbers_are_those_of_single_compilations(
     evaluate: Evaluate, small: Corpus, compiler: Compiler
 ) -> None:
@@ -167,7 +166,6 @@ def test_what_a_search_found_is_beside_it(
     assert "opt_level: expected O2, found Oz" in capsys.readouterr().err
 
 
-@pytest.mark.e2e
 def test_times(evaluate: Evaluate, sample: Corpus, tmp_path: Path) -> None:
     folder = copied(sample, ("frame_stream.c", "json_write.c"), tmp_path / "two")
     policies = ("--policy", "never", "--model", MODELS / "default")

@@ -50,7 +50,6 @@ def test_record(small_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == found
 
 
-@pytest.mark.e2e
 def test_a_model_that_looks_at_nothing(
     small_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,6 @@ def traces(small_folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "traces"
 
 
-@pytest.mark.e2e
 def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_path: Path) -> None:
     files = sorted(traces.iterdir())
     assert [each.name for each in files] == [

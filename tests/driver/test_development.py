@@ -49,7 +49,6 @@ def train(
     return driver.run(*arguments, *options, cwd=work, stdin=stdin)
 
 
-@pytest.mark.e2e
 def test_the_log(driver: Driver, work: Path) -> None:
     done = train(driver, work, "-O2", "-MMD", "-c", "f.c", "-o", "mine.o")
     assert (done.returncode, done.stdout) == (0, b"")

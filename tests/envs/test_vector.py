@@ -76,7 +76,6 @@ def test_it_equals_a_loop_over_single_environments(small: Corpus, mode: Autorese
     theirs.close()
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("kill", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Signals) -> None:
     envs = CompilationVectorEnv(
@@ -208,7 +207,6 @@ def test_a_reset_that_fails_in_one_row(envs: CompilationVectorEnv) -> None:
         envs.reset(options={"reset_mask": np.array([True, False, True])})
 
 
-@pytest.mark.e2e
 def test_rows_are_asked_by_name(sample: Corpus) -> None:
     """As Gymnasium's own vector environments have it."""
     corpus = Corpus(sample.folder, ("expr_vm.c",))

@@ -96,7 +96,6 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
     assert digest.is_complete
 
 
-@pytest.mark.e2e
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_bad_policies_end_it(small: Corpus, jobs: int) -> None:
     def rolled_out(function: object) -> None:
