@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cli.corpus._split import _grid
+from mlgo_gym.cli.show._grid import Cell
 from mlgo_gym.corpus._corpus import Corpus
 from tests.cli.command import run
 from tests.curation.make import make_corpus, program
@@ -153,3 +155,16 @@ def test_functions_beside_a_broken_module(tmp_path: Path) -> None:
         "2 functions with 4 instructions, out of 1 modules, in out"
         in run(*command, cwd=tmp_path).stdout
     )
+
+
+def test_the_sides_of_a_split() -> None:
+    sides = {
+        "train": {"packages": ["a", "b"], "modules": ["a/x", "a/y", "b/z"], "bitcode_bytes": 3000},
+        "test": {"packages": ["c"], "modules": ["c/w"], "bitcode_bytes": 1000},
+    }
+    grid = _grid(sides)
+    rows = [[cell.text if isinstance(cell, Cell) else cell for cell in row] for row in grid.rows]
+    assert rows == [
+        ["train", "2", "3", "3,000", "75.0%"],
+        ["test", "1", "1", "1,000", "25.0%"],
+    ]

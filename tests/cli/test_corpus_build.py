@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools import available_recipes, load_recipe
+from mlgo_gym.cli.corpus._build import _table
 from mlgo_gym.corpus._corpus import Corpus
 from tests.cli.command import run
 from tests.conftest import require
@@ -191,3 +192,14 @@ def test_recipe_files_are_built_beside_each_other(tmp_path: Path) -> None:
     assert rows["two"][:5] == ["two", "test", "C++", "0", "0"]
     assert rows["total"][1:3] == ["1", f"{size:,}"]
     assert rows["total"][-3:] == ["1", "of", "2"]
+
+
+def test_what_all_recipes_make_is_set_apart() -> None:
+    """The last row, of all, stands under a rule of its own."""
+    numbers = {"modules": 3, "bitcode_bytes": 12345, "elapsed_s": 1.25, "outcome": "built"}
+    recipes = [{"recipe": name, **numbers} for name in ("lz4", "zstd")]
+    table = _table(recipes, {"recipe": "all", **numbers})
+    assert [row.end_section for row in table.rows] == [False, True, False]
+    assert [list(column.cells)[2] for column in table.columns] == [
+        *("all", "", "", "3", "12,345", "1.2", "built"),
+    ]
