@@ -1,3 +1,5 @@
+from ._emit_c import SourceFiles as SourceFiles
+from ._emit_c import emit_c as emit_c
 from ._freeze import FrozenFiles as FrozenFiles
 from ._freeze import freeze as freeze
 from ._freeze import load_frozen as load_frozen

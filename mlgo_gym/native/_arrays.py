@@ -10,7 +10,6 @@ import numpy as np
 
 from mlgo_gym.native._elementwise import activate, broadcast_strides
 from mlgo_gym.native._graph import Tensor
-from mlgo_gym.native._ir import ELEMENT_TYPES
 from mlgo_gym.native._scope import Step, row_major
 
 
@@ -52,7 +51,7 @@ def _pack(step: Step) -> None:
 
 def _join(step: Step, operands: list[Tensor], axis: int) -> None:
     """Copy the inputs side by side; what lies behind the axis is contiguous in all of them."""
-    writer, kind = step.writer, ELEMENT_TYPES[step.output.dtype]
+    writer, kind = step.writer, step.output.dtype
     outer = math.prod(step.output.shape[:axis])
     row = step.output.element_count // outer
     sources = [step.source(index) for index in range(len(operands))]
@@ -170,7 +169,7 @@ def _copy(
     step: Step, sizes: Sequence[int], there: list[int], here: list[int], start: int = 0
 ) -> None:
     """Copy a shape's elements from where one set of strides leads to where another does."""
-    writer, kind = step.writer, ELEMENT_TYPES[step.output.dtype]
+    writer, kind = step.writer, step.output.dtype
     source, target = step.source(0), step.allocate()
     with writer.nest(sizes, [there, here]) as (from_offset, to_offset):
         place = writer.plus(str(start), from_offset)
@@ -185,7 +184,7 @@ def _gather(step: Step) -> None:
     step.expect("the output's shape to be", shape, list(step.output.shape))
     outer, inner = math.prod(given.shape[:axis]), math.prod(given.shape[axis + 1 :])
     size, count = given.shape[axis], indices.element_count
-    writer, kind = step.writer, ELEMENT_TYPES[given.dtype]
+    writer, kind = step.writer, given.dtype
     sources, target = (step.source(0), step.source(1)), step.allocate()
     with writer.loop(count) as position:
         chosen = _checked_index(step, indices, sources[1], position, size)
@@ -196,16 +195,13 @@ def _gather(step: Step) -> None:
 
 
 def _checked_index(step: Step, indices: Tensor, source: str, position: str, size: int) -> str:
-    """An index as ``i64``; one out of range fails the evaluation and becomes 0."""
-    writer, kind = step.writer, ELEMENT_TYPES[indices.dtype]
-    index = _widened(step, kind, writer.load(kind, source, position))
-    fits = writer.value(f"icmp ult i64 {index}, {size}")
+    """An index as ``int64``; one out of range fails the evaluation and becomes 0."""
+    writer, kind = step.writer, indices.dtype
+    index = writer.convert(kind, "int64", writer.load(kind, source, position))
+    # A negative one is too large.
+    fits = writer.compare("lt", "uint64", writer.convert("int64", "uint64", index), str(size))
     step.require(fits)
-    return writer.value(f"select i1 {fits}, i64 {index}, i64 0")
-
-
-def _widened(step: Step, kind: str, value: str) -> str:
-    return step.writer.value(f"sext i32 {value} to i64") if kind == "i32" else value
+    return writer.select(fits, "int64", index, "0")
 
 
 def _bucketize(step: Step) -> None:
@@ -216,24 +212,22 @@ def _bucketize(step: Step) -> None:
         raise step.error(f"expected ascending boundaries, found {boundaries}")
     step.expect("an output of type", "int32", output.dtype)
     step.expect("the output's shape to be", list(given.shape), list(output.shape))
-    writer, kind = step.writer, ELEMENT_TYPES[given.dtype]
+    writer, kind = step.writer, given.dtype
     source, target = step.source(0), step.allocate()
-    table = step.scope.constant(np.array(boundaries, np.float32).tobytes())
-    total = writer.allocate("i32")
+    data = np.array(boundaries, np.float32).tobytes()
+    table = step.scope.constant("float32", data, f"{output.name}: boundaries")
+    total = writer.variable("int32")
     with writer.loop(given.element_count) as index:
-        value = writer.load(kind, source, index)
-        if kind != "float":
-            value = writer.value(f"sitofp {kind} {value} to float")
-        writer.store("i32", "0", total)
+        value = writer.convert(kind, "float32", writer.load(kind, source, index))
+        writer.put("int32", "0", total)
         if boundaries:
             with writer.loop(len(boundaries)) as number:
-                test = writer.value(
-                    f"fcmp oge float {value}, {writer.load('float', table, number)}"
-                )
-                more = writer.value(f"zext i1 {test} to i32")
-                more = writer.value(f"add i32 {writer.load('i32', total)}, {more}")
-                writer.store("i32", more, total)
-        writer.store("i32", writer.load("i32", total), target, index)
+                limit = writer.load("float32", table, number)
+                test = writer.compare("ge", "float32", value, limit)
+                more = writer.convert("test", "int32", test)
+                more = writer.binary("add", "int32", writer.get("int32", total), more)
+                writer.put("int32", more, total)
+        writer.store("int32", writer.get("int32", total), target, index)
 
 
 def _one_hot(step: Step) -> None:
@@ -247,19 +241,19 @@ def _one_hot(step: Step) -> None:
     step.expect("the output's shape to be", shape, list(output.shape))
     for index in (2, 3):
         step.expect("a single value, found", 1, step.operand(index, output.dtype).element_count)
-    writer, kind, source = step.writer, ELEMENT_TYPES[output.dtype], step.source(0)
+    writer, kind, source = step.writer, output.dtype, step.source(0)
     on, off = (writer.load(kind, step.source(index)) for index in (2, 3))
     target, inner = step.allocate(), math.prod(indices.shape[axis:])
     outer = indices.element_count // inner
     with writer.loop(outer) as row, writer.loop(depth) as level, writer.loop(inner) as column:
         there = writer.plus(writer.scaled(row, inner), column)
-        given = ELEMENT_TYPES[indices.dtype]
-        value = _widened(step, given, writer.load(given, source, there))
-        test = writer.value(f"icmp eq i64 {value}, {level}")
+        value = writer.load(indices.dtype, source, there)
+        value = writer.convert(indices.dtype, "int64", value)
+        test = writer.compare("eq", "int64", value, level)
         here = writer.plus(
             writer.scaled(row, depth * inner), writer.plus(writer.scaled(level, inner), column)
         )
-        value = writer.value(f"select i1 {test}, {kind} {on}, {kind} {off}")
+        value = writer.select(test, kind, on, off)
         writer.store(kind, value, target, here)
 
 

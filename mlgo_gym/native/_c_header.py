@@ -1,17 +1,18 @@
-"""The C header of a frozen model: one function, and what its pointers point to."""
+"""The C header of a model: one function, and what its pointers point to."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from mlgo_gym.native._model import NativeModel, NativePort
+from mlgo_gym.native._model import NativePort
 
 _C_HEADER: Final = """\
-/* {name}: a policy as machine code. Written by mlgo-gym; model {sha256}.
+/* {name}: a policy as {what}. Written by mlgo-gym; model {sha256}.
  *
- * Link the object {name}.o, or {name}.so; nothing but the C library is behind it.
+ * {use}; nothing but the C library is behind it.
  *
  *   int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
  *
@@ -36,7 +37,7 @@ extern "C" {{
 
 struct {name}_tensor {{
   const char *name;
-  const char *type; /* float, int32_t, int64_t, or uint8_t for a truth value of 0 or 1 */
+  const char *type; /* C's name; uint8_t also for a truth value of 0 or 1 */
   size_t size_bytes;
   size_t rank;
   int64_t shape[8];
@@ -49,7 +50,7 @@ static const struct {name}_tensor {name}_inputs[] = {{
 static const struct {name}_tensor {name}_outputs[] = {{
 {outputs}
 }};
-
+{places}
 int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
 
 #ifdef __cplusplus
@@ -61,18 +62,45 @@ int32_t {name}_evaluate(const void *const *inputs, void *const *outputs);
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;/+*=()<>\[\]{}-]")
 
 
-def c_header(model: NativeModel) -> str:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a header belongs to and how that is used; are features identifiers?"""
+
+    what: str
+    use: str
+    has_names: bool
+
+
+OBJECT: Final = Kind("machine code", "Link the object {name}.o, or {name}.so", has_names=False)
+SOURCE: Final = Kind("C11", "Compile {name}.c at -O3 for your CPU", has_names=True)
+
+
+def c_header(
+    name: str,
+    sha256: str,
+    inputs: Sequence[NativePort],
+    outputs: Sequence[NativePort],
+    kind: Kind = OBJECT,
+) -> str:
     """The text of ``NAME.h``: one function, and tables of its inputs and outputs."""
     return _C_HEADER.format(
-        name=model.name,
-        upper=model.name.upper(),
-        guard=f"MLGO_GYM_{model.name.upper()}_H",
-        sha256=model.model_sha256,
-        input_count=len(model.inputs),
-        output_count=len(model.outputs),
-        inputs=_table(model.inputs),
-        outputs=_table(model.outputs),
+        name=name,
+        what=kind.what,
+        use=kind.use.format(name=name),
+        upper=name.upper(),
+        guard=f"MLGO_GYM_{name.upper()}_H",
+        sha256=sha256,
+        input_count=len(inputs),
+        output_count=len(outputs),
+        inputs=_table(inputs),
+        outputs=_table(outputs),
+        places=_places(name, inputs) if kind.has_names else "",
     )
+
+
+def _places(name: str, inputs: Sequence[NativePort]) -> str:
+    lines = [f"  {name}_in_{port.spec.name} = {number}," for number, port in enumerate(inputs)]
+    return "\n".join(["", "/* Where each feature is in inputs. */", "enum {", *lines, "};", ""])
 
 
 def _table(ports: Sequence[NativePort]) -> str:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from mlgo_gym.native._graph import Tensor
-from mlgo_gym.native._ir import ELEMENT_TYPES, FunctionWriter, float_literal, literal
 from mlgo_gym.native._scope import Step, row_major
+from mlgo_gym.native._writer import FLOATS, Writer
 
 _NUMBERS: Final = ("float32", "int32", "int64")
 _Compute = Callable[[Step, str, list[str]], str]
-Fold = Callable[[FunctionWriter, str, str, str], str]
+Fold = Callable[[Writer, str, str, str], str]
 """Makes one operand of two, of a kind."""
 
 
@@ -51,12 +51,12 @@ def _loop(step: Step, operands: list[Tensor], compute: _Compute) -> None:
     target = step.allocate()
     with writer.nest(output.shape, [row_major(output.shape), *strides]) as (there, *offsets):
         values = [
-            writer.load(ELEMENT_TYPES[operand.dtype], source, offset)
+            writer.load(operand.dtype, source, offset)
             for operand, source, offset in zip(operands, sources, offsets, strict=True)
         ]
-        kind = ELEMENT_TYPES[operands[-1].dtype]
+        kind = operands[-1].dtype
         value = activate(step, compute(step, kind, values))
-        writer.store(ELEMENT_TYPES[output.dtype], value, target, there)
+        writer.store(output.dtype, value, target, there)
 
 
 def _check_shape(step: Step, operands: list[Tensor]) -> None:
@@ -68,7 +68,7 @@ def _check_shape(step: Step, operands: list[Tensor]) -> None:
 
 def _same_type(compute: _Compute) -> _Compute:
     def checked(step: Step, kind: str, values: list[str]) -> str:
-        step.expect("elements of type", kind, ELEMENT_TYPES[step.output.dtype])
+        step.expect("elements of type", kind, step.output.dtype)
         return compute(step, kind, values)
 
     return checked
@@ -81,64 +81,43 @@ def activate(step: Step, value: str) -> str:
         return value
     if name not in ACTIVATIONS or step.output.dtype != "float32":
         raise step.error(f"expected no activation, found {name} of {step.output.dtype}")
-    return ACTIVATIONS[str(name)](step, "float", [value])
+    return ACTIVATIONS[str(name)](step, "float32", [value])
 
 
-def instruction(float_form: str, integer_form: str) -> Fold:
-    """What an instruction of two operands makes of them."""
-
-    def fold(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
-        form = float_form if kind == "float" else integer_form
-        return writer.value(f"{form} {kind} {left}, {right}")
-
-    return fold
+def instruction(operation: str) -> Fold:
+    """What an operation of `Writer.binary` makes of two operands."""
+    return lambda writer, kind, left, right: writer.binary(operation, kind, left, right)
 
 
-def _written(for_floats: str, for_integers: str = "") -> _Compute:
-    """An instruction with the places of its operands in it."""
-
-    def compute(step: Step, kind: str, values: list[str]) -> str:
-        form = for_floats if kind == "float" else for_integers
-        return step.writer.value(form.format(*values, kind=kind))
-
-    return _same_type(compute)
-
-
-def _intrinsic(name: str) -> _Compute:
-    return _written(f"call float @{name}(float {{0}})")
+def _called(function: str) -> _Compute:
+    return _same_type(lambda step, kind, values: step.writer.call(function, kind, *values))
 
 
 def _divide(step: Step, kind: str, values: list[str]) -> str:
     writer, (left, right) = step.writer, values
-    if kind == "float":
-        return writer.value(f"fdiv float {left}, {right}")
+    if kind in FLOATS:
+        return writer.binary("div", kind, left, right)
     # Division by zero and the one quotient that overflows trap on many CPUs.
-    fits = writer.value(f"icmp ne {kind} {right}, 0")
+    zero, one = writer.literal(kind, 0), writer.literal(kind, 1)
+    fits = writer.compare("ne", kind, right, zero)
     step.require(fits)
-    is_minus_one = writer.value(f"icmp eq {kind} {right}, -1")
-    unsafe = writer.value(f"or i1 {is_minus_one}, {writer.value(f'xor i1 {fits}, true')}")
-    divisor = writer.value(f"select i1 {unsafe}, {kind} 1, {kind} {right}")
-    quotient = writer.value(f"sdiv {kind} {left}, {divisor}")
-    negated = writer.value(f"sub {kind} 0, {left}")
-    return writer.value(f"select i1 {is_minus_one}, {kind} {negated}, {kind} {quotient}")
+    is_minus_one = writer.compare("eq", kind, right, writer.literal(kind, -1))
+    divisor = writer.select(fits, kind, right, one)
+    divisor = writer.select(is_minus_one, kind, one, divisor)
+    quotient = writer.binary("div", kind, left, divisor)
+    return writer.select(is_minus_one, kind, writer.call("neg", kind, left), quotient)
 
 
-def _rsqrt(step: Step, _kind: str, values: list[str]) -> str:
-    root = step.writer.value(f"call float @llvm.sqrt.f32(float {values[0]})")
-    return step.writer.value(f"fdiv float {float_literal(1.0)}, {root}")
+def _rsqrt(step: Step, kind: str, values: list[str]) -> str:
+    root = step.writer.call("sqrt", kind, *values)
+    return step.writer.binary("div", kind, step.writer.literal(kind, 1.0), root)
 
 
-def _compare_form(kind: str, for_floats: str, for_integers: str) -> str:
-    return f"fcmp {for_floats}" if kind == "float" else f"icmp {for_integers}"
-
-
-def _extreme(for_floats: str, for_integers: str) -> Fold:
+def _extreme(relation: str) -> Fold:
     """The right of two values where it is beyond the left; the left if one is NaN or both equal."""
 
-    def choose(writer: FunctionWriter, kind: str, left: str, right: str) -> str:
-        form = _compare_form(kind, for_floats, for_integers)
-        test = writer.value(f"{form} {kind} {right}, {left}")
-        return writer.value(f"select i1 {test}, {kind} {right}, {kind} {left}")
+    def choose(writer: Writer, kind: str, left: str, right: str) -> str:
+        return writer.select(writer.compare(relation, kind, right, left), kind, right, left)
 
     return choose
 
@@ -147,35 +126,33 @@ def _fold(of_two: Fold) -> _Compute:
     return _same_type(lambda step, kind, values: of_two(step.writer, kind, *values))
 
 
-maximum: Final = _extreme("ogt", "sgt")
-minimum: Final = _extreme("olt", "slt")
+maximum: Final = _extreme("gt")
+minimum: Final = _extreme("lt")
 
 
-def _compare(for_floats: str, for_integers: str) -> _Compute:
+def _compare(relation: str) -> _Compute:
     def compute(step: Step, kind: str, values: list[str]) -> str:
         step.expect("an output of type", "bool", step.output.dtype)
-        form = _compare_form(kind, for_floats, for_integers)
-        test = step.writer.value(f"{form} {kind} {values[0]}, {values[1]}")
-        return step.writer.value(f"zext i1 {test} to i8")
+        test = step.writer.compare(relation, kind, *values)
+        return step.writer.convert("test", "bool", test)
 
     return compute
 
 
 def _clamp(low: float, high: float | None) -> _Compute:
-    def compute(step: Step, _kind: str, values: list[str]) -> str:
-        value = maximum(step.writer, "float", values[0], float_literal(low))
-        if high is not None:
-            value = minimum(step.writer, "float", value, float_literal(high))
-        return value
+    def compute(step: Step, kind: str, values: list[str]) -> str:
+        writer = step.writer
+        value = maximum(writer, kind, values[0], writer.literal(kind, low))
+        return value if high is None else minimum(writer, kind, value, writer.literal(kind, high))
 
     return _same_type(compute)
 
 
-def _leaky_relu(step: Step, _kind: str, values: list[str]) -> str:
-    alpha = float_literal(step.real("alpha"))
-    scaled = step.writer.value(f"fmul float {values[0]}, {alpha}")
-    test = step.writer.value(f"fcmp ogt float {values[0]}, {float_literal(0.0)}")
-    return step.writer.value(f"select i1 {test}, float {values[0]}, float {scaled}")
+def _leaky_relu(step: Step, kind: str, values: list[str]) -> str:
+    writer, (value,) = step.writer, values
+    scaled = writer.binary("mul", kind, value, writer.literal(kind, step.real("alpha")))
+    test = writer.compare("gt", kind, value, writer.literal(kind, 0.0))
+    return writer.select(test, kind, value, scaled)
 
 
 def _squared_difference(step: Step, kind: str, values: list[str]) -> str:
@@ -183,14 +160,21 @@ def _squared_difference(step: Step, kind: str, values: list[str]) -> str:
     return _MULTIPLY(step.writer, kind, difference, difference)
 
 
+def _square(step: Step, kind: str, values: list[str]) -> str:
+    return step.writer.binary("mul", kind, values[0], values[0])
+
+
+def _not(step: Step, kind: str, values: list[str]) -> str:
+    return step.writer.binary("xor", kind, values[0], step.writer.literal(kind, 1))
+
+
 def _sign(step: Step, kind: str, values: list[str]) -> str:
     """-1, 0 or 1; NaN and both zeros stay what they are."""
     writer, (value,) = step.writer, values
-    zero, one, less = (literal(kind, number) for number in (0, 1, -1))
-    above = writer.value(f"{_compare_form(kind, 'ogt', 'sgt')} {kind} {value}, {zero}")
-    below = writer.value(f"{_compare_form(kind, 'olt', 'slt')} {kind} {value}, {zero}")
-    result = writer.value(f"select i1 {below}, {kind} {less}, {kind} {value}")
-    return writer.value(f"select i1 {above}, {kind} {one}, {kind} {result}")
+    zero, one, less = (writer.literal(kind, number) for number in (0, 1, -1))
+    above = writer.compare("gt", kind, value, zero)
+    below = writer.compare("lt", kind, value, zero)
+    return writer.select(above, kind, one, writer.select(below, kind, less, value))
 
 
 def _cast(step: Step) -> None:
@@ -201,20 +185,7 @@ def _cast(step: Step) -> None:
 
 def _convert(step: Step, kind: str, values: list[str]) -> str:
     """C's conversions; a float outside an integer's range becomes the nearest integer, NaN 0."""
-    writer, (value,), target = step.writer, values, ELEMENT_TYPES[step.output.dtype]
-    if target == kind:
-        return value
-    if target == "i8":
-        test = writer.value(
-            f"{_compare_form(kind, 'une', 'ne')} {kind} {value}, {literal(kind, 0)}"
-        )
-        return writer.value(f"zext i1 {test} to i8")
-    if kind == "float":
-        return writer.value(f"call {target} @llvm.fptosi.sat.{target}.f32(float {value})")
-    if target == "float":
-        return writer.value(f"{'uitofp' if kind == 'i8' else 'sitofp'} {kind} {value} to float")
-    form = "trunc" if target == "i32" and kind == "i64" else "zext" if kind == "i8" else "sext"
-    return writer.value(f"{form} {kind} {value} to {target}")
+    return step.writer.convert(kind, step.output.dtype, values[0])
 
 
 def _select(step: Step) -> None:
@@ -228,18 +199,15 @@ def _select(step: Step) -> None:
 
 
 def _choose(step: Step, kind: str, values: list[str]) -> str:
-    test = step.writer.value(f"icmp ne i8 {values[0]}, 0")
-    return step.writer.value(f"select i1 {test}, {kind} {values[1]}, {kind} {values[2]}")
+    test = step.writer.convert("bool", "test", values[0])
+    return step.writer.select(test, kind, values[1], values[2])
 
 
 _FLOAT: Final = ("float32",)
 _BOOL: Final = ("bool",)
-_TANH: Final = _intrinsic("mlgo.tanh")
-_MULTIPLY: Final = instruction("fmul", "mul")
-_SUBTRACT: Final = instruction("fsub", "sub")
-_ABSOLUTE: Final = _written(
-    "call float @llvm.fabs.f32(float {0})", "call {kind} @llvm.abs.{kind}({kind} {0}, i1 false)"
-)
+_TANH: Final = _called("tanh")
+_MULTIPLY: Final = instruction("mul")
+_SUBTRACT: Final = instruction("sub")
 
 ACTIVATIONS: Final[Mapping[str, _Compute]] = {
     "relu": _clamp(0.0, None),
@@ -250,38 +218,38 @@ ACTIVATIONS: Final[Mapping[str, _Compute]] = {
 """What can be fused into an operator."""
 
 LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
-    "ADD": _elementwise(2, _NUMBERS, _fold(instruction("fadd contract", "add"))),
-    "SUB": _elementwise(2, _NUMBERS, _fold(instruction("fsub contract", "sub"))),
-    "MUL": _elementwise(2, _NUMBERS, _fold(instruction("fmul contract", "mul"))),
+    "ADD": _elementwise(2, _NUMBERS, _fold(instruction("add"))),
+    "SUB": _elementwise(2, _NUMBERS, _fold(_SUBTRACT)),
+    "MUL": _elementwise(2, _NUMBERS, _fold(_MULTIPLY)),
     "DIV": _elementwise(2, _NUMBERS, _same_type(_divide)),
     "MAXIMUM": _elementwise(2, _NUMBERS, _fold(maximum)),
     "MINIMUM": _elementwise(2, _NUMBERS, _fold(minimum)),
     "SQUARED_DIFFERENCE": _elementwise(2, _NUMBERS, _same_type(_squared_difference)),
-    "NEG": _elementwise(1, _NUMBERS, _written("fneg float {0}", "sub {kind} 0, {0}")),
-    "ABS": _elementwise(1, _NUMBERS, _ABSOLUTE),
-    "SQUARE": _elementwise(1, _NUMBERS, _written("fmul float {0}, {0}", "mul {kind} {0}, {0}")),
+    "NEG": _elementwise(1, _NUMBERS, _called("neg")),
+    "ABS": _elementwise(1, _NUMBERS, _called("abs")),
+    "SQUARE": _elementwise(1, _NUMBERS, _same_type(_square)),
     "SIGN": _elementwise(1, ("float32", "int32"), _same_type(_sign)),
-    "SQRT": _elementwise(1, _FLOAT, _intrinsic("llvm.sqrt.f32")),
+    "SQRT": _elementwise(1, _FLOAT, _called("sqrt")),
     "RSQRT": _elementwise(1, _FLOAT, _same_type(_rsqrt)),
-    "FLOOR": _elementwise(1, _FLOAT, _intrinsic("llvm.floor.f32")),
-    "CEIL": _elementwise(1, _FLOAT, _intrinsic("llvm.ceil.f32")),
-    "EXP": _elementwise(1, _FLOAT, _intrinsic("mlgo.exp")),
-    "LOG": _elementwise(1, _FLOAT, _intrinsic("mlgo.log")),
+    "FLOOR": _elementwise(1, _FLOAT, _called("floor")),
+    "CEIL": _elementwise(1, _FLOAT, _called("ceil")),
+    "EXP": _elementwise(1, _FLOAT, _called("exp")),
+    "LOG": _elementwise(1, _FLOAT, _called("log")),
     "TANH": _elementwise(1, _FLOAT, _TANH),
-    "LOGISTIC": _elementwise(1, _FLOAT, _intrinsic("mlgo.logistic")),
+    "LOGISTIC": _elementwise(1, _FLOAT, _called("logistic")),
     "RELU": _elementwise(1, _FLOAT, ACTIVATIONS["relu"]),
     "RELU6": _elementwise(1, _FLOAT, ACTIVATIONS["relu6"]),
     "RELU_N1_TO_1": _elementwise(1, _FLOAT, ACTIVATIONS["relu_n1_to_1"]),
     "LEAKY_RELU": _elementwise(1, _FLOAT, _same_type(_leaky_relu)),
-    "LESS": _elementwise(2, _NUMBERS, _compare("olt", "slt")),
-    "LESS_EQUAL": _elementwise(2, _NUMBERS, _compare("ole", "sle")),
-    "GREATER": _elementwise(2, _NUMBERS, _compare("ogt", "sgt")),
-    "GREATER_EQUAL": _elementwise(2, _NUMBERS, _compare("oge", "sge")),
-    "EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("oeq", "eq")),
-    "NOT_EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("une", "ne")),
-    "LOGICAL_AND": _elementwise(2, _BOOL, _fold(instruction("", "and"))),
-    "LOGICAL_OR": _elementwise(2, _BOOL, _fold(instruction("", "or"))),
-    "LOGICAL_NOT": _elementwise(1, _BOOL, _written("", "xor i8 {0}, 1")),
+    "LESS": _elementwise(2, _NUMBERS, _compare("lt")),
+    "LESS_EQUAL": _elementwise(2, _NUMBERS, _compare("le")),
+    "GREATER": _elementwise(2, _NUMBERS, _compare("gt")),
+    "GREATER_EQUAL": _elementwise(2, _NUMBERS, _compare("ge")),
+    "EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("eq")),
+    "NOT_EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("ne")),
+    "LOGICAL_AND": _elementwise(2, _BOOL, _fold(instruction("and"))),
+    "LOGICAL_OR": _elementwise(2, _BOOL, _fold(instruction("or"))),
+    "LOGICAL_NOT": _elementwise(1, _BOOL, _same_type(_not)),
     "CAST": _cast,
     "SELECT": _select,
     "SELECT_V2": _select,

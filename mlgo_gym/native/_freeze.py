@@ -118,7 +118,8 @@ def freeze(
     try:
         target.mkdir(parents=True, exist_ok=True)
         write_atomically(target / f"{name}.o", native.object.data)
-        write_atomically(target / f"{name}.h", c_header(native).encode())
+        header = c_header(name, native.model_sha256, native.inputs, native.outputs)
+        write_atomically(target / f"{name}.h", header.encode())
         shared = _link(target / f"{name}.o", target / f"{name}.so")
         described = _describe(native, output_spec)
         described[SEAL] = seal(described)

@@ -1,4 +1,4 @@
-"""Elementary functions as LLVM IR: no libm behind them, and loops around them vectorise.
+"""Elementary functions in terms of a `Writer`: no libm behind them, and loops of them vectorise.
 
 The polynomials are those of Cephes (``expf.c``, ``logf.c``, ``tanhf.c``; S. L. Moshier), accurate
 to about 2 units in the last place. Each handles infinities, NaN and denormal numbers as libm does.
@@ -6,10 +6,10 @@ to about 2 units in the last place. Each handles infinities, NaN and denormal nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from mlgo_gym.native._ir import float_literal
+from mlgo_gym.native._writer import Writer
 
 _EXP_POLYNOMIAL: Final = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1,
@@ -24,159 +24,110 @@ _TANH_POLYNOMIAL: Final = (
 )  # fmt: skip
 _LN2_HIGH: Final = 0.693359375
 _LN2_LOW: Final = -2.12194440e-4
+_LOG2_E: Final = 1.44269504088896341
 
 
-def definitions(text: str) -> str:
-    """The definitions of the functions that a body calls, one after the other."""
-    needed: list[str] = []
-    todo = [name for name in _FUNCTIONS if f"@{name}(" in text]
-    while todo:
-        name = todo.pop()
-        if name not in needed:
-            needed.append(name)
-            todo += [each for each in _FUNCTIONS if f"@{each}(" in _FUNCTIONS[name]]
-    return "\n".join(_FUNCTIONS[name] for name in sorted(needed))
+class _Floats:
+    """Arithmetic of ``float32``, and of ``int32`` for its bits."""
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer: Final = writer
+
+    def number(self, value: float) -> str:
+        return self.writer.literal("float32", value)
+
+    def add(self, left: str, right: str | float) -> str:
+        return self.writer.binary("add", "float32", left, self._operand(right))
+
+    def times(self, left: str, right: str | float) -> str:
+        return self.writer.binary("mul", "float32", left, self._operand(right))
+
+    def over(self, left: float, right: str) -> str:
+        return self.writer.binary("div", "float32", self.number(left), right)
+
+    def multiply_add(self, left: str, right: str | float, addend: str | float) -> str:
+        return self.writer.multiply_add(left, self._operand(right), self._operand(addend))
+
+    def integer(self, operation: str, left: str, right: str | int) -> str:
+        return self.writer.binary(operation, "int32", left, str(right))
+
+    def choose(self, relation: str, left: str, right: float, chosen: str, other: str) -> str:
+        """The one value where ``left`` is so to ``right``, or else the other."""
+        test = self.writer.compare(relation, "float32", left, self.number(right))
+        return self.writer.select(test, "float32", chosen, other)
+
+    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+        value = self.number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            value = self.multiply_add(value, x, coefficient)
+        return value
+
+    def _operand(self, value: str | float) -> str:
+        return value if isinstance(value, str) else self.number(value)
 
 
-def _horner(x: str, coefficients: Sequence[float], prefix: str) -> list[str]:
-    """Lines that leave the polynomial's value in ``%{prefix}``."""
-    lines, value = [], float_literal(coefficients[0])
-    for number, coefficient in enumerate(coefficients[1:], 1):
-        name = f"%{prefix}" if number == len(coefficients) - 1 else f"%{prefix}.{number}"
-        lines += [
-            f"%{prefix}.m{number} = fmul contract float {value}, {x}",
-            f"{name} = fadd contract float %{prefix}.m{number}, {float_literal(coefficient)}",
-        ]
-        value = name
-    return lines
-
-
-def _define(name: str, lines: list[str]) -> str:
-    body = "\n".join("  " + line for line in lines)
-    return f"define internal float @{name}(float %x) alwaysinline nounwind {{\n{body}\n}}"
-
-
-def _exp() -> str:
+def _exp(writer: Writer, x: str) -> str:
     """``2^n * e^r``, with the power in two factors so that both ends of the range come out."""
-    return _define(
-        "mlgo.exp",
-        [
-            f"%is.low = fcmp olt float %x, {float_literal(-110.0)}",
-            f"%raised = select i1 %is.low, float {float_literal(-110.0)}, float %x",
-            f"%is.high = fcmp ogt float %raised, {float_literal(90.0)}",
-            f"%a = select i1 %is.high, float {float_literal(90.0)}, float %raised",
-            f"%scaled = fmul float %a, {float_literal(1.44269504088896341)}",
-            f"%shifted = fadd float %scaled, {float_literal(0.5)}",
-            "%n = call float @llvm.floor.f32(float %shifted)",
-            f"%high = fmul contract float %n, {float_literal(-_LN2_HIGH)}",
-            "%r1 = fadd contract float %a, %high",
-            f"%low = fmul contract float %n, {float_literal(-_LN2_LOW)}",
-            "%r = fadd contract float %r1, %low",
-            *_horner("%r", _EXP_POLYNOMIAL, "p"),
-            "%r.r = fmul contract float %r, %r",
-            "%p.r = fmul contract float %p, %r.r",
-            "%p.1r = fadd contract float %p.r, %r",
-            f"%y = fadd contract float %p.1r, {float_literal(1.0)}",
-            "%k = call i32 @llvm.fptosi.sat.i32.f32(float %n)",
-            "%k1 = ashr i32 %k, 1",
-            "%k2 = sub i32 %k, %k1",
-            "%b1 = add i32 %k1, 127",
-            "%b2 = add i32 %k2, 127",
-            "%s1 = shl i32 %b1, 23",
-            "%s2 = shl i32 %b2, 23",
-            "%f1 = bitcast i32 %s1 to float",
-            "%f2 = bitcast i32 %s2 to float",
-            "%y1 = fmul float %y, %f1",
-            "%y2 = fmul float %y1, %f2",
-            "ret float %y2",
-        ],
-    )
+    do = _Floats(writer)
+    a = do.choose("lt", x, -110.0, do.number(-110.0), x)
+    a = do.choose("gt", a, 90.0, do.number(90.0), a)
+    n = writer.call("floor", "float32", do.add(do.times(a, _LOG2_E), 0.5))
+    r = do.multiply_add(n, -_LN2_HIGH, a)
+    r = do.multiply_add(n, -_LN2_LOW, r)
+    y = do.multiply_add(do.polynomial(r, _EXP_POLYNOMIAL), do.times(r, r), r)
+    y = do.add(y, 1.0)
+    power = writer.convert("float32", "int32", n)
+    half = do.integer("ashr", power, 1)
+    for part in (half, do.integer("sub", power, half)):
+        bits = do.integer("shl", do.integer("add", part, 127), 23)
+        y = do.times(y, writer.reinterpret("int32", "float32", bits))
+    return y
 
 
-def _log() -> str:
+def _log(writer: Writer, x: str) -> str:
     """``e * ln 2 + ln m`` with m between the roots of one half and of two."""
-    zero, infinity = float_literal(0.0), float_literal(float("inf"))
-    return _define(
-        "mlgo.log",
-        [
-            f"%is.small = fcmp olt float %x, {float_literal(2.0**-126)}",
-            f"%up = fmul float %x, {float_literal(2.0**25)}",
-            "%a = select i1 %is.small, float %up, float %x",
-            f"%e0 = select i1 %is.small, float {float_literal(-25.0)}, float {zero}",
-            "%bits = bitcast float %a to i32",
-            f"%d = sub i32 %bits, {0x3F3504F3}",
-            "%k = ashr i32 %d, 23",
-            "%kbits = shl i32 %k, 23",
-            "%mbits = sub i32 %bits, %kbits",
-            "%m = bitcast i32 %mbits to float",
-            "%kf = sitofp i32 %k to float",
-            "%e = fadd float %kf, %e0",
-            f"%f = fadd float %m, {float_literal(-1.0)}",
-            "%z = fmul float %f, %f",
-            *_horner("%f", _LOG_POLYNOMIAL, "p"),
-            "%pf = fmul contract float %p, %f",
-            "%pz = fmul contract float %pf, %z",
-            f"%el = fmul contract float %e, {float_literal(_LN2_LOW)}",
-            "%y1 = fadd contract float %pz, %el",
-            f"%zh = fmul contract float %z, {float_literal(-0.5)}",
-            "%y2 = fadd contract float %y1, %zh",
-            "%y3 = fadd contract float %y2, %f",
-            f"%eh = fmul contract float %e, {float_literal(_LN2_HIGH)}",
-            "%y4 = fadd contract float %y3, %eh",
-            f"%is.finite = fcmp olt float %x, {infinity}",
-            "%y5 = select i1 %is.finite, float %y4, float %x",
-            f"%is.zero = fcmp oeq float %x, {zero}",
-            f"%y6 = select i1 %is.zero, float {float_literal(float('-inf'))}, float %y5",
-            f"%is.negative = fcmp olt float %x, {zero}",
-            f"%y7 = select i1 %is.negative, float {_NAN}, float %y6",
-            "ret float %y7",
-        ],
-    )
+    do = _Floats(writer)
+    tiny, infinity = 2.0**-126, float("inf")
+    a = do.choose("lt", x, tiny, do.times(x, 2.0**25), x)
+    shift = do.choose("lt", x, tiny, do.number(-25.0), do.number(0.0))
+    bits = writer.reinterpret("float32", "int32", a)
+    power = do.integer("ashr", do.integer("sub", bits, 0x3F3504F3), 23)
+    rest = do.integer("sub", bits, do.integer("shl", power, 23))
+    m = writer.reinterpret("int32", "float32", rest)
+    e = do.add(writer.convert("int32", "float32", power), shift)
+    f = do.add(m, -1.0)
+    z = do.times(f, f)
+    y = do.times(do.polynomial(f, _LOG_POLYNOMIAL), f)
+    y = do.multiply_add(y, z, do.times(e, _LN2_LOW))
+    y = do.multiply_add(z, -0.5, y)
+    y = do.multiply_add(e, _LN2_HIGH, do.add(y, f))
+    y = do.choose("lt", x, infinity, y, x)
+    y = do.choose("eq", x, 0.0, do.number(-infinity), y)
+    return do.choose("lt", x, 0.0, do.number(float("nan")), y)
 
 
-def _tanh() -> str:
+def _tanh(writer: Writer, x: str) -> str:
     """A polynomial near 0, ``1 - 2 / (e^2|x| + 1)`` elsewhere."""
-    one = float_literal(1.0)
-    return _define(
-        "mlgo.tanh",
-        [
-            "%a = call float @llvm.fabs.f32(float %x)",
-            "%z = fmul float %x, %x",
-            *_horner("%z", _TANH_POLYNOMIAL, "p"),
-            "%pz = fmul contract float %p, %z",
-            "%pzx = fmul contract float %pz, %x",
-            "%near = fadd contract float %pzx, %x",
-            "%twice = fadd float %a, %a",
-            "%e = call float @mlgo.exp(float %twice)",
-            f"%e1 = fadd float %e, {one}",
-            f"%q = fdiv float {float_literal(-2.0)}, %e1",
-            f"%t = fadd float %q, {one}",
-            "%far = call float @llvm.copysign.f32(float %t, float %x)",
-            f"%is.near = fcmp olt float %a, {float_literal(0.625)}",
-            "%y = select i1 %is.near, float %near, float %far",
-            "ret float %y",
-        ],
-    )
+    do = _Floats(writer)
+    a = writer.call("abs", "float32", x)
+    z = do.times(x, x)
+    near = do.multiply_add(do.times(do.polynomial(z, _TANH_POLYNOMIAL), z), x, x)
+    e = writer.call("exp", "float32", do.add(a, a))
+    far = writer.copy_sign(do.add(do.over(-2.0, do.add(e, 1.0)), 1.0), x)
+    return do.choose("lt", a, 0.625, near, far)
 
 
-def _logistic() -> str:
+def _logistic(writer: Writer, x: str) -> str:
     """``1 / (1 + e^-x)``."""
-    return _define(
-        "mlgo.logistic",
-        [
-            "%n = fneg float %x",
-            "%e = call float @mlgo.exp(float %n)",
-            f"%d = fadd float %e, {float_literal(1.0)}",
-            f"%y = fdiv float {float_literal(1.0)}, %d",
-            "ret float %y",
-        ],
-    )
+    do = _Floats(writer)
+    e = writer.call("exp", "float32", writer.call("neg", "float32", x))
+    return do.over(1.0, do.add(e, 1.0))
 
 
-_NAN: Final = "0x7ff8000000000000"
-_FUNCTIONS: Final = {
-    "mlgo.exp": _exp(),
-    "mlgo.log": _log(),
-    "mlgo.tanh": _tanh(),
-    "mlgo.logistic": _logistic(),
+FUNCTIONS: Final[Mapping[str, Callable[[Writer, str], str]]] = {
+    "exp": _exp,
+    "log": _log,
+    "tanh": _tanh,
+    "logistic": _logistic,
 }
+"""What `Writer.call` takes besides; ``float32`` alone."""

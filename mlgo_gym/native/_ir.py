@@ -1,35 +1,44 @@
-"""Writes the text of one LLVM function: registers, loops, loads and stores.
+"""Writes LLVM IR: registers, loops, loads and stores, and sums of products in vectors.
 
-Types of elements in memory: ``float``, ``i32``, ``i64`` and, for ``bool``, ``i8`` of 0 or 1.
-Offsets count elements and are registers or literals of type ``i64``.
+In memory, and wherever IR has no type of that kind, a ``bool`` is an ``i8`` of 0 or 1; a ``test``
+is an ``i1``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import struct
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator
+from typing import ClassVar, Final
 
-ALIGNMENT: Final = 64
-"""Bytes to which constants and scratch memory are aligned: a cache line, and the widest vector."""
+from mlgo_gym.native._functions import FUNCTIONS
+from mlgo_gym.native._graph import DTYPES
+from mlgo_gym.native._ir_vectors import VectorWriter
+from mlgo_gym.native._writer import ALIGNMENT, FLOATS, MULTIPLY_ADD_COST, OWN_FUNCTION_COST
 
-ELEMENT_TYPES: Final = {"float32": "float", "int32": "i32", "int64": "i64", "bool": "i8"}
+_ESCAPE: Final = "\\"
+_POINTERS: Final = "ptr readonly captures(none)"
+
+_TYPES: Final = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "i8",
+    "test": "i1",
+    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_SUFFIXES: Final = {"float32": "f32", "float64": "f64"}
+_ORDERED: Final = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
-def float_literal(value: float) -> str:
-    """A ``float`` constant as LLVM writes it: the bits of the double that equals it.
+def float_literal(value: float, kind: str = "float32") -> str:
+    """A constant as LLVM writes it: the bits of the double that equals it.
 
     >>> float_literal(0.5)
     '0x3fe0000000000000'
     """
-    (rounded,) = struct.unpack("<f", struct.pack("<f", value))
-    return "0x" + struct.pack(">d", rounded).hex()
-
-
-def literal(kind: str, value: float) -> str:
-    """A constant of a type of elements."""
-    return float_literal(value) if kind == "float" else str(int(value))
+    if kind == "float32":
+        (value,) = struct.unpack("<f", struct.pack("<f", value))
+    return "0x" + struct.pack(">d", value).hex()
 
 
 def constant_bytes(name: str, data: bytes) -> str:
@@ -44,119 +53,235 @@ def constant_bytes(name: str, data: bytes) -> str:
     )
 
 
-_ESCAPE: Final = "\\"
-_OWN_FUNCTION: Final = "@mlgo."
-_OWN_FUNCTION_COST: Final = 32
-"""What a call of one of `native._functions` counts for: about as many instructions as it has."""
+class IrWriter(VectorWriter):
+    """A function's body as text, and the constants and functions that it needs."""
 
-
-class FunctionWriter:
-    """The lines of a function's body; every method that returns text returns an operand.
-
-    Attributes:
-        evaluated: how many instructions one evaluation runs through, before LLVM optimises them.
-    """
+    LINES: ClassVar[str] = "lines of LLVM IR"
 
     def __init__(self) -> None:
-        self.evaluated = 0
+        super().__init__()
         self._repeats = 1
         self._entry: list[str] = []
         self._lines: list[str] = []
+        self._constants: list[str] = []
+        self._functions: dict[str, str] = {}
         self._count = 0
         self._block = "start"
+        self._status = ""
 
-    def text(self) -> str:
-        """The body, without the function's braces."""
+    def module(self, name: str) -> str:
+        """The text of a module with the function ``NAME_evaluate``."""
+        if self._status:
+            self._emit(f"ret i32 {self.get('int32', self._status)}")
+        else:
+            self._emit("ret i32 0")
+        parameters = f"{_POINTERS} %inputs, {_POINTERS} %outputs"
+        return "\n".join(
+            [
+                *self._constants,
+                *(text for _, text in sorted(self._functions.items())),
+                f"define i32 @{name}_evaluate({parameters}) nounwind {{",
+                self._text(),
+                "}",
+                "!0 = !{}",
+                "",
+            ]
+        )
+
+    def _text(self) -> str:
         return "\n".join(["entry:", *self._entry, "  br label %start", "start:", *self._lines])
 
     @property
     def length(self) -> int:
-        """How many lines there are."""
         return len(self._entry) + len(self._lines)
 
-    def emit(self, instruction: str) -> None:
-        """Append an instruction that has no result."""
-        cost = _OWN_FUNCTION_COST if _OWN_FUNCTION in instruction else 1
-        self.evaluated += cost * self._repeats
-        self._lines.append("  " + instruction)
+    def literal(self, kind: str, value: float) -> str:
+        return float_literal(value, kind) if kind in FLOATS else str(int(value))
 
-    def value(self, instruction: str) -> str:
-        """Append an instruction and name its result."""
-        register = self._fresh("v")
-        self.emit(f"{register} = {instruction}")
-        return register
+    def binary(self, operation: str, kind: str, left: str, right: str) -> str:
+        if kind in FLOATS:
+            operation = f"f{operation}"
+        elif operation == "div":
+            operation = "udiv" if kind.startswith("u") else "sdiv"
+        return self._value(f"{operation} {_TYPES[kind]} {left}, {right}")
 
-    def allocate(self, kind: str, alignment: int | None = None) -> str:
-        """Reserve memory on the stack for the whole call."""
-        register = self._fresh("m")
-        suffix = f", align {alignment}" if alignment else ""
-        self._entry.append(f"  {register} = alloca {kind}{suffix}")
-        return register
+    def multiply_add(self, left: str, right: str, addend: str) -> str:
+        operands = f"float {left}, float {right}, float {addend}"
+        return self._value(f"call float @llvm.fmuladd.f32({operands})", MULTIPLY_ADD_COST)
 
-    def load(self, kind: str, pointer: str, offset: str = "0", alignment: int | None = None) -> str:
-        """Load an element of type ``kind``."""
-        suffix = f", align {alignment}" if alignment else ""
-        return self.value(f"load {kind}, ptr {self.address(kind, pointer, offset)}{suffix}")
+    def compare(self, relation: str, kind: str, left: str, right: str) -> str:
+        if kind in FLOATS:
+            form = f"fcmp {_ORDERED[relation]}"
+        elif relation in {"eq", "ne"}:
+            form = f"icmp {relation}"
+        else:
+            form = f"icmp {'u' if kind.startswith(('u', 'bool')) else 's'}{relation}"
+        return self._value(f"{form} {_TYPES[kind]} {left}, {right}")
 
-    def store(
-        self, kind: str, value: str, pointer: str, offset: str = "0", alignment: int | None = None
-    ) -> None:
-        """Store an element of type ``kind``."""
-        suffix = f", align {alignment}" if alignment else ""
-        self.emit(f"store {kind} {value}, ptr {self.address(kind, pointer, offset)}{suffix}")
+    def select(self, test: str, kind: str, chosen: str, other: str) -> str:
+        return self._value(f"select i1 {test}, {_TYPES[kind]} {chosen}, {_TYPES[kind]} {other}")
+
+    def convert(self, kind: str, target: str, value: str) -> str:
+        if kind == target:
+            return value
+        if target == "test":
+            return self.compare("ne", kind, value, self.literal(kind, 0))
+        if target == "bool":
+            value = value if kind == "test" else self.convert(kind, "test", value)
+            return self._value(f"zext i1 {value} to i8")
+        if kind in FLOATS:
+            return self._convert_float(kind, target, value)
+        is_unsigned = kind.startswith(("u", "bool", "test"))
+        if target in FLOATS:
+            form = "uitofp" if is_unsigned else "sitofp"
+            return self._value(f"{form} {_TYPES[kind]} {value} to {_TYPES[target]}")
+        return self._resize(_TYPES[kind], _TYPES[target], value, is_unsigned=is_unsigned)
+
+    def _convert_float(self, kind: str, target: str, value: str) -> str:
+        if target in FLOATS:
+            form = "fpext" if target == "float64" else "fptrunc"
+            return self._value(f"{form} {_TYPES[kind]} {value} to {_TYPES[target]}")
+        form = "fptoui" if target.startswith("u") else "fptosi"
+        function = f"@llvm.{form}.sat.{_TYPES[target]}.{_SUFFIXES[kind]}"
+        return self._value(f"call {_TYPES[target]} {function}({_TYPES[kind]} {value})")
+
+    def _resize(self, kind: str, target: str, value: str, *, is_unsigned: bool) -> str:
+        width, wanted = int(kind[1:]), int(target[1:])
+        if width == wanted:
+            return value
+        form = "trunc" if wanted < width else "zext" if is_unsigned else "sext"
+        return self._value(f"{form} {kind} {value} to {target}")
+
+    def reinterpret(self, kind: str, target: str, value: str) -> str:
+        return self._value(f"bitcast {_TYPES[kind]} {value} to {_TYPES[target]}")
+
+    def call(self, function: str, kind: str, value: str) -> str:
+        kind = _TYPES[kind]
+        if function in FUNCTIONS:
+            self._define(function)
+            return self._value(f"call float @mlgo.{function}(float {value})", OWN_FUNCTION_COST)
+        if function == "neg":
+            is_float = kind in {"float", "double"}
+            return self._value(f"fneg {kind} {value}" if is_float else f"sub {kind} 0, {value}")
+        if function == "abs":
+            if kind not in {"float", "double"}:
+                return self._value(f"call {kind} @llvm.abs.{kind}({kind} {value}, i1 false)")
+            function = "fabs"
+        suffix = "f64" if kind == "double" else "f32"
+        return self._value(f"call {kind} @llvm.{function}.{suffix}({kind} {value})")
+
+    def copy_sign(self, value: str, sign: str) -> str:
+        return self._value(f"call float @llvm.copysign.f32(float {value}, float {sign})")
+
+    def _define(self, function: str) -> None:
+        if function in self._functions:
+            return
+        body = IrWriter()
+        body._emit(f"ret float {FUNCTIONS[function](body, '%x')}")
+        self._functions |= body._functions
+        self._functions[function] = (
+            f"define internal float @mlgo.{function}(float %x) alwaysinline nounwind {{\n"
+            f"{body._text()}\n}}"
+        )
+
+    def variable(self, kind: str) -> str:
+        return self._allocate(_TYPES[kind])
+
+    def get(self, kind: str, variable: str) -> str:
+        return self._load(_TYPES[kind], variable)
+
+    def put(self, kind: str, value: str, variable: str) -> None:
+        self._store(_TYPES[kind], value, variable)
+
+    def load(self, kind: str, pointer: str, offset: str = "0") -> str:
+        return self._load(_TYPES[kind], self.address(kind, pointer, offset))
+
+    def store(self, kind: str, value: str, pointer: str, offset: str = "0") -> None:
+        self._store(_TYPES[kind], value, self.address(kind, pointer, offset))
 
     def address(self, kind: str, pointer: str, offset: str) -> str:
-        """Where the element at an offset is."""
         if offset == "0":
             return pointer
-        return self.value(f"getelementptr inbounds {kind}, ptr {pointer}, i64 {offset}")
+        return self._value(f"getelementptr inbounds {_TYPES[kind]}, ptr {pointer}, i64 {offset}")
 
-    def scaled(self, index: str, stride: int) -> str:
-        """``index * stride``."""
-        if index == "0" or stride == 0:
-            return "0"
-        return index if stride == 1 else self.value(f"mul nsw i64 {index}, {stride}")
+    def constant(self, kind: str, data: bytes, about: str) -> str:  # noqa: ARG002 - bytes are bytes
+        name = f"@c{len(self._constants)}"
+        self._constants.append(constant_bytes(name, data))
+        return name
 
-    def plus(self, left: str, right: str) -> str:
-        """``left + right`` of two offsets."""
-        if left == "0" or right == "0":
-            return right if left == "0" else left
-        return self.value(f"add nsw i64 {left}, {right}")
+    def scratch(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002 - bytes are bytes
+        return self._allocate(f"[{size_bytes} x i8]", ALIGNMENT)
+
+    def input(self, number: int, kind: str, name: str) -> str:  # noqa: ARG002 - IR has no names
+        address = self._pointer("%inputs", number)
+        return self._value(f"load ptr, ptr {address}, !invariant.load !0")
+
+    def output(self, number: int, kind: str, pointer: str, count: int) -> None:
+        target = self._value(f"load ptr, ptr {self._pointer('%outputs', number)}")
+        # No loop: of many, LLVM would ask of each two whether they overlap.
+        size_bytes = count * DTYPES[kind].itemsize
+        self._emit(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {pointer}, "
+            f"i64 {size_bytes}, i1 false)"
+        )
+
+    def _pointer(self, pointers: str, number: int) -> str:
+        if not number:
+            return pointers
+        return self._value(f"getelementptr inbounds ptr, ptr {pointers}, i64 {number}")
 
     @contextlib.contextmanager
     def loop(self, count: int) -> Iterator[str]:
-        """Repeat what is written inside, ``count`` (at least 1) times; gives the index."""
         if count == 1:
             yield "0"
             return
         name, before = self._fresh("l")[1:], self._block
         index = f"%{name}.i"
-        self.emit(f"br label %{name}.body")
+        self._emit(f"br label %{name}.body")
         self._start(f"{name}.body")
         self._repeats *= count
-        self.emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}.next, %{name}.latch ]")
+        self._emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}.next, %{name}.latch ]")
         yield index
-        self.emit(f"br label %{name}.latch")
+        self._emit(f"br label %{name}.latch")
         self._start(f"{name}.latch")
-        self.emit(f"{index}.next = add nuw nsw i64 {index}, 1")
-        done = self.value(f"icmp eq i64 {index}.next, {count}")
-        self.emit(f"br i1 {done}, label %{name}.exit, label %{name}.body")
+        self._emit(f"{index}.next = add nuw nsw i64 {index}, 1")
+        done = self._value(f"icmp eq i64 {index}.next, {count}")
+        self._emit(f"br i1 {done}, label %{name}.exit, label %{name}.body")
         self._repeats //= count
         self._start(f"{name}.exit")
 
-    @contextlib.contextmanager
-    def nest(self, sizes: Sequence[int], strides: Sequence[Sequence[int]]) -> Iterator[list[str]]:
-        """Loops over a shape; gives each operand's offset by its strides in elements, 0 to stay."""
-        sizes, strides = _merged(sizes, strides)
-        with contextlib.ExitStack() as stack:
-            offsets = ["0"] * len(strides)
-            for dimension, size in enumerate(sizes):
-                index = stack.enter_context(self.loop(size))
-                offsets = [
-                    self.plus(offset, self.scaled(index, steps[dimension]))
-                    for offset, steps in zip(offsets, strides, strict=True)
-                ]
-            yield offsets
+    def require(self, test: str, code: int) -> None:
+        if not self._status:
+            self._status = self.variable("int32")
+            self._entry.append(f"  store i32 0, ptr {self._status}")
+        status = self.get("int32", self._status)
+        is_first = self.compare("eq", "int32", status, "0")
+        failed = self.select(is_first, "int32", str(code), status)
+        self.put("int32", self.select(test, "int32", status, failed), self._status)
+
+    def note(self, text: str) -> None:
+        """Nobody reads this."""
+
+    def _scaled(self, index: str, stride: int) -> str:
+        return self._value(f"mul nsw i64 {index}, {stride}")
+
+    def _plus(self, left: str, right: str) -> str:
+        return self._value(f"add nsw i64 {left}, {right}")
+
+    def _emit(self, instruction: str, cost: int = 1) -> None:
+        self.evaluated += cost * self._repeats
+        self._lines.append("  " + instruction)
+
+    def _value(self, instruction: str, cost: int = 1) -> str:
+        register = self._fresh("v")
+        self._emit(f"{register} = {instruction}", cost)
+        return register
+
+    def _allocate(self, kind: str, alignment: int | None = None) -> str:
+        register = self._fresh("m")
+        suffix = f", align {alignment}" if alignment else ""
+        self._entry.append(f"  {register} = alloca {kind}{suffix}")
+        return register
 
     def _fresh(self, prefix: str) -> str:
         self._count += 1
@@ -165,26 +290,3 @@ class FunctionWriter:
     def _start(self, block: str) -> None:
         self._lines.append(f"{block}:")
         self._block = block
-
-
-def _merged(
-    sizes: Sequence[int], strides: Sequence[Sequence[int]]
-) -> tuple[list[int], list[list[int]]]:
-    """Drop dimensions of size 1 and join neighbours that every operand walks in one stride."""
-    merged_sizes: list[int] = []
-    merged: list[list[int]] = [[] for _ in strides]
-    for dimension, size in enumerate(sizes):
-        if size == 1:
-            continue
-        steps = [operand[dimension] for operand in strides]
-        if merged_sizes and all(
-            kept[-1] == step * size for kept, step in zip(merged, steps, strict=True)
-        ):
-            merged_sizes[-1] *= size
-            for kept, step in zip(merged, steps, strict=True):
-                kept[-1] = step
-        else:
-            merged_sizes.append(size)
-            for kept, step in zip(merged, steps, strict=True):
-                kept.append(step)
-    return merged_sizes, merged

@@ -1,6 +1,6 @@
-"""Lowers a `Graph` to the text of an LLVM module.
+"""Lowers a `Graph` to the text of an LLVM module; what it writes with can as well be of C.
 
-The module defines one function with C linkage::
+The text defines one function with C linkage::
 
     int32_t NAME_evaluate(const void *const *inputs, void *const *outputs);
 
@@ -21,13 +21,12 @@ from mlgo_gym.native import _arrays as arrays
 from mlgo_gym.native import _dense as dense
 from mlgo_gym.native import _elementwise as elementwise
 from mlgo_gym.native import _reductions as reductions
-from mlgo_gym.native._functions import definitions
 from mlgo_gym.native._graph import Graph
+from mlgo_gym.native._ir import IrWriter
 from mlgo_gym.native._scope import Scope, Step
+from mlgo_gym.native._writer import Writer
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
-
-_POINTERS: Final = "ptr readonly captures(none)"
 
 _LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     **elementwise.LOWERINGS,
@@ -63,47 +62,26 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
 def lower_and_count(graph: Graph, name: str) -> tuple[str, int]:
     """As `lower_graph`, and how many instructions one evaluation runs through."""
     check_name(name)
-    scope = Scope(graph)
+    writer = IrWriter()
+    lower_into(writer, graph)
+    return writer.module(name), writer.evaluated
+
+
+def lower_into(writer: Writer, graph: Graph) -> None:
+    """Write a graph's function; of all languages, this is how."""
+    scope = Scope(graph, writer)
     for number, port in enumerate(graph.inputs):
-        address = scope.writer.address("ptr", "%inputs", str(number))
-        scope.pointers[port.tensor] = scope.writer.value(
-            f"load ptr, ptr {address}, !invariant.load !0"
-        )
+        dtype = graph.tensors[port.tensor].dtype
+        scope.pointers[port.tensor] = writer.input(number, dtype, port.name)
     for number, operator in enumerate(graph.operators):
         step = Step(scope, number, operator)
         if operator.kind not in _LOWERINGS:
             raise step.error("not supported")
+        writer.note(f"Operator {number}: {operator.kind} {step.output.name}")
         _LOWERINGS[operator.kind](step)
         scope.check()
     for number, port in enumerate(graph.outputs):
-        _copy_out(scope, number, port.tensor)
+        tensor = graph.tensors[port.tensor]
+        writer.note(f"Output {number}: {port.name}")
+        writer.output(number, tensor.dtype, scope.pointer(port.tensor), tensor.element_count)
     scope.check()
-    return _module(scope, name), scope.writer.evaluated
-
-
-def _copy_out(scope: Scope, number: int, tensor: int) -> None:
-    writer, described = scope.writer, scope.graph.tensors[tensor]
-    address = writer.address("ptr", "%outputs", str(number))
-    pointer = writer.value(f"load ptr, ptr {address}")
-    # No loop: of many, LLVM would ask of each two whether they overlap.
-    writer.emit(
-        f"call void @llvm.memcpy.p0.p0.i64(ptr {pointer}, ptr {scope.pointer(tensor)}, "
-        f"i64 {described.size_bytes}, i1 false)"
-    )
-
-
-def _module(scope: Scope, name: str) -> str:
-    body = scope.writer
-    body.emit(f"ret i32 {body.load('i32', scope.status)}")
-    text = body.text()
-    return "\n".join(
-        [
-            *scope.constants,
-            definitions(text),
-            f"define i32 @{name}_evaluate({_POINTERS} %inputs, {_POINTERS} %outputs) nounwind {{",
-            text,
-            "}",
-            "!0 = !{}",
-            "",
-        ]
-    )

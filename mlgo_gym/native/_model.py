@@ -167,13 +167,18 @@ def compile_model(
     return NativeModel(
         name=name,
         source=source,
-        inputs=tuple(_port(graph, port) for port in graph.inputs),
-        outputs=tuple(_port(graph, port) for port in graph.outputs),
+        inputs=ports(graph, graph.inputs),
+        outputs=ports(graph, graph.outputs),
         operators=tuple(operator.kind for operator in graph.operators),
         object=native,
         model_sha256=hashlib.sha256(data).hexdigest(),
         instructions=instructions,
     )
+
+
+def ports(graph: Graph, of: Sequence[Port]) -> tuple[NativePort, ...]:
+    """A graph's inputs or outputs as C sees them."""
+    return tuple(_port(graph, port) for port in of)
 
 
 def _port(graph: Graph, port: Port) -> NativePort:

@@ -8,7 +8,6 @@ from typing import Final
 
 from mlgo_gym.native._elementwise import Fold, instruction, maximum, minimum
 from mlgo_gym.native._graph import Tensor
-from mlgo_gym.native._ir import ELEMENT_TYPES, float_literal, literal
 from mlgo_gym.native._scope import Step, row_major
 
 _NUMBERS: Final = ("float32", "int32", "int64")
@@ -37,25 +36,31 @@ def _check_shape(step: Step, given: Tensor, axes: set[int]) -> None:
 
 
 def _reduce(step: Step, given: Tensor, axes: set[int], fold: Fold) -> None:
-    writer, kind = step.writer, ELEMENT_TYPES[given.dtype]
+    writer, kind = step.writer, given.dtype
     kept = [axis for axis in range(len(given.shape)) if axis not in axes]
     folded = sorted(axes)
     strides = row_major(given.shape)
     sizes = tuple(given.shape[axis] for axis in kept)
-    source, target, total = step.source(0), step.allocate(), writer.allocate(kind)
-    rows = [strides[axis] for axis in kept]
+    source, target, total = step.source(0), step.allocate(), writer.variable(kind)
+    rows, inner = [strides[axis] for axis in kept], [given.shape[axis] for axis in folded]
     with writer.nest(sizes, [rows, row_major(sizes)]) as (there, here):
         identity = _IDENTITIES.get(step.kind)
-        first = writer.load(kind, source, there) if identity is None else literal(kind, identity)
-        writer.store(kind, first, total)
-        inner = [given.shape[axis] for axis in folded]
-        with writer.nest(inner, [[strides[axis] for axis in folded]]) as (offset,):
-            value = writer.load(kind, source, writer.plus(there, offset))
-            writer.store(kind, fold(writer, kind, writer.load(kind, total), value), total)
-        result = writer.load(kind, total)
+        if identity is None:
+            first = writer.load(kind, source, there)
+        else:
+            first = writer.literal(kind, identity)
+        writer.put(kind, first, total)
+        if kind == "float32" and identity == 0 and folded == list(range(len(kept), len(strides))):
+            row = writer.address(kind, source, there)
+            result = writer.sum([row], math.prod(inner), writer.get(kind, total))
+        else:
+            with writer.nest(inner, [[strides[axis] for axis in folded]]) as (offset,):
+                value = writer.load(kind, source, writer.plus(there, offset))
+                writer.put(kind, fold(writer, kind, writer.get(kind, total), value), total)
+            result = writer.get(kind, total)
         if step.kind == "MEAN":
-            form = "fdiv" if kind == "float" else "sdiv"
-            result = writer.value(f"{form} {kind} {result}, {literal(kind, math.prod(inner))}")
+            count = writer.literal(kind, math.prod(inner))
+            result = writer.binary("div", kind, result, count)
         writer.store(kind, result, target, here)
 
 
@@ -63,7 +68,7 @@ _IDENTITIES: Final[Mapping[str, float]] = {"SUM": 0, "MEAN": 0, "REDUCE_PROD": 1
 """Where folding the first element a second time would change the result."""
 
 
-def _arg_extreme(float_test: str, integer_test: str) -> Callable[[Step], None]:
+def _arg_extreme(relation: str) -> Callable[[Step], None]:
     """The position of the first extreme along an axis."""
 
     def lower(step: Step) -> None:
@@ -75,35 +80,28 @@ def _arg_extreme(float_test: str, integer_test: str) -> Callable[[Step], None]:
         step.expect("the output's shape to be", expected, list(step.output.shape))
         if step.output.dtype not in {"int32", "int64"}:
             raise step.error(f"expected an output of int32 or int64, found {step.output.dtype}")
-        test = f"fcmp {float_test}" if given.dtype == "float32" else f"icmp {integer_test}"
-        _search(step, given, axis, test)
+        _search(step, given, axis, relation)
 
     return lower
 
 
-def _search(step: Step, given: Tensor, axis: int, test: str) -> None:
-    writer, kind, index_kind = (
-        step.writer, ELEMENT_TYPES[given.dtype], ELEMENT_TYPES[step.output.dtype]
-    )  # fmt: skip
+def _search(step: Step, given: Tensor, axis: int, relation: str) -> None:
+    writer, kind = step.writer, given.dtype
     outer, inner = math.prod(given.shape[:axis]), math.prod(given.shape[axis + 1 :])
     size, source, target = given.shape[axis], step.source(0), step.allocate()
-    best, place = writer.allocate(kind), writer.allocate("i64")
+    best, place = writer.variable(kind), writer.variable("int64")
     with writer.nest((outer, inner), [(size * inner, 1), (inner, 1)]) as (there, here):
-        writer.store(kind, writer.load(kind, source, there), best)
-        writer.store("i64", "0", place)
+        writer.put(kind, writer.load(kind, source, there), best)
+        writer.put("int64", "0", place)
         with writer.loop(size) as position:
             offset = writer.plus(there, writer.scaled(position, inner))
-            value, known = writer.load(kind, source, offset), writer.load(kind, best)
-            better = writer.value(f"{test} {kind} {value}, {known}")
-            value = writer.value(f"select i1 {better}, {kind} {value}, {kind} {known}")
-            writer.store(kind, value, best)
-            known = writer.load("i64", place)
-            chosen = writer.value(f"select i1 {better}, i64 {position}, i64 {known}")
-            writer.store("i64", chosen, place)
-        result = writer.load("i64", place)
-        if index_kind == "i32":
-            result = writer.value(f"trunc i64 {result} to i32")
-        writer.store(index_kind, result, target, here)
+            value, known = writer.load(kind, source, offset), writer.get(kind, best)
+            better = writer.compare(relation, kind, value, known)
+            writer.put(kind, writer.select(better, kind, value, known), best)
+            known = writer.get("int64", place)
+            writer.put("int64", writer.select(better, "int64", position, known), place)
+        result = writer.convert("int64", step.output.dtype, writer.get("int64", place))
+        writer.store(step.output.dtype, result, target, here)
 
 
 def _softmax(step: Step) -> None:
@@ -112,44 +110,39 @@ def _softmax(step: Step) -> None:
     step.expect("the output's shape to be", list(given.shape), list(step.output.shape))
     step.expect("an output of type", "float32", step.output.dtype)
     size = (1, *given.shape)[-1]
-    beta = float_literal(step.real("beta"))
+    beta, kind = writer.literal("float32", step.real("beta")), "float32"
     source, target = step.source(0), step.allocate()
-    largest, total = writer.allocate("float"), writer.allocate("float")
+    largest = writer.variable(kind)
     with writer.loop(given.element_count // size) as row:
         start = writer.scaled(row, size)
-        writer.store("float", writer.load("float", source, start), largest)
+        writer.put(kind, writer.load(kind, source, start), largest)
         with writer.loop(size) as column:
-            value = writer.load("float", source, writer.plus(start, column))
-            value = maximum(writer, "float", writer.load("float", largest), value)
-            writer.store("float", value, largest)
-        peak = writer.load("float", largest)
-        writer.store("float", float_literal(0.0), total)
+            value = writer.load(kind, source, writer.plus(start, column))
+            writer.put(kind, maximum(writer, kind, writer.get(kind, largest), value), largest)
+        peak = writer.get(kind, largest)
         with writer.loop(size) as column:
             place = writer.plus(start, column)
-            value = writer.value(f"fsub float {writer.load('float', source, place)}, {peak}")
-            value = writer.value(f"fmul float {value}, {beta}")
-            value = writer.value(f"call float @mlgo.exp(float {value})")
-            writer.store("float", value, target, place)
-            value = _SUM(writer, "float", writer.load("float", total), value)
-            writer.store("float", value, total)
-        scale = writer.value(f"fdiv float {float_literal(1.0)}, {writer.load('float', total)}")
+            value = writer.binary("sub", kind, writer.load(kind, source, place), peak)
+            value = writer.call("exp", kind, writer.binary("mul", kind, value, beta))
+            writer.store(kind, value, target, place)
+        result = [writer.address(kind, target, start)]
+        total = writer.sum(result, size, writer.literal(kind, 0.0))
+        scale = writer.binary("div", kind, writer.literal(kind, 1.0), total)
         with writer.loop(size) as column:
             place = writer.plus(start, column)
-            value = writer.value(f"fmul float {writer.load('float', target, place)}, {scale}")
-            writer.store("float", value, target, place)
+            value = writer.binary("mul", kind, writer.load(kind, target, place), scale)
+            writer.store(kind, value, target, place)
 
-
-_SUM: Final = instruction("fadd reassoc contract", "add")
 
 LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
-    "SUM": _reduction(_SUM, _NUMBERS),
-    "MEAN": _reduction(_SUM, _NUMBERS),
-    "REDUCE_PROD": _reduction(instruction("fmul reassoc contract", "mul"), _NUMBERS),
+    "SUM": _reduction(instruction("add"), _NUMBERS),
+    "MEAN": _reduction(instruction("add"), _NUMBERS),
+    "REDUCE_PROD": _reduction(instruction("mul"), _NUMBERS),
     "REDUCE_MAX": _reduction(maximum, _NUMBERS),
     "REDUCE_MIN": _reduction(minimum, _NUMBERS),
-    "REDUCE_ANY": _reduction(instruction("", "or"), ("bool",)),
-    "REDUCE_ALL": _reduction(instruction("", "and"), ("bool",)),
-    "ARG_MAX": _arg_extreme("ogt", "sgt"),
-    "ARG_MIN": _arg_extreme("olt", "slt"),
+    "REDUCE_ANY": _reduction(instruction("or"), ("bool",)),
+    "REDUCE_ALL": _reduction(instruction("and"), ("bool",)),
+    "ARG_MAX": _arg_extreme("gt"),
+    "ARG_MIN": _arg_extreme("lt"),
     "SOFTMAX": _softmax,
 }

@@ -8,7 +8,7 @@ from typing import Final
 
 from mlgo_gym.errors import ModelError
 from mlgo_gym.native._graph import MAX_RANK, Attribute, Graph, Operator, Port, Tensor
-from mlgo_gym.native._ir import ALIGNMENT, FunctionWriter, constant_bytes
+from mlgo_gym.native._writer import ALIGNMENT, Writer
 
 MAX_STACK_BYTES: Final = 1 << 20
 """What intermediate results may take of the caller's stack: 1 MiB."""
@@ -20,7 +20,7 @@ MAX_PORT_BYTES: Final = 1 << 24
 """What all inputs, or all outputs, may take together: 16 MiB."""
 
 MAX_LINES: Final = 1 << 16
-"""How long the function may be, in lines of LLVM IR."""
+"""How long the function may be, in lines of LLVM IR or of C."""
 
 MAX_INSTRUCTIONS: Final = 1 << 26
 """How many instructions of LLVM IR one evaluation may run through: less than 100 ms."""
@@ -30,28 +30,28 @@ _LIFTED: Final = "; TFLite takes more (--mode under-training)"
 
 
 class Scope:
-    """The function that is written, where its tensors live, and the address of its result."""
+    """The function that is written, and where its tensors live."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, writer: Writer) -> None:
         self.graph: Final = graph
         for what, ports in (("inputs", graph.inputs), ("outputs", graph.outputs)):
             self._check_ports(what, ports)
-        self.writer: Final = FunctionWriter()
+        self.writer: Final = writer
         self.pointers: Final[dict[int, str]] = {}
-        self.constants: Final[list[str]] = []
-        self.status: Final = self.writer.allocate("i32")
-        self.writer.store("i32", "0", self.status)
         self._stack_bytes = 0
         self._constant_bytes = 0
 
     def pointer(self, tensor: int) -> str:
         """Where a tensor lives; constants are placed when they are first needed."""
         if tensor not in self.pointers:
-            self.pointers[tensor] = self.constant(self.graph.tensors[tensor].data or b"")
+            described = self.graph.tensors[tensor]
+            self.pointers[tensor] = self.constant(
+                described.dtype, described.data or b"", described.name
+            )
         return self.pointers[tensor]
 
-    def constant(self, data: bytes) -> str:
-        """Place bytes in the module's read-only data; hostile files may share theirs."""
+    def constant(self, dtype: str, data: bytes, about: str) -> str:
+        """Place elements in the module's read-only data; hostile files may share theirs."""
         self._constant_bytes += len(data)
         if self._constant_bytes > MAX_CONSTANT_BYTES:
             raise ModelError(
@@ -59,9 +59,7 @@ class Scope:
                 f"expected constants of at most {MAX_CONSTANT_BYTES} bytes, "
                 f"found {self._constant_bytes}{_LIFTED}",
             )
-        name = f"@c{len(self.constants)}"
-        self.constants.append(constant_bytes(name, data))
-        return name
+        return self.writer.constant(dtype, data, about)
 
     def allocate(self, tensor: int) -> str:
         """Reserve stack for a tensor."""
@@ -74,14 +72,14 @@ class Scope:
                 f"tensor {described.name!r}: expected intermediate results of at most "
                 f"{MAX_STACK_BYTES} bytes, found {self._stack_bytes}{_LIFTED}",
             )
-        pointer = self.writer.allocate(f"[{size_bytes} x i8]", ALIGNMENT)
+        pointer = self.writer.scratch(described.dtype, size_bytes)
         self.pointers[tensor] = pointer
         return pointer
 
     def check(self) -> None:
         """See that what is written so far is neither too long nor takes too long."""
         for what, limit, found in (
-            ("lines of LLVM IR", MAX_LINES, self.writer.length),
+            (self.writer.LINES, MAX_LINES, self.writer.length),
             ("instructions an evaluation", MAX_INSTRUCTIONS, self.writer.evaluated),
         ):
             if found > limit:
@@ -203,13 +201,8 @@ class Step:
         return value % rank
 
     def require(self, condition: str) -> None:
-        """Let the evaluation fail, at run time, unless an ``i1`` holds."""
-        status = self.writer.load("i32", self.scope.status)
-        code = self._number + 1
-        is_first = self.writer.value(f"icmp eq i32 {status}, 0")
-        failed = self.writer.value(f"select i1 {is_first}, i32 {code}, i32 {status}")
-        status = self.writer.value(f"select i1 {condition}, i32 {status}, i32 {failed}")
-        self.writer.store("i32", status, self.scope.status)
+        """Let the evaluation fail, at run time, unless a test holds."""
+        self.writer.require(condition, self._number + 1)
 
 
 def row_major(shape: tuple[int, ...]) -> list[int]:

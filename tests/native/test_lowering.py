@@ -70,7 +70,7 @@ DENSE: dict[str, Attribute] = {"activation": "none", "weights_format": 0, "keep_
         ),
         (
             graph("ADD", [X, X], Tensor("y", "int32", (2, 3)), {"activation": "none"}),
-            "expected elements of type float, found i32",
+            "expected elements of type float32, found int32",
         ),
         (
             graph("ADD", [X, X], floats("y", 2, 3), {"activation": "sign_bit"}),
