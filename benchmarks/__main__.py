@@ -46,6 +46,7 @@ RUNS: Final[dict[str, _Run]] = {
         options.modules,
     ),
     "runner_latency": lambda module, options: module.run(options.model),
+    "emitted_c": lambda module, options: module.run(options.model),
     "extraction_throughput": lambda module, options: module.run(
         options.objects, rounds=3, workers=2
     ),
@@ -62,7 +63,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="for the sweeps (default: Lua 5.4)")
     parser.add_argument("--rounds", type=int, default=7, help="for the sweeps")
     parser.add_argument("--episodes", type=int, default=2000, help="for soak")
-    parser.add_argument("--model", type=Path, help="for runner_latency (benchmarks.latency_model)")
+    parser.add_argument("--model", type=Path, help="for runner_latency, emitted_c")
     parser.add_argument("--sdists", type=Path, help="for driver_builds: where sdists are kept")
     parser.add_argument("--seconds", type=float, default=60.0, help="a module, for oracle")
     parser.add_argument("--modules", type=int, default=10, help="of each set, for oracle")
@@ -72,7 +73,7 @@ def main() -> None:
     options = parser.parse_args()
     names = list(RUNS) if options.name == "all" else [options.name]
     if options.name == "all" and not options.model:
-        names.remove("runner_latency")
+        names = [name for name in names if name not in {"runner_latency", "emitted_c"}]
     for name in names:
         RUNS[name](importlib.import_module(f"benchmarks.{name}"), options)
 

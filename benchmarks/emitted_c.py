@@ -1,7 +1,7 @@
 """What an evaluation costs as an object and as C, side by side, by compiler.
 
-``python -m benchmarks emitted_c --model FOLDER``; the network of `latency_model` is the one to take.
-All are called by one loop in C, in turns, on inputs that stay; the least of 15 rounds each.
+``python -m benchmarks emitted_c --model FOLDER``; `latency_model` makes the folder. All are
+called by one loop in C, in turns, on inputs that stay; the least of 15 rounds each.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CALLER: Final = r"""
 
 typedef int32_t evaluate(const void *const *inputs, void *const *outputs);
 
-double nanoseconds(evaluate *function, const void *const *inputs, void *const *outputs, long calls);
-double nanoseconds(evaluate *function, const void *const *inputs, void *const *outputs, long calls) {
+double nanoseconds(evaluate *function, const void *const *inputs, void *const *outputs,
+                   long calls) {
   struct timespec start, end;
   clock_gettime(CLOCK_MONOTONIC, &start);
   for (long i = 0; i < calls; ++i) function(inputs, outputs);
@@ -61,7 +61,7 @@ def run(model: Path) -> None:
         room = [np.zeros(port.spec.shape, port.spec.dtype) for port in native.outputs]
         pointers = (_pointers(buffers), _pointers(room))
         timed = {title: _timer(caller, path, pointers) for title, path in libraries.items()}
-        best = {title: min(each() for _ in range(1)) for title, each in timed.items()}
+        best = {title: each() for title, each in timed.items()}
         for _ in range(_ROUNDS):
             for title, each in timed.items():
                 best[title] = min(best[title], each())

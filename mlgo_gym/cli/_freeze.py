@@ -7,11 +7,13 @@ from pathlib import Path
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.errors import OptionsError
 
 DESCRIPTION = (
     "Compile the TFLite graph of a model directory to native code: an object, a C header, a "
-    "description for 'rollout --model', and, where the machine has a linker, a shared library. "
-    "Neither TensorFlow nor TFLite is needed, here or to run the result."
+    "description for 'rollout --model', and, where the machine has a linker, a shared library; or, "
+    "with --emit c, to one C file and its header, for any compiler and CPU. Neither TensorFlow nor "
+    "TFLite is needed, here or to run the result."
 )
 EXAMPLE = "mlgo-gym freeze --model inlining-for-size --output frozen"
 
@@ -20,10 +22,29 @@ def add_options(add: shared.Options) -> None:
     add.model("what is compiled", modes=(), required=True)
     add.output("where it goes")
     add("--name", "NAME", "the files' name and the C prefix", "model")
-    add("--cpu", "CPU", "LLVM's name of a CPU (default: this machine's)")
+    add("--cpu", "CPU", "LLVM's name of a CPU (default: this machine's, or the target's generic)")
+    add("--target", "TRIPLE", "another machine, such as aarch64-linux-gnu, that the object is for")
+    add("--emit", "WHAT", "machine code, or C source", "object", choices=("object", "c"))
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    written = _emit_c(options) if options.emit == "c" else _freeze(options, output)
+    output.print("\n".join(written))
+    output.json(written)
+    return 0
+
+
+def _emit_c(options: argparse.Namespace) -> list[str]:
+    from mlgo_gym.native._emit_c import emit_c
+
+    for name in ("cpu", "target"):
+        if getattr(options, name):
+            raise OptionsError(f"--emit c: expected no --{name}, the C compiler's options name it")
+    files = emit_c(Path(options.model), options.output, name=options.name)
+    return [str(files.source), str(files.header)]
+
+
+def _freeze(options: argparse.Namespace, output: Output) -> list[str]:
     from mlgo_gym.native._freeze import freeze
 
     files = freeze(
@@ -31,14 +52,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
         options.output,
         name=options.name,
         cpu=options.cpu,
+        target=options.target,
         trusted=options.trust_code,
     )
-    if files.shared_library is None:
+    if files.shared_library is None and not options.target:
         output.warn("no linker found, so there is no shared library")
     if not files.is_sealed:
         output.warn("no key can be kept for this user, so loading it needs --trust-code")
     files_made = (files.description, files.object, files.header, files.shared_library)
-    written = [str(path) for path in files_made if path]
-    output.print("\n".join(written))
-    output.json(written)
-    return 0
+    return [str(path) for path in files_made if path]

@@ -29,18 +29,21 @@ def compile_ir(
     *,
     source: str,
     cpu: str | None = None,
+    target: str | None = None,
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> NativeObject:
     """Compile IR at -O3; what is trusted, for this CPU, in this process. Errors name ``source``."""
-    if trusted and cpu is None:  # LLVM ends its process over a CPU that it does not know
+    if (
+        trusted and cpu is None and target is None
+    ):  # LLVM ends its process over a CPU that it does not know
         from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - children have their own
 
         try:
             return binding.compile_native(text, None)
         except binding.BitcodeError as error:
             raise ModelError(source, str(error)) from error
-    request = encode_frame({"cpu": cpu, "timeout_s": timeout_s}, text.encode())
+    request = encode_frame({"cpu": cpu, "target": target, "timeout_s": timeout_s}, text.encode())
     status, output, words = _run_child(request, source, timeout_s)
     if "not a recognized processor" in words:
         raise ModelError(source, f"expected a CPU that LLVM knows, found {cpu!r}")
@@ -95,18 +98,18 @@ def main() -> None:
         sys.exit(1)
     message, text = request
     _limit(message["timeout_s"])
-    answer = _answer(text.decode(), message["cpu"])
+    answer = _answer(text.decode(), message["cpu"], message["target"])
     with os.fdopen(output, "wb") as file:
         file.write(answer)
 
 
-def _answer(text: str, cpu: str | None) -> bytes:
+def _answer(text: str, cpu: str | None, target: str | None) -> bytes:
     from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - under the limits
 
     binding.host_cpu()
     confine()
     try:
-        details = asdict(binding.compile_native(text, cpu))
+        details = asdict(binding.compile_native(text, cpu, target))
     except binding.BitcodeError as error:
         return encode_frame({"error": str(error)})
     data = details.pop("data")

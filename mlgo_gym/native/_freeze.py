@@ -4,7 +4,8 @@
 
 - ``NAME.o``: the object for one CPU,
 - ``NAME.h``: its C interface,
-- ``NAME.so``: the same as a shared library, where the machine has a C compiler's driver,
+- ``NAME.so``: the same as a shared library, where the machine has a C compiler's driver and the
+  object is for this machine,
 - ``NAME.json``: the description, written last::
 
     {"format": "mlgo-gym native model", "version": 1, "name": NAME,
@@ -59,7 +60,7 @@ class FrozenFiles:
         description: ``NAME.json``.
         object: ``NAME.o``.
         header: ``NAME.h``.
-        shared_library: ``NAME.so``; ``None`` where there is no linker.
+        shared_library: ``NAME.so``; ``None`` where there is no linker, and for other targets.
         is_sealed: whether this user may load it without a word; not where no key can be kept.
 
     >>> import tempfile
@@ -83,6 +84,7 @@ def freeze(
     *,
     name: str,
     cpu: str | None = None,
+    target: str | None = None,
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> FrozenFiles:
@@ -93,12 +95,15 @@ def freeze(
             or a ``.tflite`` file.
         output_dir: where to; made if needed. Each file appears whole or not at all.
         name: a C identifier: the files' name and the prefix of the function's.
-        cpu: LLVM's name of a CPU of this machine's architecture; ``None`` is this CPU.
+        cpu: LLVM's name of a CPU of the target's architecture; ``None`` is this CPU, or of another
+            target the generic one.
+        target: the triple of another machine, such as ``aarch64-linux-gnu``; its object cannot be
+            loaded here, and there is no shared library.
         trusted: compile in this process instead of a child.
         timeout_s: what compiling may take in a child process, in seconds.
 
     Raises:
-        ModelError: the model cannot be used, or LLVM does not know the CPU.
+        ModelError: the model cannot be used, or LLVM does not know the CPU or the target.
         EnvironmentSetupError: the output cannot be written, or the linker fails.
 
     >>> import tempfile
@@ -113,24 +118,26 @@ def freeze(
     output_spec = read_model_json(specs, str(model)) if specs.exists() else None
     if output_spec is not None:
         parse_output_spec(output_spec, str(model))
-    native = compile_model(file, name=name, cpu=cpu, trusted=trusted, timeout_s=timeout_s)
-    target = Path(output_dir)
+    native = compile_model(
+        file, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
+    )
+    folder = Path(output_dir)
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        write_atomically(target / f"{name}.o", native.object.data)
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / f"{name}.o", native.object.data)
         header = c_header(name, native.model_sha256, native.inputs, native.outputs)
-        write_atomically(target / f"{name}.h", header.encode())
-        shared = _link(target / f"{name}.o", target / f"{name}.so")
+        write_atomically(folder / f"{name}.h", header.encode())
+        shared = None if target else _link(folder / f"{name}.o", folder / f"{name}.so")
         described = _describe(native, output_spec)
         described[SEAL] = seal(described)
         text = json.dumps(described, indent=1) + "\n"
-        write_atomically(target / f"{name}.json", text.encode())
+        write_atomically(folder / f"{name}.json", text.encode())
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
     return FrozenFiles(
-        description=target / f"{name}.json",
-        object=target / f"{name}.o",
-        header=target / f"{name}.h",
+        description=folder / f"{name}.json",
+        object=folder / f"{name}.o",
+        header=folder / f"{name}.h",
         shared_library=shared,
         is_sealed=described[SEAL] is not None,
     )

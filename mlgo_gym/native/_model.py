@@ -143,6 +143,7 @@ def compile_model(
     *,
     name: str = "model",
     cpu: str | None = None,
+    target: str | None = None,
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> NativeModel:
@@ -163,7 +164,9 @@ def compile_model(
     source = "<bytes>" if isinstance(model, bytes) else str(model)
     graph = read_tflite(data, source=source)
     text, instructions = lower_and_count(graph, name)
-    native = compile_ir(text, source=source, cpu=cpu, trusted=trusted, timeout_s=timeout_s)
+    native = compile_ir(
+        text, source=source, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
+    )
     return NativeModel(
         name=name,
         source=source,

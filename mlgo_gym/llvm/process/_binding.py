@@ -218,26 +218,40 @@ def _first(chosen: bool | None, default: bool) -> bool:
     return default if chosen is None else chosen
 
 
-def compile_native(text: str, cpu: str | None) -> NativeObject:
-    """Compile a module's text at -O3 for this machine's CPU or, by name, another of its kind."""
+def compile_native(text: str, cpu: str | None, triple: str | None = None) -> NativeObject:
+    """Compile a module's text at -O3 for this machine's CPU or another, by its name or triple."""
     _initialize_native()
-    name, features = (cpu, "") if cpu else host_cpu()
+    name, features = (cpu or "generic", "") if cpu or triple else host_cpu()
     target = Target("O3", "pic", "default", None, None, None)
-    machine = llvm.Target.from_default_triple().create_target_machine(
+    machine = _target_of(triple).create_target_machine(
         # Loaded into a process with much memory, code and constants may be too far apart for the
-        # small model, and LLVM aborts.
+        # small model, and LLVM aborts. Other machines may know nothing larger.
         cpu=name,
         features=features,
         opt=3,
         reloc="pic",
-        codemodel="large",
+        codemodel="large" if triple in {None, default_triple()} else "small",
     )
     with machine, parse(text.encode(), is_text=True, verify=True) as module:
+        module.triple = machine.triple
         module.data_layout = str(machine.target_data)
+        if module.data_layout.startswith("E"):  # constants are the bytes of a TFLite file
+            raise BitcodeError(f"expected a little-endian target, found {triple!r}")
         with _refusals():
             _optimize(module, machine, "O3", target)
             data = machine.emit_object(module)
         return NativeObject(data, name, features, module.triple, llvm_version())
+
+
+def _target_of(triple: str | None) -> Any:
+    if triple is None:
+        return llvm.Target.from_default_triple()
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    try:
+        return llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise BitcodeError(f"expected a target that LLVM has, found {triple!r}") from error
 
 
 @functools.cache
