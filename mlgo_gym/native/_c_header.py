@@ -80,7 +80,7 @@ def c_header(
     sha256: str,
     inputs: Sequence[NativePort],
     outputs: Sequence[NativePort],
-    kind: Kind = OBJECT,
+    kind: Kind,
 ) -> str:
     """The text of ``NAME.h``: one function, and tables of its inputs and outputs."""
     return _C_HEADER.format(

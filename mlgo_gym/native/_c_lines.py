@@ -77,7 +77,7 @@ def _merged(lines: list[_Line], uses: Counter[str]) -> list[_Line]:
         for value in reversed(waiting):
             is_tight = _TIGHT.fullmatch(value.text) or line.text.endswith(f" = {value.name};")
             text = value.text if is_tight else f"({value.text})"
-            changed = re.sub(rf"\b{value.name}\b", lambda _, text=text: text, line.text)
+            changed = re.sub(rf"\b{value.name}\b", text.replace("\\", r"\\"), line.text)
             longer = _Line(line.depth, changed, line.name, line.head)
             if changed != line.text and len(longer.full()) <= _COLUMNS:
                 line.text = changed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def literal(kind: str, value: float) -> str:
     ('0.1f', 'INT64_MIN', '7')
     """
     if kind in FLOATS:
-        return next(_floats(kind, [value]))
+        return _floats(kind, [value])[0]
     number = int(value)
     if number == -(2**63):
         return "INT64_MIN"
@@ -50,22 +50,18 @@ def literal(kind: str, value: float) -> str:
     return f"{number}u" if number >= 2**31 else str(number)
 
 
-def _floats(kind: str, values: Iterable[float]) -> Iterable[str]:
+def _floats(kind: str, values: Any) -> list[str]:
     suffix = "f" if kind == "float32" else ""
-    for value in np.asarray(values, DTYPES[kind]):
-        if np.isnan(value):
-            yield "NAN"
-        elif np.isinf(value):
-            yield "-INFINITY" if value < 0 else "INFINITY"
-        else:
-            yield f"{value!s}{suffix}"
+    names = {"nan": "NAN", "inf": "INFINITY", "-inf": "-INFINITY"}
+    texts = (str(value) for value in np.asarray(values, DTYPES[kind]))
+    return [names.get(text) or f"{text}{suffix}" for text in texts]
 
 
 def table(name: str, kind: str, data: bytes, about: str) -> str:
     """A constant table."""
     values = np.frombuffer(data, DTYPES[kind])
     if kind in FLOATS:
-        texts = list(_floats(kind, values))
+        texts = _floats(kind, values)
     else:
         texts = [literal(kind, int(value)) for value in values]
     lines, line = [], "   "

@@ -27,6 +27,7 @@ _OPERATORS: Final = {
     "ne": "!=",
 }  # fmt: skip
 _WRAPPING: Final = frozenset({"add", "sub", "mul", "shl"})
+_TERM_COST: Final = MULTIPLY_ADD_COST + 1
 _PLAIN: Final = re.compile(r"-?[\w.]+")
 
 
@@ -218,20 +219,25 @@ class CWriter(Writer):
     # Sums of products
 
     def block(self, source: str, target: tuple[str, int], rows: Rows, biases: str | None) -> None:
-        sums, width = self._fresh("s"), rows.width
-        first = f"{biases}[lane]" if biases else "0.0f"
-        self._lines.add(f"float {sums}[{width}];")
-        head = f"for (int64_t lane = 0; lane < {width}; ++lane)"
-        self._lines.add(f"{head} {sums}[lane] = {first};")
-        with self.loop(rows.inputs) as index:
-            value = self._fresh("x")
-            self._lines.add(f"const float {value} = {self._element(source, index)};")
-            weight = self._element(rows.pointer, self.plus(self.scaled(index, rows.step), "lane"))
-            self._repeats *= width
-            self._statement(f"{head} {sums}[lane] = FMA({value}, {weight}, {sums}[lane]);", 3)
-            self._repeats //= width
+        # What only copies would be memcpy's, and its memory no registers: the ends are apart.
+        known, last = f"{biases}[lane]" if biases else "0.0f", str(rows.inputs - 1)
+        if rows.inputs > 1:
+            sums = self._fresh("s")
+            self._lines.add(f"float {sums}[{rows.width}];")
+            self._add_products(source, f"{sums}[lane]", rows, ("0", known))
+            known = f"{sums}[lane]"
+        if rows.inputs > 2:
+            with self.loop(rows.inputs - 2) as index:
+                self._add_products(source, known, rows, (self.plus(index, "1"), known))
         place = self._element(target[0], self.plus(str(target[1]), "lane"))
-        self._lines.add(f"{head} {place} = {sums}[lane];")
+        self._add_products(source, place, rows, (last, known))
+
+    def _add_products(self, source: str, place: str, rows: Rows, term: tuple[str, str]) -> None:
+        index, known = term
+        value = self._fresh("x")
+        self._lines.add(f"const float {value} = {self._element(source, index)};")
+        weight = self._element(rows.pointer, self.plus(self.scaled(index, rows.step), "lane"))
+        self._each(rows.width, f"{place} = FMA({value}, {weight}, {known});")
 
     def sum(self, places: Sequence[str], count: int, first: str) -> str:
         whole, rest = divmod(count, LANES)
@@ -239,29 +245,32 @@ class CWriter(Writer):
         self._lines.add(f"float {total} = {first};")
         if whole:
             self._sum_lanes(places, total, whole)
-        with self.loop(rest) if rest else contextlib.nullcontext("0") as index:
-            if rest:
+        if rest:
+            with self.loop(rest) as index:
                 offset = self.plus(str(whole * LANES), index)
                 terms = [self._element(place, offset) for place in places]
-                self._statement(f"{total} = {_added(total, terms)};", 3)
+                self._statement(f"{total} = {_added(total, terms)};", _TERM_COST)
         return self._value("float32", total)
 
     def _sum_lanes(self, places: Sequence[str], total: str, whole: int) -> None:
         sums = self._fresh("s")
         self._lines.add(f"float {sums}[{LANES}] = {{0.0f}};")
-        head = f"for (int64_t lane = 0; lane < {LANES}; ++lane)"
         with self.loop(whole) as index:
             offset = self.plus(self.scaled(index, LANES), "lane")
             terms = [self._element(place, offset) for place in places]
-            self._repeats *= LANES
-            self._statement(f"{head} {sums}[lane] = {_added(f'{sums}[lane]', terms)};", 3)
-            self._repeats //= LANES
+            self._each(LANES, f"{sums}[lane] = {_added(f'{sums}[lane]', terms)};")
         lanes = LANES // 2
-        while lanes:
-            head = f"for (int64_t lane = 0; lane < {lanes}; ++lane)"
-            self._lines.add(f"{head} {sums}[lane] += {sums}[lane + {lanes}];")
+        while lanes > 1:
+            self._each(lanes, f"{sums}[lane] += {sums}[lane + {lanes}];")
             lanes //= 2
-        self._lines.add(f"{total} += {sums}[0];")
+        self._lines.add(f"{total} += {sums}[0] + {sums}[1];")
+
+    def _each(self, count: int, statement: str) -> None:
+        """A loop that becomes vectors."""
+        self._lines.add(f"for (int64_t lane = 0; lane < {count}; ++lane)")
+        self._repeats *= count
+        self._statement(f"  {statement}", _TERM_COST)
+        self._repeats //= count
 
     def _scaled(self, index: str, stride: int) -> str:
         return f"{_atom(index)} * {stride}"

@@ -34,9 +34,8 @@ def compile_ir(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> NativeObject:
     """Compile IR at -O3; what is trusted, for this CPU, in this process. Errors name ``source``."""
-    if (
-        trusted and cpu is None and target is None
-    ):  # LLVM ends its process over a CPU that it does not know
+    # LLVM ends its process over a CPU that it does not know.
+    if trusted and cpu is None and target is None:
         from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - children have their own
 
         try:

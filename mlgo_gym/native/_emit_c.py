@@ -105,7 +105,8 @@ def lower_to_c(graph: Graph, *, name: str, sha256: str) -> str:
     needs_math = re.search(r"\b(sqrtf|NAN|INFINITY)\b", module)
     return "\n".join(
         [
-            f"/* {name}: a policy as C11. Written by mlgo-gym; model {sha256}. */",
+            f"/* {name}: a policy as C11. Written by mlgo-gym; model",
+            f"   {sha256}. */",
             f'#include "{name}.h"',
             *(["#include <math.h>"] if needs_math else []),
             "",

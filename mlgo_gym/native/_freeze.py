@@ -37,7 +37,7 @@ from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, Spe
 from mlgo_gym.files import read_bounded, replacing, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
-from mlgo_gym.native._c_header import c_header
+from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._lowering import check_name
 from mlgo_gym.native._model import NativeModel, NativePort, compile_model
@@ -125,7 +125,7 @@ def freeze(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / f"{name}.o", native.object.data)
-        header = c_header(name, native.model_sha256, native.inputs, native.outputs)
+        header = c_header(name, native.model_sha256, native.inputs, native.outputs, OBJECT)
         write_atomically(folder / f"{name}.h", header.encode())
         shared = None if target else _link(folder / f"{name}.o", folder / f"{name}.so")
         described = _describe(native, output_spec)

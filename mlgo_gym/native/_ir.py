@@ -30,10 +30,10 @@ _SUFFIXES: Final = {"float32": "f32", "float64": "f64"}
 _ORDERED: Final = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
-def float_literal(value: float, kind: str = "float32") -> str:
+def float_literal(kind: str, value: float) -> str:
     """A constant as LLVM writes it: the bits of the double that equals it.
 
-    >>> float_literal(0.5)
+    >>> float_literal("float32", 0.5)
     '0x3fe0000000000000'
     """
     if kind == "float32":
@@ -96,7 +96,7 @@ class IrWriter(VectorWriter):
         return len(self._entry) + len(self._lines)
 
     def literal(self, kind: str, value: float) -> str:
-        return float_literal(value, kind) if kind in FLOATS else str(int(value))
+        return float_literal(kind, value) if kind in FLOATS else str(int(value))
 
     def binary(self, operation: str, kind: str, left: str, right: str) -> str:
         if kind in FLOATS:

@@ -39,12 +39,12 @@ class VectorWriter(Writer):
                 terms = [self._read(kind, place, offset) for place in places]
                 self._accumulate(kind, sums, terms)
             total = self.binary("add", "float32", total, self._halved(self._load(kind, sums)))
-        for offset in range(count - rest, count):
-            terms = [self.load("float32", place, str(offset)) for place in places]
+        for position in range(count - rest, count):
+            terms = [self.load("float32", place, str(position)) for place in places]
             if len(terms) == 2:
-                total = self.multiply_add(*terms, total)
+                total = self.multiply_add(terms[0], terms[1], total)
             else:
-                total = self.binary("add", "float32", total, *terms)
+                total = self.binary("add", "float32", total, terms[0])
         return total
 
     def _halved(self, values: str) -> str:

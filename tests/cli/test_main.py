@@ -331,6 +331,19 @@ def test_freeze(small_folder: Path, tmp_path: Path) -> None:
     assert tables[0] == tables[1]
 
 
+def test_freeze_to_c(tmp_path: Path) -> None:
+    options = ("freeze", "--model", MODEL, "--output", "c", "--name", "inliner", "--emit", "c")
+    done = run(*options, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "c/inliner.c\nc/inliner.h\n")
+    assert "*const callee_users = inputs[" in (tmp_path / "c" / "inliner.c").read_text()
+    for option in ("--cpu", "--target"):
+        done = run(*options, option, "aarch64-linux-gnu", cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stderr.strip() == (
+            f"mlgo-gym: error: --emit c: expected no {option}, the C compiler's options name it"
+        )
+
+
 def test_interrupted(tmp_path: Path) -> None:
     """Ctrl-C in the middle: a line, exit status 130, no log, no leftovers."""
     corpus, work = tmp_path / "corpus", tmp_path / "work"
