@@ -14,6 +14,7 @@ from typing import Any, Final
 
 __all__ = [
     "LARGEST_TEXT_BYTES",
+    "MAX_DIGITS",
     "MAX_LEVELS",
     "holds",
     "open_regular",
@@ -24,6 +25,9 @@ __all__ = [
 
 MAX_LEVELS: Final = 100
 """How deeply JSON may be nested."""
+
+MAX_DIGITS: Final = 100
+"""How long a whole number of JSON may be: the time to read one grows faster than its length."""
 
 LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
@@ -79,20 +83,28 @@ def holds(path: Path, data: bytes) -> bool:
 def parse_json(text: str | bytes) -> Any:
     """Parse JSON of at most 100 levels, so that whatever looks at the value can recurse.
 
-    What is not, is not UTF-8 or nested deeper, is a ``ValueError``.
+    What is not, is not UTF-8, nested deeper or has a whole number of more than 100 digits, is a
+    ``ValueError``.
 
     >>> parse_json(b'{"modules": []}')
     {'modules': []}
     """
     level = []
     with suppress(RecursionError):
-        value = json.loads(text)
+        value = json.loads(text, parse_int=_whole_number)
         level = [value]
         for _ in range(MAX_LEVELS):
             level = [each for outer in level for each in _inside(outer)]
             if not level:
                 return value
     raise ValueError(f"expected at most {MAX_LEVELS} levels, found more")
+
+
+def _whole_number(text: str) -> int:
+    if len(text) > MAX_DIGITS:
+        found = f"{text[:16]}... of {len(text)}"
+        raise ValueError(f"expected whole numbers of at most {MAX_DIGITS} digits, found {found}")
+    return int(text)
 
 
 def _inside(value: Any) -> Iterator[Any]:

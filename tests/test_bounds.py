@@ -82,6 +82,7 @@ NUMBERS = {
     "pages of a dataset's part": _pages.MAX_PAGES,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,
+    "digits of a whole number of JSON": reading.MAX_DIGITS,
     "problems that LLVM asks about in one compilation": _request.MAX_CHANNELS,
     "arguments of one command": inputs._MOST_ARGUMENTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,

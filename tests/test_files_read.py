@@ -87,7 +87,11 @@ def test_files_that_are_not_read(name: str, tmp_path: Path) -> None:
         (b"[" * 99_999, "expected JSON: expected at most 100 levels, found more"),
         (b"[" * 101 + b"]" * 101, "expected JSON: expected at most 100 levels, found more"),
         (b'{"a":' * 500 + b"1" + b"}" * 500, "expected JSON: expected at most 100 levels, found "),
-        (b"9" * 5000, "expected JSON: Exceeds the limit (4300 digits) for integer string "),
+        (
+            b"[" + b"9" * 101 + b"]",
+            "expected JSON: expected whole numbers of at most 100 digits, found "
+            "9999999999999999... of 101",
+        ),
     ],
 )
 def test_files_that_are_not_json(data: bytes, reason: str, tmp_path: Path) -> None:
@@ -102,6 +106,7 @@ def test_files_that_are_not_json(data: bytes, reason: str, tmp_path: Path) -> No
 
 def test_what_is_read(tmp_path: Path) -> None:
     path = tmp_path / "it"
+    assert parse_json(b"9" * 100) == 10**100 - 1
     path.write_bytes(b"[" * 100 + b"]" * 100)
     assert read_bounded(path, 200) == path.read_bytes()
     assert repr(read_json(path, 200)) == path.read_text()

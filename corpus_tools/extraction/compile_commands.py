@@ -7,6 +7,7 @@ would choose for ``-c``.
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -155,7 +156,8 @@ def read_entry(
         raise BuildListError(path, f"expected an object, found {type(entry).__name__}")
     for key in ("directory", "file", "command", "output"):
         if not isinstance(entry.get(key, ""), str):
-            raise BuildListError(path, f"key {key!r}: expected a string, found {entry[key]!r}")
+            found = reprlib.repr(entry[key])
+            raise BuildListError(path, f"key {key!r}: expected a string, found {found}")
     if "directory" not in entry:
         raise BuildListError(path, "key 'directory': expected a string, found none")
     directory = path.parent.absolute() / entry["directory"]

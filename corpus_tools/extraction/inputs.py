@@ -99,6 +99,8 @@ def listed_object(
     Returns:
         The object, or the outcome ``failed`` where it lies outside both folders.
     """
+    if "\0" in given:
+        return Outcome(given, Status.FAILED, reason="expected a file's name, found a NUL in it")
     directory = directory.absolute()
     path = directory / given
     name = given
@@ -119,8 +121,9 @@ def listed_object(
 
 def _below(path: Path, root: Path) -> str | None:
     """The path relative to the root, if it lies below, links followed or not."""
-    resolved, plain = path.resolve(), Path(os.path.normpath(path))
-    if plain.resolve() == resolved and plain.is_relative_to(os.path.normpath(root)):
+    # Path.resolve raises RuntimeError where links lead to each other.
+    resolved, plain = Path(os.path.realpath(path)), Path(os.path.normpath(path))
+    if os.path.realpath(plain) == str(resolved) and plain.is_relative_to(os.path.normpath(root)):
         return plain.relative_to(os.path.normpath(root)).as_posix()
     if resolved.is_relative_to(root.resolve()):
         return resolved.relative_to(root.resolve()).as_posix()
@@ -128,7 +131,11 @@ def _below(path: Path, root: Path) -> str | None:
 
 
 def expand_response_files(
-    arguments: list[str], directory: Path, *, is_line_based: bool = False
+    arguments: list[str],
+    directory: Path,
+    *,
+    is_line_based: bool = False,
+    source: Path | None = None,
 ) -> list[str]:
     """Replace each ``@FILE`` by the arguments in that file, and so on inside it.
 
@@ -137,11 +144,17 @@ def expand_response_files(
         directory: where relative names of files start.
         is_line_based: a line of a file that names an existing object is one argument, spaces
             and all, as in Bazel's parameter files; else the GNU rules for quotes hold.
+        source: the file that the arguments stand in, which an error then names first.
 
     Raises:
         BuildListError: a file cannot be read, has an open quote, or the files name each other.
     """
-    return _Expansion(directory, is_line_based=is_line_based).of(arguments, ())
+    try:
+        return _Expansion(directory, is_line_based=is_line_based).of(arguments, ())
+    except BuildListError as error:
+        if source is None or error.subject == source:
+            raise
+        raise BuildListError(source, f"response file {error}") from error
 
 
 def read_list(path: Path) -> str:

@@ -37,7 +37,7 @@ def read_parameters(path: Path, obj_base_dir: Path) -> list[str]:
         BuildListError: a file cannot be read, or response files name each other.
     """
     parameters = read_arguments(path, obj_base_dir, is_line_based=True)
-    return expand_response_files(parameters, obj_base_dir, is_line_based=True)
+    return expand_response_files(parameters, obj_base_dir, is_line_based=True, source=path)
 
 
 def list_parameters(path: Path, obj_base_dir: Path) -> list[Listed]:
@@ -62,7 +62,7 @@ def list_aquery(path: Path, obj_base_dir: Path) -> list[Listed]:
         BuildListError: it is no such file.
     """
     parameters = [each for link in read_links(path) for each in _with_files(link, path)]
-    return _listed(expand_response_files(parameters, obj_base_dir), obj_base_dir)
+    return _listed(expand_response_files(parameters, obj_base_dir, source=path), obj_base_dir)
 
 
 def read_links(path: Path) -> list[dict[str, Any]]:

@@ -43,7 +43,7 @@ def main() -> int:
         numbers = range(options.child, min(options.child + options.count, sys.maxsize))
         _child(options.target[0], options.seed, numbers, options.seconds)
         return 0
-    from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads TensorFlow
+    from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads LLVM and LIEF
 
     STATE.mkdir(parents=True, exist_ok=True)
     results = {}
@@ -66,15 +66,21 @@ def _fuzz(name: str, seed: int, count: int, seconds: float | None) -> dict[str, 
     goal = count if seconds is None else sys.maxsize
     while done["inputs"] < goal and done["seconds"] < end:
         until = ["--count", str(goal - done["inputs"]), "--seconds", str(end - done["seconds"])]
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=_memory()) as folder:
             _watch(name, seed, Path(folder), done, until)
         state.write_text(json.dumps(done))
     return done | {"seconds": round(done["seconds"], 1)}
 
 
+def _memory() -> Path | None:
+    """Where files are in memory: to write one on a disk takes longer than to read it."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
 def _watch(name: str, seed: int, folder: Path, done: dict[str, Any], until: Sequence[str]) -> None:
     """A child, from its start to its end or to its death."""
-    from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads TensorFlow
+    from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads LLVM and LIEF
 
     arguments = ["--target", name, "--seed", str(seed), "--child", str(done["inputs"]), *until]
     command = [sys.executable, "-m", "tests.fuzz", *arguments]
@@ -95,7 +101,8 @@ def _watch(name: str, seed: int, folder: Path, done: dict[str, Any], until: Sequ
         done[key] += found[key]
     if child.returncode:
         data = (folder / "in" / TARGETS[name].name).read_bytes()
-        _keep(name, data, reason or f"ended with {child.returncode}")
+        last = (folder / "error").read_text(errors="replace").strip().splitlines()[-1:]
+        _keep(name, data, reason or f"ended with {child.returncode}: {''.join(last)[:200]}")
         done["inputs"] += 1
         done["findings"] += 1
 
@@ -109,7 +116,7 @@ def _keep(name: str, data: bytes, reason: str) -> None:
 
 
 def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None:
-    from tests.fuzz.targets import OWN, TARGETS  # noqa: PLC0415 - it loads TensorFlow
+    from tests.fuzz.targets import OWN, TARGETS  # noqa: PLC0415 - it loads LLVM and LIEF
 
     target = TARGETS[name]
     folder = Path(os.environ["FUZZ_FOLDER"])
@@ -122,11 +129,12 @@ def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None
     with contextlib.suppress(*OWN):
         target.read(path)  # what it loads does not count
     _limit_memory()
+    state = os.open(folder / "state", os.O_WRONLY | os.O_CREAT)
     start = time.monotonic()
     done: dict[str, Any] = {"inputs": 0, "taken": 0, "refused": 0, "findings": 0, "seconds": 0.0}
     for number in numbers:
         done["seconds"] = time.monotonic() - start
-        _note(folder, done)
+        _note(state, done)
         if done["seconds"] > seconds:
             break
         random = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
@@ -152,14 +160,12 @@ def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None
             _keep(name, data, reason)
             with (Path.cwd() / STATE / "findings.txt").open("a") as log:
                 log.write(f"{name} {number}: {reason}\n")
-    _note(folder, done)
+    _note(state, done)
 
 
-def _note(folder: Path, done: dict[str, Any]) -> None:
+def _note(state: int, done: dict[str, Any]) -> None:
     """Written at once, over what it was: it is read while this goes on."""
-    state = os.open(folder / "state", os.O_WRONLY | os.O_CREAT)
     os.pwrite(state, json.dumps(done).encode().ljust(200), 0)
-    os.close(state)
 
 
 def _limit_memory() -> None:

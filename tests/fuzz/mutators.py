@@ -23,6 +23,8 @@ TOKENS = (
     b"\0", b"\xff", b"\xed\xa0\x80", b"\x1b[31m", b"\r\n", b"'", b'"', b"\\", b"[[[[", b"{", b"}",
     b"@", b"..", b"/", b"9" * 5000, b"NaN", b"1e999", b"-", b"\xef\xbb\xbf", b"\xfe\xff", b" " * 99,
 )  # fmt: skip
+LARGEST_BYTES = 1 << 17
+"""How much a list grows at once, at most: what is slow is not so because there is much of it."""
 NUMBERS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 63, (1 << 64) - 1)
 
 
@@ -123,7 +125,11 @@ def _changed(value: Any, place: Path, random: np.random.Generator) -> Any:
     if random.random() < 0.5:
         del outer[key]
     elif isinstance(outer, list):
-        outer.extend(outer[int(key) : int(key) + 1] * int(random.choice([1, 40, 5000])))
+        times = min(
+            int(random.choice([1, 40, 5000], p=[0.6, 0.35, 0.05])),
+            LARGEST_BYTES // len(_dumped(outer[int(key)])),
+        )
+        outer.extend(outer[int(key) : int(key) + 1] * times)
     else:
         outer[f"{key}x"] = outer.pop(str(key))
     return value

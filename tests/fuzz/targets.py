@@ -57,7 +57,6 @@ from mlgo_gym.search._corpus_search import _Record
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
-from mlgo_gym.training._run import TrainingRun
 from tests.datasets.samples import episode, source
 from tests.fuzz import mutators
 from tests.native import mutated
@@ -224,14 +223,20 @@ class _Config:
     seed: int = 1
 
 
+def _training(folder: Path) -> Any:
+    from mlgo_gym.training._run import TrainingRun  # noqa: PLC0415 - it loads TensorFlow
+
+    return TrainingRun(folder, "x", InliningForSize(), _Config())
+
+
 def _run(folder: Path) -> None:
-    with TrainingRun(folder, "x", InliningForSize(), _Config()) as run:
+    with _training(folder) as run:
         run.save(1, {"a": np.zeros(3)}, {"b": 2})
         (folder / "progress.jsonl").write_text('{"step": 1, "spent_s": 12.5}\n')
 
 
 def _read_run(path: Path) -> None:
-    TrainingRun(path.parent, "x", InliningForSize(), _Config()).restore()
+    _training(path.parent).restore()
 
 
 def _of_run(name: str) -> Callable[[], list[bytes]]:

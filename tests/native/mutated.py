@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import importlib
 import struct
 from collections.abc import Sequence
@@ -85,13 +87,32 @@ def _with_other_bytes(random: np.random.Generator, data: bytes) -> bytes:
 
 
 def _with_other_fields(random: np.random.Generator, data: bytes) -> bytes:
-    schema = importlib.import_module("ai_edge_litert.schema_py_generated")
-    model = schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytearray(data), 0))
+    model = _copied(_unpacked(data))
     for _ in range(int(random.integers(1, 4))):
         _change(random, model)
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
+
+
+@functools.lru_cache(256)
+def _unpacked(data: bytes) -> Any:
+    """A sound graph as objects, which are not to be changed."""
+    schema = importlib.import_module("ai_edge_litert.schema_py_generated")
+    return schema.ModelT.InitFromObj(schema.Model.GetRootAs(bytearray(data), 0))
+
+
+def _copied(model: Any) -> Any:
+    """A graph of which everything that `_change` changes is another."""
+    made, graph = copy.copy(model), copy.copy(model.subgraphs[0])
+    made.subgraphs = [graph, *model.subgraphs[1:]]
+    made.buffers = [copy.copy(each) for each in model.buffers]
+    made.operatorCodes = [copy.copy(each) for each in model.operatorCodes]
+    graph.tensors = [copy.copy(each) for each in graph.tensors]
+    graph.operators = [copy.copy(each) for each in graph.operators]
+    for operator in graph.operators:
+        operator.builtinOptions = copy.copy(operator.builtinOptions)
+    return made
 
 
 def _change(random: np.random.Generator, model: Any) -> None:

@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from corpus_tools.extraction import ObjectInput, list_aquery, list_folder, list_parameters
+from corpus_tools.errors import BuildListError
+from corpus_tools.extraction import (
+    ObjectInput,
+    Outcome,
+    list_aquery,
+    list_folder,
+    list_parameters,
+)
 from tests.conftest import require
 
 
@@ -37,6 +44,30 @@ def test_parameter_files(text: str, expected: list[str], tmp_path: Path) -> None
     (tmp_path / "with space.o").touch()
     (tmp_path / "params").write_text(text)
     assert names(list_parameters(tmp_path / "params", tmp_path)) == expected
+
+
+@pytest.mark.parametrize("is_aquery", [False, True])
+def test_a_response_file_that_is_none(is_aquery: bool, tmp_path: Path) -> None:
+    """The error says which file named it."""
+    path = tmp_path / "params"
+    link = {"mnemonic": "CppLink", "arguments": ["ld", "@more"]}
+    path.write_text(json.dumps({"actions": [link]}) if is_aquery else "a.o\n@more\n")
+    (tmp_path / "more").write_text("@/")
+    expected = "response file /: cannot be read: expected a regular file, found something else"
+    with pytest.raises(BuildListError) as caught:
+        (list_aquery if is_aquery else list_parameters)(path, tmp_path)
+    assert str(caught.value) == f"{path}: {expected}"
+
+
+def test_names_that_no_file_has(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "params").write_text("../a\0.o\n../loop/b.o\nc.o\n")
+    nul, loop, sound = list_parameters(tmp_path / "params", tmp_path)
+    assert isinstance(nul, Outcome)
+    assert nul.reason == "expected a file's name, found a NUL in it"
+    assert isinstance(loop, Outcome)
+    assert loop.reason == f"lies outside {tmp_path}; name a folder above it with --obj_base_dir"
+    assert isinstance(sound, ObjectInput)
 
 
 def test_objects_stand_beside_archives(tmp_path: Path) -> None:

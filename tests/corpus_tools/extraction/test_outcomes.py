@@ -285,6 +285,14 @@ def database(folder: Path, *entries: Any) -> Path:
     [
         ({"directory": "/no/such"}, FAILED, "the build's directory /no/such is gone"),
         ({"directory": 3}, FAILED, "key 'directory': expected a string, found 3"),
+        (
+            {"directory": ["x" * 5000] * 5000},
+            FAILED,
+            "key 'directory': expected a string, found ['xxxxxxxxxxxx...xxxxxxxxxxxxx', "
+            "'xxxxxxxxxxxx...xxxxxxxxxxxxx', 'xxxxxxxxxxxx...xxxxxxxxxxxxx', "
+            "'xxxxxxxxxxxx...xxxxxxxxxxxxx', 'xxxxxxxxxxxx...xxxxxxxxxxxxx', "
+            "'xxxxxxxxxxxx...xxxxxxxxxxxxx', ...]",
+        ),
         ({"arguments": "x"}, FAILED, "key 'arguments': expected a list of strings"),
         ({"arguments": ["clang", "-E", "a.c"]}, SKIPPED, "makes no object (-E)"),
         ({"arguments": ["clang", "a.c"]}, SKIPPED, "names no object (no -o and no -c)"),
