@@ -68,7 +68,10 @@ def read_regular(path: Path, limit_bytes: int = LARGEST_TEXT_BYTES) -> bytes:
         size = os.fstat(stream.fileno()).st_size
         if size > limit_bytes:
             raise OSError(errno.EFBIG, f"expected at most {limit_bytes} bytes, found {size}")
-        return stream.read(limit_bytes)
+        data = stream.read(size + 1)  # of limit_bytes there would be memory for all of them
+        if len(data) > size:  # those in /proc are of size 0
+            data += stream.read(max(0, limit_bytes - len(data)))
+        return data
 
 
 def holds(path: Path, data: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,8 @@ def test_what_is_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"1234")
     assert read_regular(path, 4) == b"1234"
+    status = Path("/proc/self/cmdline")
+    assert read_regular(status) == status.read_bytes() != b""
     with open_regular(path) as stream:
         assert stream.name == str(path)
     assert [holds(path, data) for data in (b"1234", b"1243", b"123", b"12345")] == [
@@ -62,3 +65,14 @@ def test_what_is_read(tmp_path: Path) -> None:
 def test_what_is_no_json(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"Expect|expected at most 100 levels, found more|codec"):
         parse_json(text)
+
+
+def test_memory_is_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"1234")
+    tracemalloc.start()
+    try:
+        assert read_regular(path, 1 << 31) == b"1234"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
