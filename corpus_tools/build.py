@@ -8,7 +8,6 @@ the corpus is complete, and is not touched before.
 from __future__ import annotations
 
 import sysconfig
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from corpus_tools.errors import BuildFailedError, CompileFailure, RecipeError, T
 from corpus_tools.manifest import Manifest, write_json
 from corpus_tools.provenance import compiler_info, recipe_info
 from corpus_tools.recipes import Recipe
+from corpus_tools.scratch import scratch_folder
 from corpus_tools.sdist import fetch_sdist
 from corpus_tools.source_tree import unpack_sources
 from corpus_tools.staging import INFO_NAME, check_output, staged_folder
@@ -73,9 +73,9 @@ def build_corpus(
     check_options(opt_level, jobs)
     check_output(output)
     clang = clang or find_clang()
-    with tempfile.TemporaryDirectory(prefix="corpus_tools.") as temporary:
-        sdist = fetch_sdist(recipe, cache_dir or Path(temporary) / "cache")
-        root = unpack_sources(recipe, sdist, Path(temporary))
+    with scratch_folder() as temporary:
+        sdist = fetch_sdist(recipe, cache_dir or temporary / "cache")
+        root = unpack_sources(recipe, sdist, temporary)
         compilation = Compilation(
             clang=clang,
             root=root,

@@ -7,7 +7,6 @@ where it was; a recipe that fails does not keep the others from being built.
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -24,6 +23,7 @@ from corpus_tools.errors import BuildOptionError, CorpusToolsError
 from corpus_tools.manifest import Manifest
 from corpus_tools.provenance import is_up_to_date
 from corpus_tools.recipes import Recipe
+from corpus_tools.scratch import scratch_folder
 from corpus_tools.sdist import fetch_sdist
 
 Status = Literal["built", "up to date", "incomplete", "failed"]
@@ -126,8 +126,8 @@ def _check_names(recipes: Sequence[Recipe]) -> None:
 
 @contextmanager
 def _cache(folder: Path | None) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="corpus_tools.") as temporary:
-        yield folder or Path(temporary)
+    with scratch_folder() as temporary:
+        yield folder or temporary
 
 
 @contextmanager

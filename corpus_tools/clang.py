@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from corpus_tools.allowed.driver import allowed_of_driver
 from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
 from corpus_tools.errors import CompileError, ToolchainError
 from corpus_tools.fence import start_alone
+from corpus_tools.scratch import scratch_folder
 
 MINIMUM_VERSION = 19
 CANDIDATES = ("clang", "clang-22", "clang-21", "clang-20", "clang-19")
@@ -276,12 +276,12 @@ def _start(
     command: Sequence[str], root: Path | None, deadline_s: float, *, starts_others: bool = True
 ) -> subprocess.CompletedProcess[str]:
     kept = {key: value for key, value in os.environ.items() if key not in _DROPPED_VARIABLES}
-    with tempfile.TemporaryDirectory(prefix="corpus_tools.") as scratch:
+    with scratch_folder() as scratch:
         start = partial(
             subprocess.run,
             command,
             cwd=root,
-            env=kept | _SET_VARIABLES | {"TMPDIR": scratch},
+            env=kept | _SET_VARIABLES | {"TMPDIR": str(scratch)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",

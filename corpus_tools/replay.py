@@ -7,11 +7,11 @@ is given what `corpus_tools.allowed.cc1` lists as pure, and what would load code
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from corpus_tools.clang import DEADLINE_S, Clang, compile_ir
+from corpus_tools.scratch import scratch_folder
 
 
 def replay(
@@ -40,13 +40,13 @@ def replay(
         LayoutError: the command would load code into clang.
         CompileError: clang failed or ran past the deadline.
     """
-    with tempfile.TemporaryDirectory(prefix="corpus_tools.") as folder:
+    with scratch_folder() as folder:
         return compile_ir(
             clang,
             command,
             bitcode,
             module=module,
-            root=Path(folder),
+            root=folder,
             index=index,
             deadline_s=deadline_s,
         )

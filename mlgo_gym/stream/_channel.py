@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import os
 import stat
 import sys
@@ -28,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
+from corpus_tools.scratch import is_alive, process_namespace
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
 from mlgo_gym.stream._events import Context, Header, Observation
 from mlgo_gym.stream._training_log import StreamDecoder
@@ -195,7 +195,7 @@ def remove_stale_folders() -> None:
         folders += Path(tempfile.gettempdir()).glob(f"{_folder_prefix()}*")
     for folder in folders:
         owner = folder.name.removeprefix(_folder_prefix()).partition("-")[0]
-        if owner.isdigit() and not _is_alive(int(owner)):
+        if owner.isdigit() and not is_alive(int(owner)):
             _remove_names(folder)
 
 
@@ -254,21 +254,6 @@ def _remove_names(folder: Path) -> None:
         folder.rmdir()
 
 
-@functools.cache
 def _folder_prefix() -> str:
     """Names the process namespace, so that containers that share a folder keep apart."""
-    try:
-        namespace = Path("/proc/self/ns/pid").stat().st_ino
-    except OSError:
-        namespace = 0
-    return f"mlgo-gym-channel-{os.getuid()}-{namespace}-"
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    return f"mlgo-gym-channel-{os.getuid()}-{process_namespace()}-"

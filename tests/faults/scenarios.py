@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,7 +22,8 @@ from mlgo_gym import files
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.datasets import Dataset
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.envs._compilation_env import CompilationEnv
+from mlgo_gym.errors import MlgoGymError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.problems import InliningForSize
@@ -25,6 +31,7 @@ from mlgo_gym.stream import TrainingLogReader
 from tests.conftest import require
 
 MODELS: Final = Path(__file__).parents[1] / "models"
+_DRIVER: Final = Path(__file__).parents[2] / "scripts" / "mlgo-cc"
 _MODULE: Final = "frame_stream.c"
 _SOURCE: Final = "static int g(int x) { return x * x; } int f(int x) { return g(x) + 1; }\n"
 
@@ -193,6 +200,115 @@ def _trained(folder: Path) -> Outcome:
     return _command("train", "clone", "--corpus", corpus, "--output", out, *settings)
 
 
+def _played(folder: Path) -> Outcome:
+    """An episode; where one is interrupted, the same environment plays another, as whole."""
+    try:
+        corpus = Corpus.load(folder / "in")
+        with closing(CompilationEnv(InliningForSize(), corpus, timeout_s=60)) as env:
+            try:
+                score = _episode(env)
+            except KeyboardInterrupt:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                _write_score(folder, _episode(env))
+                raise
+        _write_score(folder, score)
+    except MlgoGymError as error:
+        return Outcome(1, f"error: {error}")
+    except OSError as error:
+        if not error.filename:  # it is not of the file that is written
+            raise
+        return Outcome(1, f"error: {error}")
+    return Outcome(0, "")
+
+
+def _episode(env: CompilationEnv) -> int:
+    _, info = env.reset(seed=3)
+    has_ended = False
+    while not has_ended:
+        *_, terminated, truncated, info = env.step(info["default_advice"])
+        if "error" in info:
+            raise TrainingError(info["error"])
+        has_ended = terminated or truncated
+    return int(info["text_size_bytes"])
+
+
+def _write_score(folder: Path, score: int) -> None:
+    if not 0 < score < 1 << 20:
+        raise ValueError(f"a score of {score}")
+    files.write_json(folder / "out" / "score.json", score)
+
+
+def _sdist(folder: Path) -> None:
+    """A package of two sources, its recipe, and a folder where pip finds it."""
+    given = folder / "in"
+    given.mkdir()
+    (folder / "out").mkdir()
+    with tarfile.open(given / "tiny-1.0.tar.gz", "w:gz") as tar:
+        for name in ("a.c", "b.c"):
+            member = tarfile.TarInfo(f"tiny-1.0/{name}")
+            member.size = len(_SOURCE)
+            tar.addfile(member, io.BytesIO(_SOURCE.encode()))
+    digest = hashlib.sha256((given / "tiny-1.0.tar.gz").read_bytes()).hexdigest()
+    (given / "tiny.toml").write_text(
+        'name = "tiny"\npackage = "tiny"\nversion = "1.0"\nsdist = "tiny-1.0.tar.gz"\n'
+        f'sha256 = "{digest}"\nsplit = "train"\nlanguage = "C"\nlicense = "MIT"\n'
+        'globs = ["*.c"]\n'
+    )
+
+
+def _built(folder: Path) -> Outcome:
+    given, out = folder / "in", folder / "out" / "corpus"
+    os.environ.update(
+        PIP_NO_INDEX="1", PIP_FIND_LINKS=str(given), PIP_CACHE_DIR=str(folder / "pip")
+    )
+    clang = ("--clang", require("clang-22", "clang-22"))
+    more = ("--output", out, "--jobs", "1", "--cache", folder / "out" / "cache")
+    return _command("corpus", "build", given / "tiny.toml", *more, *clang)
+
+
+def _source(folder: Path) -> None:
+    """A source, its object as clang makes it without advice, and no cache."""
+    given = folder / "in"
+    given.mkdir()
+    (folder / "out").mkdir()
+    (given / "f.c").write_text(_SOURCE)
+    clang = require("clang-22", "clang-22")
+    subprocess.run([clang, "-O2", "-c", "f.c", "-o", "plain.o"], cwd=given, check=True)
+
+
+def _driven(folder: Path) -> Outcome:
+    """The first use of a cache; what is compiled without advice is as good as said."""
+    own = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "MLGO_CACHE": str(folder / "out" / "cache"),
+        "MLGO_CLANG": require("clang-22", "clang-22"),
+        "MLGO_CONFIG": os.devnull,
+        "MLGO_INLINING_MODEL": str(MODELS / "never"),
+    }
+    done = subprocess.run(
+        [_DRIVER, "-O2", "-c", folder / "in" / "f.c", "-o", folder / "out" / "f.o"],
+        env=os.environ | own, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode == 0:
+        _object_of(folder)
+    if done.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL} and not done.stderr:
+        return Outcome(1, "error: killed")
+    is_said = done.returncode != 0 and "error: " in done.stderr
+    said = done.stderr[done.stderr.index("error: ") :] if is_said else done.stderr
+    return Outcome(1 if said else done.returncode, said)
+
+
+def _object_of(folder: Path) -> None:
+    """An end without an error is one with an object."""
+    if not binding.section_sizes((folder / "out" / "f.o").read_bytes()):
+        raise ValueError("f.o: no object")
+
+
+def _whole_driven(folder: Path) -> None:
+    if (folder / "out" / "f.o").exists():
+        _object_of(folder)
+
+
 def _nothing(_: Path) -> None:
     """What is there is read again when the command goes on."""
 
@@ -205,6 +321,9 @@ SCENARIOS: Final = {
     "freeze": Scenario(_corpus, _frozen, _nothing, goes_on=True),
     "split": Scenario(_two_packages, _split, _whole_corpora, goes_on=True),
     "extract": Scenario(_objects, _extracted, _whole_corpora, goes_on=True),
+    "env": Scenario(_corpus, _played, _whole_json, goes_on=True),
+    "build": Scenario(_sdist, _built, _whole_corpora, goes_on=True),
+    "driver": Scenario(_source, _driven, _whole_driven, goes_on=True),
     "train": Scenario(_two_packages, _trained, _nothing, goes_on=True),
 }
 """By name."""
