@@ -24,6 +24,8 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, Final
 
@@ -31,6 +33,8 @@ import numpy as np
 
 from corpus_tools.code import code_sections
 from corpus_tools.errors import ExtractionError
+from corpus_tools.object_file import read_bounded
+from corpus_tools.reading import LARGEST_TEXT_BYTES
 from mlgo_gym.driver._jobs import Jobs, is_stream
 from mlgo_gym.errors import MlgoGymError, UsageError
 from mlgo_gym.files import replacing
@@ -41,6 +45,7 @@ from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
 
+_PIECE_BYTES: Final = 1 << 20
 SCORE: Final = TensorSpec("delta_size", "int64_t", (1,))
 
 
@@ -188,12 +193,17 @@ def _response_file(word: str, folder: Path) -> str:
     if not word.startswith("@") or not is_stream(word[1:]):
         return word
     copy = folder / str(len(list(folder.iterdir())))
-    copy.write_bytes(Path(word[1:]).read_bytes())
+    with Path(word[1:]).open("rb") as stream:
+        pieces = iter(partial(stream.read, _PIECE_BYTES), b"")
+        data = b"".join(islice(pieces, LARGEST_TEXT_BYTES // _PIECE_BYTES + 1))
+    if len(data) > LARGEST_TEXT_BYTES:
+        raise UsageError(f"{word}: expected at most {LARGEST_TEXT_BYTES} bytes, found more")
+    copy.write_bytes(data)
     return f"@{copy}"
 
 
 def _text_bytes(path: Path) -> int:
-    return sum(len(each.content) for each in code_sections(path.read_bytes(), str(path)))
+    return sum(len(each.content) for each in code_sections(read_bounded(path), str(path)))
 
 
 def _warn(words: str) -> None:

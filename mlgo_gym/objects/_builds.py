@@ -6,8 +6,6 @@ table names; a stripped binary has none, and static functions of one name in one
 
 from __future__ import annotations
 
-import errno
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import InputError
-from mlgo_gym.files import FileError, open_regular
+from mlgo_gym.files import open_regular, read_bounded
 from mlgo_gym.objects._functions import function_symbols, read_elf
 
 MAX_BYTES: Final = 1 << 32
@@ -40,10 +38,7 @@ class BinaryFile:
         with open_regular(path) as file:
             if file.read(len(_ELF_MAGIC)) != _ELF_MAGIC:
                 return None
-            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
-                reason = f"expected at most {MAX_BYTES} bytes, found {size}"
-                raise FileError(errno.EFBIG, reason, str(path))
-        elf = read_elf(path)
+        elf = read_elf(read_bounded(path, MAX_BYTES))
         if elf is None or not elf.sections:
             return None
         code = {

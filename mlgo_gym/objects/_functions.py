@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgo_gym.objects._comdat import comdat_groups
@@ -53,16 +52,15 @@ def function_sizes(data: bytes) -> dict[str, FunctionSize]:
     }
 
 
-def read_elf(source: bytes | Path) -> lief.ELF.Binary | None:
-    """Read an object or a linked file, or its bytes; ``None`` where it is no ELF file."""
+def read_elf(data: bytes) -> lief.ELF.Binary | None:
+    """Read the bytes of an object or a linked file; ``None`` where they are no ELF file's."""
     import lief  # noqa: PLC0415 (half a second)
 
     settings = lief.ELF.ParserConfig()
     for name in ("relocations", "dyn_symbols", "symbol_versions", "notes"):
         setattr(settings, f"parse_{name}", False)
     settings.parse_overlay = False
-    given = str(source) if isinstance(source, Path) else source
-    elf = lief.ELF.parse(given, settings) if given else None
+    elf = lief.ELF.parse(data, settings) if data else None
     return elf if isinstance(elf, lief.ELF.Binary) else None
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -22,8 +22,10 @@ from typing import Any, Final
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.datasets._arrow import pa, pq
-from mlgo_gym.errors import MlgoGymError, TrainingError
-from mlgo_gym.files import open_regular, parse_json, write_atomically
+from mlgo_gym.datasets._pages import check_pages
+from mlgo_gym.datasets._parts import opened
+from mlgo_gym.errors import DatasetError, MlgoGymError, TrainingError
+from mlgo_gym.files import parse_json, write_atomically
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Problem
@@ -34,7 +36,13 @@ from mlgo_gym.training._run import TrainingRun
 METADATA_KEY: Final = b"mlgo_gym.contexts"
 """The key of a part's description in its metadata."""
 
+MAX_PART_BYTES: Final = 1 << 31
+"""The contexts of a part that are read, unpacked: 2 GiB, more than are found in a minute."""
+
 _SAVE_EVERY_S: Final = 60.0
+_BATCH: Final = 16
+_VALUES: Final = MappingProxyType({"name": 1, "bitcode": 1, "about": 1, "numbers": 3})
+"""How many values each column has in a row."""
 
 
 def kept_contexts(
@@ -94,7 +102,8 @@ class KeptContexts:
         table = pa.Table.from_pylist([_row(each) for each in self.contexts[self._kept :]])
         buffer = io.BytesIO()
         named = table.replace_schema_metadata({METADATA_KEY: about})
-        pq.write_table(named, buffer, compression="zstd")
+        # Pages end between batches; of the default 1024 modules they would be too large to read.
+        pq.write_table(named, buffer, compression="zstd", write_batch_size=_BATCH)
         path = self._path()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -110,14 +119,16 @@ class KeptContexts:
     def _read(self) -> tuple[list[TrainingContext], int] | None:
         """The next part, and how many modules there are up to its end."""
         try:
-            with open_regular(self._path()) as file:
-                table = pq.read_table(file)
-            about = parse_json(table.schema.metadata[METADATA_KEY])
-            modules = int(about.pop("modules"))
-            if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
-                return None
-            return [_context(row) for row in table.to_pylist()], modules
-        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            with opened(path := self._path()) as (raw, file):
+                about = parse_json(file.schema_arrow.metadata[METADATA_KEY])
+                modules = int(about.pop("modules"))
+                if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
+                    return None
+                check_pages(raw, file.metadata, _VALUES, None, path)
+                return list(_contexts(file)), modules
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return None
+        except (DatasetError, pa.ArrowException):
             return None
 
     def _path(self) -> Path:
@@ -138,8 +149,18 @@ def _row(context: TrainingContext) -> dict[str, Any]:
     }
 
 
+def _contexts(file: Any) -> Iterator[TrainingContext]:
+    """The contexts of a part, a few at a time, as long as they are not too many bytes."""
+    read_bytes = 0
+    for batch in file.iter_batches(_BATCH):
+        read_bytes += batch.nbytes
+        if read_bytes > MAX_PART_BYTES:
+            raise ValueError(f"expected at most {MAX_PART_BYTES} bytes, found more")
+        yield from map(_context, batch.to_pylist())
+
+
 def _context(row: Mapping[str, Any]) -> TrainingContext:
-    name, command, is_text, function = json.loads(row["about"])
+    name, command, is_text, function = parse_json(row["about"])
     module = Module(name, row["bitcode"], None if command is None else tuple(command), is_text)
     code: Module | OptimizedModule = module
     if function is not None:

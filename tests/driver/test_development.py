@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from corpus_tools.code import code_sections
+from mlgo_gym.driver._development import main as development
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.stream._events import Record
 from mlgo_gym.stream._training_log import TrainingLogReader
@@ -185,6 +186,12 @@ def test_words_from_a_pipe(driver: Driver, work: Path) -> None:
     done = train(driver, work, "@/dev/stdin", stdin=b"-O2 -c f.c -o mine.o")
     assert done.returncode == 0
     assert last_score(work / "log") == text_bytes(work / "mine.o") - expected
+
+
+def test_words_without_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert development(["model", "", "clang", "@/dev/zero"]) == 1
+    words = "mlgo-cc: error: @/dev/zero: expected at most 268435456 bytes, found more\n"
+    assert capsys.readouterr().err == words
 
 
 @pytest.mark.e2e

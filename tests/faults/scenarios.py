@@ -285,16 +285,18 @@ def _driven(folder: Path) -> Outcome:
         "MLGO_CONFIG": os.devnull,
         "MLGO_INLINING_MODEL": str(MODELS / "never"),
     }
-    done = subprocess.run(
-        [_DRIVER, "-O2", "-c", folder / "in" / "f.c", "-o", folder / "out" / "f.o"],
-        env=os.environ | own, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [_DRIVER, "-O2", "-c", folder / "in" / "f.c", "-o", folder / "out" / "f.o"]
+    try:
+        done = subprocess.run(
+            command, env=os.environ | own, capture_output=True, text=True, check=False
+        )
+    except OSError as error:  # it is the build that cannot start a compiler
+        return Outcome(1, f"error: {error}")
     if done.returncode == 0:
         _object_of(folder)
     if done.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL} and not done.stderr:
         return Outcome(1, "error: killed")
-    is_said = done.returncode != 0 and "error: " in done.stderr
-    said = done.stderr[done.stderr.index("error: ") :] if is_said else done.stderr
+    said = f"error: {done.stderr}" if done.returncode and done.stderr else done.stderr
     return Outcome(1 if said else done.returncode, said)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.datasets._arrow import pa, pq
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -76,6 +78,27 @@ def test_a_part_that_was_cut_off(
     part = kept / "part-00001.parquet"
     part.write_bytes(part.read_bytes()[:left])
     files = KeptContexts(kept, KEY)
+    assert (files.contexts, files.modules) == (modules[0], 2)
+
+
+def test_a_part_that_unpacks_to_more_than_is_read(
+    kept: Path, modules: list[list[TrainingContext]]
+) -> None:
+    """Of 40 kB, with everything else as it should be; it is told before there is memory for it."""
+    part = kept / "part-00001.parquet"
+    table = pq.read_table(part)
+    row = table.to_pylist()[0] | {"bitcode": bytes(1 << 30)}
+    rows = pa.Table.from_pylist([row], schema=table.schema)
+    pq.write_table(rows, part, compression="zstd", use_dictionary=False)
+    assert part.stat().st_size < 1 << 17
+    tracemalloc.start()
+    before = pa.total_allocated_bytes()
+    try:
+        files = KeptContexts(kept, KEY)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
+    assert pa.total_allocated_bytes() - before < 1 << 24
     assert (files.contexts, files.modules) == (modules[0], 2)
 
 
