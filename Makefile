@@ -38,18 +38,21 @@ mutate: $(DEV_READY)
 	$(BIN)/python scripts/mutate.py --seed $(SEED) --count $(COUNT)
 
 # SECONDS= for each reader in place of COUNT= inputs, `COUNT=` for the millions of a whole run; a
-# seed's run goes on where it stopped.
+# seed's run goes on where it stopped. JOBS= readers at once.
 fuzz: COUNT = 2000
+fuzz: JOBS = 1
 fuzz: $(DEV_READY)
-	$(BIN)/python -m tests.fuzz --seed $(SEED) $(COUNT:%=--count %) $(SECONDS:%=--seconds %) $(TARGET:%=--target %)
+	$(BIN)/python -m tests.fuzz --seed $(SEED) --jobs $(JOBS) $(COUNT:%=--count %) \
+	  $(SECONDS:%=--seconds %) $(TARGET:%=--target %)
 
 explore: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \
 	  --timeout 7200 --durations 15
 
-# Goes on where it stopped, as `make mutate` does; LAST= is the last call of a kind that fails.
+# Goes on where it stopped, as `make mutate` does; LAST= is the last call of a kind that fails, ONLY=
+# the scenarios, KIND= what happens.
 faults: $(DEV_READY)
-	$(BIN)/python -m tests.faults $(LAST:%=--last %)
+	$(BIN)/python -m tests.faults $(LAST:%=--last %) $(if $(ONLY),--only $(ONLY)) $(if $(KIND),--kind $(KIND))
 
 scale:
 	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale

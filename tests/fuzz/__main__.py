@@ -19,6 +19,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="inputs of each reader; by default a whole run")
     parser.add_argument("--seconds", type=float, help="for each reader, however many inputs")
     parser.add_argument("--target", action="append", help="a reader; by default all")
+    parser.add_argument("--jobs", type=int, default=1, help="how many readers at once")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child is not None:
@@ -46,12 +48,16 @@ def main() -> int:
     from tests.fuzz.targets import TARGETS  # noqa: PLC0415 - it loads LLVM and LIEF
 
     STATE.mkdir(parents=True, exist_ok=True)
-    results = {}
-    for name in options.target or TARGETS:
+    names = options.target or list(TARGETS)
+
+    def fuzzed(name: str) -> dict[str, Any]:
         count = TARGETS[name].whole if options.count is None else options.count
-        results[name] = _fuzz(name, options.seed, count, options.seconds)
-        line = " ".join(f"{key} {value}" for key, value in results[name].items())
-        print(f"{name}: {line}", flush=True)
+        found = _fuzz(name, options.seed, count, options.seconds)
+        print(f"{name}: {' '.join(f'{key} {value}' for key, value in found.items())}", flush=True)
+        return found
+
+    with ThreadPoolExecutor(options.jobs) as threads:
+        results = dict(zip(names, threads.map(fuzzed, names), strict=True))
     (STATE / "summary.json").write_text(json.dumps({"seed": options.seed} | results, indent=2))
     return 1 if any(each["findings"] for each in results.values()) else 0
 
