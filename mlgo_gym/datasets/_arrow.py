@@ -11,8 +11,9 @@ import numpy as np
 from mlgo_gym.datasets._episodes import LABELS, Episode, settings_text
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.errors import DatasetError, EnvironmentSetupError, InternalError
+from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._observations import observation_dtype, row_shape
-from mlgo_gym.problems._problem import Feature, Problem
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.tensor_spec import TensorSpec
 
 try:
@@ -42,7 +43,7 @@ def arrow_schema(header: DatasetHeader) -> Any:
     text = pa.dictionary(pa.int32(), pa.string())
     fields = [pa.field(name, text, nullable=False) for name in TEXTS]
     fields.append(pa.field("step", pa.int32(), nullable=False))
-    fields += [_feature_field(each) for each in (*problem.features, *problem.extras)]
+    fields += [_feature_field(each) for each in problem.described_features()]
     fields.append(pa.field("action", _type(problem.advice), nullable=False))
     fields.append(pa.field("outcome", pa.float32()))
     fields += [pa.field(name, pa.float64()) for name in (*_SCORES, *LABELS)]
@@ -81,7 +82,7 @@ class Batch(Mapping[str, _Array]):
     score that is not there is NaN; texts are ``object [N]``. The arrays may be read only.
     """
 
-    def __init__(self, rows: Any, problem: type[Problem], source: str) -> None:
+    def __init__(self, rows: Any, problem: Problem | type[Problem], source: str) -> None:
         self.rows = rows
         self.problem = problem
         self.source = source
@@ -124,7 +125,7 @@ class Batch(Mapping[str, _Array]):
         return self[name]
 
 
-def _column_array(column: Any, name: str, problem: type[Problem], source: str) -> _Array:
+def _column_array(column: Any, name: str, problem: Problem | type[Problem], source: str) -> _Array:
     """A column of a record batch as an array: ``[N]``, or ``[N, 33]``."""
     if name in NUMBERS:
         return np.asarray(column.to_numpy(zero_copy_only=False))

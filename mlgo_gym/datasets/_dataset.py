@@ -94,7 +94,7 @@ class Dataset:
         return self.parts[0].header
 
     @property
-    def problem(self) -> type[Problem]:
+    def problem(self) -> Problem | type[Problem]:
         """What LLVM asked for."""
         return self.header.problem
 
@@ -153,13 +153,15 @@ def _expected(
     found: DatasetHeader, problem: Problem | type[Problem] | None, llvm_version: str | None
 ) -> DatasetHeader:
     settings = problem.settings() if isinstance(problem, Problem) else found.settings
-    kind = type(problem) if isinstance(problem, Problem) else problem
+    kind = problem.described if isinstance(problem, Problem) else problem
+    if kind is None or (isinstance(kind, type) and kind.name == found.problem.name):
+        kind = found.problem  # which has what the kind needs, and may have more
     version = found.llvm_version if llvm_version is None else llvm_version
-    return replace(found, problem=kind or found.problem, settings=settings, llvm_version=version)
+    return replace(found, problem=kind, settings=settings, llvm_version=version)
 
 
 def _compared(part: Part, expected: DatasetHeader) -> list[tuple[str, str]]:
-    if part.header.problem is not expected.problem:
+    if part.header.problem.name != expected.problem.name:
         raise DatasetError(
             str(part.path),
             f"problem: expected {expected.problem.name}, found {part.header.problem.name}",

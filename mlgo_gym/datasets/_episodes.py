@@ -86,7 +86,7 @@ class Episode:
     """
 
     source: Source
-    problem: type[Problem]
+    problem: Problem | type[Problem]
     observations: _Array = field(repr=False)
     actions: _Array = field(repr=False)
     context: str = ""
@@ -146,7 +146,7 @@ def episodes_of_report(
         outcomes[-1] = rewards[context]
         yield Episode(
             source,
-            type(problem),
+            problem.described,
             *_arrays(decisions, problem),
             context=context,
             outcomes=outcomes,
@@ -177,7 +177,7 @@ def episodes_of_trace(
         )
     episode = Episode(
         source,
-        type(problem),
+        problem.described,
         np.frombuffer(trace.observations, observation_dtype(problem)),
         action_array(trace.advice, problem),
         score=trace.text_size_bytes if measure_of(problem).makes_objects else math.nan,

@@ -17,11 +17,11 @@ It stands in the metadata of every Parquet file, under the key `METADATA_KEY`, a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
 from mlgo_gym.files import parse_json
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
@@ -44,7 +44,7 @@ _UNKNOWN: Final = "unknown"
 class DatasetHeader:
     """What all decisions of a dataset have in common, as above; the score is a single float."""
 
-    problem: type[Problem]
+    problem: Problem | type[Problem]
     settings: Mapping[str, Any] | None = None
     llvm_version: str | None = None
     opt_level: str | None = None
@@ -70,8 +70,16 @@ class DatasetHeader:
         """The header of compilations for a problem with these settings."""
         settings = problem.settings()
         return cls(
-            type(problem), settings, llvm_version, opt_level, llvmlite_version=llvmlite_version
+            problem.described,
+            settings,
+            llvm_version,
+            opt_level,
+            llvmlite_version=llvmlite_version,
         )
+
+    def is_of(self, problem: Problem | type[Problem]) -> bool:
+        """Whether decisions of a problem are described as these are."""
+        return self.problem.name == problem.name and self.problem.sent() == problem.sent()
 
     def score_differences(self, other: DatasetHeader) -> list[str]:
         """What the outcomes of another dataset are, where they are not those of this one."""
@@ -86,14 +94,25 @@ class DatasetHeader:
 
     def differences(self, other: DatasetHeader) -> list[str]:
         """What decides and is not as in another dataset: neither the score nor llvmlite does."""
-        if self.problem is not other.problem:
+        if self.problem.name != other.problem.name:
             return [f"problem: expected {self.problem.name}, found {other.problem.name}"]
         mine, others = self._decisive(), other._decisive()
-        return [
+        return self._feature_differences(other) + [
             f"{name}: expected {mine.get(name, _UNKNOWN)}, found {others.get(name, _UNKNOWN)}"
             for name in dict.fromkeys((*mine, *others))
             if mine.get(name, _UNKNOWN) != others.get(name, _UNKNOWN)
         ]
+
+    def _feature_differences(self, other: DatasetHeader) -> list[str]:
+        mine, others = (
+            [f"{spec.name} {spec.type} {spec.shape}" for spec in each.problem.sent()]
+            for each in (self, other)
+        )
+        lacking = [each for each in mine if each not in others]
+        more = [each for each in others if each not in mine]
+        if not lacking and not more:
+            return [] if mine == others else ["features: expected the same order, found another"]
+        return [f"features: expected {lacking or 'no others'}, found {more or 'none of them'}"]
 
     def to_json(self) -> bytes:
         """The header as JSON."""
@@ -121,7 +140,7 @@ class DatasetHeader:
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             found = value.get("format") if isinstance(value, dict) else value
             raise DatasetError(source, f"format: expected {FORMAT}, found {found!r}")
-        problem = _problem(value, source)
+        problem = _problem(value, source).described
         settings = _typed(value, "problem_settings", dict, source)
         try:
             score = value.get("score")
@@ -139,41 +158,41 @@ class DatasetHeader:
     def _decisive(self) -> dict[str, Any]:
         versions = {"llvm_version": self.llvm_version or _UNKNOWN}
         level = {"opt_level": self.opt_level or "each module's own"}
-        return versions | dict(self.settings or {"problem": self.problem.name}) | level
+        settings = dict(self.settings or {"problem": self.problem.name})
+        for name in self.problem.file_settings:
+            settings.pop(name, None)  # its hash decides
+        return versions | settings | level
 
 
-def _problem(value: Mapping[str, Any], source: str) -> type[Problem]:
+def _problem(value: Mapping[str, Any], source: str) -> Problem:
+    """The problem, as the LLVM described it whose decisions these are."""
     known: dict[object, type[Problem]] = {kind.name: kind for kind in problems().values()}
     name = value.get("problem")
     problem = known.get(name) if isinstance(name, str) else None
     if problem is None:
         names = ", ".join(map(str, known))
         raise DatasetError(source, f"problem: expected one of {names}, found {name!r}")
-    for part, specs in (
-        ("features", [each.spec for each in problem.features]),
-        ("extras", [each.spec for each in problem.extras]),
-        ("advice", [problem.advice]),
-    ):
-        _check_specs(part, specs, value.get(part), source)
-    return problem
-
-
-def _check_specs(part: str, expected: Sequence[TensorSpec], value: object, source: str) -> None:
-    values = value if isinstance(value, list) else [value]
+    features, extras, advice = (
+        _specs(part, value.get(part), source) for part in ("features", "extras", "advice")
+    )
+    if len(advice) != 1:
+        raise DatasetError(source, f"advice: expected one tensor, found {len(advice)}")
+    plain = problem()
+    own = {each.spec.name for each in plain.features + plain.extras}
     try:
-        found = list(feature_specs(values))
+        header = Header(features + extras, advice=advice[0])
+    except TrainingLogError as error:
+        raise DatasetError(source, str(error)) from error
+    if differences := plain.header_differences(header):
+        raise DatasetError(source, f"header: {'; '.join(differences)}")
+    return plain.as_sent(header, [spec.name for spec in features if spec.name not in own])
+
+
+def _specs(part: str, value: object, source: str) -> tuple[TensorSpec, ...]:
+    try:
+        return feature_specs(value if isinstance(value, list) else [value])
     except SpecError as error:
         raise DatasetError(source, f"{part}: {error}") from error
-    if found == list(expected):
-        return
-    lacking = [spec.name for spec in expected if spec not in found]
-    unknown = [spec.name for spec in found if spec not in expected]
-    raise DatasetError(
-        source,
-        f"{part}: expected those of this version of mlgo_gym, found others: "
-        f"lacking {lacking}, unknown {unknown}"
-        + ("" if lacking or unknown else ", in another order"),
-    )
 
 
 def _typed(value: Mapping[str, Any], name: str, kind: type, source: str) -> Any:

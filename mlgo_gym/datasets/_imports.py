@@ -13,7 +13,7 @@ from mlgo_gym.datasets._logs import LogEpisodes
 from mlgo_gym.datasets._parts import reading
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TrainingLogError
-from mlgo_gym.records._replay import problem_of
+from mlgo_gym.records._replay import problem_of, settings_of_problem
 from mlgo_gym.records._trace import Trace
 
 _TRACE: Final = b'{"trace"'
@@ -34,7 +34,8 @@ class TraceFile:
         trace = Trace.load(path)
         name = f"trace {hashlib.sha256(trace.advice).hexdigest()[:_HASH_DIGITS]}"
         source, episodes = episodes_of_trace(trace, package=package, policy=name)
-        return cls(DatasetHeader.of(problem_of(trace), trace.llvm_version), source, episodes)
+        problem, settings = problem_of(trace).described, settings_of_problem(trace)
+        return cls(DatasetHeader(problem, settings, trace.llvm_version), source, episodes)
 
     def is_in(self, writer: DatasetWriter) -> bool:
         """Whether a dataset has it already."""

@@ -49,7 +49,7 @@ class LogEpisodes:
         found = next(self._events)
         if not isinstance(found, Header):
             raise InternalError(f"{name}: expected a header, found {found!r}")
-        self.problem: Final = _problem_of(found, name)
+        self.problem: Final = _problem_of(found, name).described
         try:
             self.header: Final = DatasetHeader(self.problem, None, llvm_version, score=found.score)
         except SpecError as error:
@@ -151,23 +151,19 @@ def _write_decisions(writer: TrainingLogWriter, episode: Episode) -> None:
             writer.log_outcome(episode.outcomes[index])
 
 
-def _problem_of(header: Header, name: str) -> type[Problem]:
-    for problem in problems().values():
-        expected = (*problem.sent(), problem.advice)
-        if header.features == expected:
-            return problem
-    found = {spec.name: spec for spec in header.features}
-    for problem in problems().values():
-        if problem.advice.name in found:
-            specs = (*problem.sent(), problem.advice)
-            lacking = [spec.name for spec in specs if found.get(spec.name) != spec]
-            unknown = sorted(found.keys() - {spec.name for spec in specs})
-            raise DatasetError(
-                name,
-                f"training log: expected the features of {problem.name} and its answers, in this "
-                f"order, found others: lacking {lacking}, unknown {unknown}",
-            )
-    answers = ", ".join(problem.advice.name for problem in problems().values())
-    raise DatasetError(
-        name, f"training log: expected one of {answers} as the last feature, found {list(found)}"
-    )
+def _problem_of(header: Header, name: str) -> Problem:
+    """The problem whose answers stand last, as the LLVM described it that wrote the log."""
+    *features, advice = header.features
+    problem = next((each for each in problems().values() if each.advice.name == advice.name), None)
+    if problem is None:
+        answers = ", ".join(each.advice.name for each in problems().values())
+        found = list(header.slices)
+        raise DatasetError(
+            name, f"training log: expected one of {answers} as the last feature, found {found}"
+        )
+    if not features:
+        raise DatasetError(name, f"training log: expected features, found only {advice.name!r}")
+    sent = Header(tuple(features), advice=advice)
+    if differences := problem().header_differences(sent):
+        raise DatasetError(name, f"training log: {'; '.join(differences)}")
+    return problem().as_sent(sent)

@@ -96,7 +96,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             raise UsageError(f"dataset {str(self.folder)!r}: {source.key} is there already")
         taken = list(episodes)
         for episode in taken:
-            if episode.source != source or episode.problem is not self.header.problem:
+            if episode.source != source or not self.header.is_of(episode.problem):
                 raise UsageError(
                     f"dataset {str(self.folder)!r}: expected an episode of {source} and "
                     f"{self.header.problem.name}, found {episode}"

@@ -68,7 +68,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
 
     Info, always: ``module``; ``decision``, the number of answers so far; ``action_mask``, ``int8``,
     where not all actions are always taken. While a decision is pending: ``context``, LLVM's name
-    for it; ``default_advice``, what LLVM's own heuristic would answer, where LLVM says so. From
+    for it; ``default_advice``, what LLVM's own heuristic would answer, where LLVM says so;
+    ``besides``, by name, what it sends that the problem does not document, if anything. From
     ``reset``: ``skipped``, what came up but cannot be used, with the reason; ``settings``; the
     baseline's score. At the end: the score, the baseline's, ``settings``, and hashes. What
     crashes LLVM, outruns its deadline or asks more often than it may ends its episode with
@@ -308,6 +309,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             default = self.problem.default_action(self._pending)
             if default is not None:
                 info["default_advice"] = default
+            if besides := self.problem.besides(self._pending):
+                info["besides"] = besides
         return info
 
 

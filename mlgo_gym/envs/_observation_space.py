@@ -9,7 +9,8 @@ import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._problem import Feature, Problem
+from mlgo_gym.problems._headers import Feature
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
 ObservationDict = dict[str, np.ndarray[Any, Any]]

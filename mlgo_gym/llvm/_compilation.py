@@ -154,6 +154,11 @@ class Compilation(AbstractContextManager["Compilation"]):
         """The problem that the pending observation belongs to."""
         return self._question()[0]
 
+    def as_sent(self, problem: Problem) -> Problem | None:
+        """A problem as LLVM has described it (`Problem.as_sent`); ``None`` where it has not yet."""
+        header = self._exchange.headers.get(problem)
+        return None if header is None else problem.as_sent(header)
+
     def take_stderr(self) -> str:
         """What LLVM has printed to its standard error since the last call.
 

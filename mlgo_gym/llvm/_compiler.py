@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import ModuleError, OptionsError, UsageError
+from mlgo_gym.errors import EnvironmentSetupError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
@@ -127,6 +127,26 @@ class Compiler(AbstractContextManager["Compiler"]):
             worker = self._ready_worker((*chosen.llvm_options, *task.printing))
             self._current = Compilation(worker, order, self._branches)
             return self._current
+
+    def as_sent(self, problem: Problem, module: Module) -> Problem:
+        """A problem as this LLVM describes it when a module makes it ask: `Problem.as_sent`.
+
+        Of the LLVM that is documented it is the problem itself.
+
+        Raises:
+            ModuleError: the module makes it ask nothing.
+            EnvironmentSetupError: this LLVM does not send what the problem needs.
+        """
+        with self._alone, self.start(module, problem) as compilation:
+            try:
+                compilation.next_observation()
+            except EnvironmentSetupError:  # it may send more than there is room for
+                if compilation.as_sent(problem) is None:
+                    raise
+            found = compilation.as_sent(problem)
+        if found is None:
+            raise ModuleError(module.name, f"asks for no decision of {problem.name}")
+        return found
 
     def compile_module(
         self,

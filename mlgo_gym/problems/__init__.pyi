@@ -1,3 +1,4 @@
+from ._headers import Feature as Feature
 from ._inlining_for_size import InliningForSize as InliningForSize
 from ._observations import observation_array as observation_array
 from ._policy import Action as Action
@@ -5,9 +6,9 @@ from ._policy import Answer as Answer
 from ._policy import Policy as Policy
 from ._policy import PolicyLike as PolicyLike
 from ._policy import as_policy as as_policy
-from ._problem import Feature as Feature
 from ._problem import Problem as Problem
 from ._regalloc_eviction import RegallocEviction as RegallocEviction
 from ._regalloc_priority import RegallocPriority as RegallocPriority
 from ._registry import problem_named as problem_named
 from ._registry import problems as problems
+from ._vocabulary import Vocabulary as Vocabulary

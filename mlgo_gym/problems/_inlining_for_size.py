@@ -15,14 +15,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
-from mlgo_gym.problems._problem import COUNT_LIMIT, Feature, Problem
+from mlgo_gym.problems._problem import COUNT_LIMIT, Problem
+from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -140,6 +143,22 @@ _FEATURES: Final = (
 )
 
 
+def _embeddings(dimension: int) -> tuple[Feature, ...]:
+    """What LLVM sends after the others where it has a vocabulary (LLVM's pull request 143479)."""
+    return tuple(
+        Feature(
+            TensorSpec(f"{which}_embedding", "float", (dimension,)),
+            f"IR2Vec's embedding of the {which}, by the vocabulary",
+            "sum over instructions",
+            -_LARGEST_FLOAT,
+            _LARGEST_FLOAT,
+        )
+        for which in ("callee", "caller")
+    )
+
+
+_LARGEST_FLOAT: Final = 3.4028234663852886e38
+_VOCABULARY_OPTIONS: Final = ("-ml-inliner-ir2vec-vocab-file", "-ir2vec-vocab-path")
 _SHOWN: Final = ("cost_estimate", "callee_basic_block_count", "callee_users", "caller_users")
 _ADVICE: Final = _spec("inlining_decision")
 _ENCODED: Final = {action: _ADVICE.encode(action) for action in (0, 1)}
@@ -169,12 +188,15 @@ class InliningForSize(Problem):
             grown by this factor (``-ml-advisor-size-increase-threshold``). LLVM's value is 2;
             ``math.inf`` lifts the limit. With the limit in force, answering as LLVM's default
             would is not always the same as leaving the advisor off.
+        ir2vec: the vocabulary of IR2Vec by which LLVM computes embeddings of callee and caller,
+            which become features: a file's path, ``"ones"`` for their sizes in instructions, or
+            ``"one-hot"`` for counts of opcodes and types; without it there are none.
 
     Raises:
-        OptionsError: the threshold is not a number above 0.
+        OptionsError: the threshold is not a number above 0, or the vocabulary is none.
 
-    >>> len(InliningForSize.features)
-    38
+    >>> len(InliningForSize.features), len(InliningForSize(ir2vec="ones").features)
+    (38, 40)
     >>> InliningForSize(size_increase_threshold=-1)
     Traceback (most recent call last):
     ...
@@ -186,6 +208,14 @@ class InliningForSize(Problem):
         metadata={
             "metavar": "FACTOR",
             "help": "growth at which LLVM's inline advisor stops asking; inf lifts it",
+        },
+    )
+    ir2vec: Vocabulary | str | Path | None = field(
+        default=None,
+        metadata={
+            "metavar": "FILE",
+            "help": "a vocabulary of IR2Vec, whose embeddings of callee and caller become "
+            f"features, or one of {', '.join(PRESETS)}",
         },
     )
 
@@ -209,6 +239,8 @@ class InliningForSize(Problem):
     compared: ClassVar[tuple[str, ...]] = ("always", "never")
     measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
     network: ClassVar[str] = "mlgo_gym.training._networks:InliningNetwork"
+    optional: ClassVar[tuple[str, ...]] = tuple(each.spec.name for each in _embeddings(1))
+    file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({"ir2vec": PRESETS})
 
     def __post_init__(self) -> None:
         value = self.size_increase_threshold
@@ -216,6 +248,10 @@ class InliningForSize(Problem):
             raise OptionsError(
                 f"size_increase_threshold: expected a number above 0, found {value!r}"
             )
+        if self.ir2vec is not None:
+            vocabulary = Vocabulary.of(self.ir2vec)
+            object.__setattr__(self, "ir2vec", vocabulary)
+            vars(self)["features"] = _FEATURES + _embeddings(vocabulary.dimension)
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the inline advisor ask over the channel of this base path."""
@@ -226,9 +262,15 @@ class InliningForSize(Problem):
             f"-ml-advisor-size-increase-threshold={float(self.size_increase_threshold)}",
         )
 
+    def files(self) -> Mapping[str, bytes]:
+        """The vocabulary, which LLVM wants to be told of twice."""
+        if not isinstance(self.ir2vec, Vocabulary):
+            return {}
+        return dict.fromkeys(_VOCABULARY_OPTIONS, self.ir2vec.data)
+
     def default_options(self) -> tuple[str, ...]:
-        """LLVM's options that leave inlining to LLVM's own heuristic."""
-        return ("-enable-ml-inliner=default",)
+        """LLVM's options that leave inlining to LLVM's own heuristic, without embeddings."""
+        return ("-enable-ml-inliner=default", *(f"{each}=" for each in _VOCABULARY_OPTIONS))
 
     def encode_advice(self, action: Action, observation: Observation) -> bytes:  # noqa: ARG002
         """``inlining_decision``: 1 inlines the call, 0 leaves it.
@@ -264,9 +306,10 @@ class InliningForSize(Problem):
         return "inline" if action else "leave"
 
     def settings(self) -> dict[str, str | float]:
-        """The problem's name and the growth limit, for the record."""
+        """The problem's name, the growth limit and the vocabulary, for the record."""
         limit = self.size_increase_threshold
         return {
             "problem": self.name,
             "size_increase_threshold": "inf" if math.isinf(limit) else float(limit),
+            **(self.ir2vec.settings() if isinstance(self.ir2vec, Vocabulary) else {}),
         }

@@ -36,7 +36,12 @@ def observation_dtype(problem: Problem | type[Problem]) -> np.dtype[Any]:
     >>> observation_dtype(RegallocPriority)
     dtype([('li_size', '<i8'), ('stage', '<i8'), ('weight', '<f4')])
     """
-    return np.dtype([(spec.name, spec.dtype, row_shape(spec)) for spec in problem.sent()])
+    return dtype_of(problem.sent())
+
+
+def dtype_of(specs: Iterable[TensorSpec]) -> np.dtype[Any]:
+    """The dtype of tensors, one after the other, packed."""
+    return np.dtype([(spec.name, spec.dtype, row_shape(spec)) for spec in specs])
 
 
 def observation_array(payloads: Iterable[bytes], problem: Problem | type[Problem]) -> _Array:

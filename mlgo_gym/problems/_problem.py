@@ -1,19 +1,23 @@
 """What a problem is: features, advice and the LLVM options that hand the heuristic out.
 
-A problem documents what LLVM sends; it does not decide it. Names, types and shapes come from the
-header that LLVM writes when the advisor is built, and `Problem.check_header` compares the two.
+A problem documents what it needs; it does not decide what LLVM sends. Names, types and shapes come
+from the header that LLVM writes when the advisor is built: `Problem.check_header` compares the two
+(`problems._headers`), and `Problem.as_sent` is the problem with all that the header says.
 """
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, SupportsIndex
 
 import numpy as np
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.problems._headers import Feature, OfBoth, as_wide, besides, differences
 from mlgo_gym.problems._policy import Action, Policy
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
@@ -24,30 +28,8 @@ if TYPE_CHECKING:
 COUNT_LIMIT: Final = 2**53
 """Bound of features that count: every value below it is exact as a float64."""
 
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """One input that LLVM offers.
-
-    Attributes:
-        spec: its name, type and shape.
-        meaning: what LLVM puts there.
-        unit: what it is counted in.
-        low: no value is below it.
-        high: no value is above it, but infinity and NaN may be sent where `may_be_infinite`.
-        may_be_infinite: LLVM sends infinity or NaN for some.
-
-    >>> spec = TensorSpec("callee_users", "int64_t", (1,))
-    >>> Feature(spec, "uses of the callee", "count", low=0, high=100).unit
-    'count'
-    """
-
-    spec: TensorSpec
-    meaning: str
-    unit: str
-    low: float
-    high: float
-    may_be_infinite: bool = False
+HASH: Final = "_sha256"
+"""What follows a setting's name where the hash of the file that it names is recorded."""
 
 
 class Problem(ABC):
@@ -70,6 +52,9 @@ class Problem(ABC):
         measure: what compilations are compared by: where a `mlgo_gym.scoring.Measure` stands, as
             ``module:name``.
         network: what is trained: where a network stands, as ``module:name``; empty for none.
+        optional: the names of features that LLVM sends only under some settings.
+        file_settings: which settings name a file, and what else each may be set to; `settings` has
+            the file's hash under the setting's name and `HASH`, and the name decides nothing.
 
     >>> from mlgo_gym.problems import InliningForSize
     >>> InliningForSize.name, InliningForSize.default_policy
@@ -87,10 +72,16 @@ class Problem(ABC):
     compared: ClassVar[tuple[str, ...]]
     measure: ClassVar[str]
     network: ClassVar[str] = ""
+    optional: ClassVar[tuple[str, ...]] = ()
+    file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
 
     @abstractmethod
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the advisor ask over the channel of this base path."""
+
+    def files(self) -> Mapping[str, bytes]:
+        """Files that LLVM is to read for it: their bytes by the options that take their paths."""
+        return MappingProxyType({})
 
     @abstractmethod
     def default_options(self) -> tuple[str, ...]:
@@ -127,6 +118,14 @@ class Problem(ABC):
         """
         return None
 
+    def besides(self, observation: Observation) -> dict[str, np.ndarray[Any, Any]]:
+        """What LLVM sent that is no feature and that the class does not know, as fresh arrays."""
+        known = {each.spec.name for each in (*self.features, *type(self).extras)}
+        sent = observation.sent
+        if len(sent) == len(known):
+            return {}
+        return {name: array.copy() for name, array in sent.items() if name not in known}
+
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
         """What LLVM's own heuristic would answer; ``None`` where LLVM does not say."""
         return None
@@ -156,42 +155,101 @@ class Problem(ABC):
             raise OptionsError(f"policy: expected one of {', '.join(cls.policies)}, found {name!r}")
         return cls.policies[name](seed)
 
-    @classmethod
-    def sent(cls) -> tuple[TensorSpec, ...]:
-        """The specs of everything in an observation, in order."""
-        return tuple(feature.spec for feature in cls.features + cls.extras)
+    @OfBoth
+    def sent(self) -> tuple[TensorSpec, ...]:
+        """The specs of everything in an observation, in order: of a problem, or of its class."""
+        layout: tuple[TensorSpec, ...] = getattr(self, _LAYOUT, ())
+        return layout or tuple(feature.spec for feature in self.features + self.extras)
 
-    @classmethod
-    def infinite_features(cls) -> tuple[Feature, ...]:
+    @OfBoth
+    def infinite_features(self) -> tuple[Feature, ...]:
         """The features for which LLVM may send infinity or NaN."""
-        return tuple(feature for feature in cls.features if feature.may_be_infinite)
+        return tuple(feature for feature in self.features if feature.may_be_infinite)
 
-    @classmethod
-    def check_header(cls, header: Header) -> None:
-        """Compare what LLVM says it sends with what is documented here.
+    def header_differences(self, header: Header) -> list[str]:
+        """What is needed and not sent like that; what is sent besides is no difference."""
+        found = differences(self.features + self.extras, header.features)
+        if header.advice != self.advice:
+            found.append(f"advice: expected {self.advice}, found {header.advice}")
+        return found
+
+    def check_header(self, header: Header) -> None:
+        """Compare what LLVM says it sends with what is needed.
 
         Raises:
-            EnvironmentSetupError: this LLVM has other features; the message names them.
+            EnvironmentSetupError: this LLVM lacks features, or has others of their names; the
+                message names them.
         """
-        differences = _differences(cls.sent(), header.features)
-        if header.advice != cls.advice:
-            differences.append(f"advice: expected {cls.advice}, found {header.advice}")
-        if differences:
+        if found := self.header_differences(header):
             raise EnvironmentSetupError(
-                f"{cls.name}: this LLVM describes the problem differently: {'; '.join(differences)}"
+                f"{self.name}: this LLVM describes the problem differently: {'; '.join(found)}"
             )
 
+    def as_sent(self, header: Header, observe: Collection[str] = ()) -> Self:
+        """This problem as an LLVM describes it: widths, order, and what it sends besides.
 
-def _differences(expected: Sequence[TensorSpec], found: Sequence[TensorSpec]) -> list[str]:
-    by_name = {spec.name: spec for spec in found}
-    differences = [
-        f"feature {spec.name!r}: expected {spec.type} {spec.shape}, found "
-        + (f"{other.type} {other.shape}" if (other := by_name.get(spec.name)) else "none")
-        for spec in expected
-        if by_name.get(spec.name) != spec
-    ]
-    known = {spec.name for spec in expected}
-    differences += [f"unknown feature {name!r}" for name in by_name if name not in known]
-    if not differences and list(expected) != list(found):
-        differences.append("the features come in another order")
-    return differences
+        What is sent besides is among the `extras`, but for those that are `optional`, which are
+        features. The problem itself where there is no difference.
+
+        Args:
+            header: what LLVM says.
+            observe: names of what is sent besides that becomes a feature, for policies to look at.
+
+        Raises:
+            EnvironmentSetupError: as from `check_header`, or nothing of such a name is sent.
+        """
+        self.check_header(header)
+        if header.features == self.sent():
+            return self
+        more = list(besides(self.features + self.extras, header.features))
+        if lacking := set(observe) - {each.spec.name for each in more}:
+            names = [each.spec.name for each in more]
+            raise EnvironmentSetupError(
+                f"{self.name}: observe: expected some of {names}, which this LLVM sends besides, "
+                f"found {sorted(lacking)}"
+            )
+        wanted = {*observe, *self.optional}
+        chosen = tuple(each for each in more if each.spec.name in wanted)
+        extra = tuple(each for each in more if each.spec.name not in wanted)
+        made = copy.copy(self)
+        vars(made).update(
+            {
+                "features": as_wide(self.features, header.features) + chosen,
+                "extras": as_wide(self.extras, header.features) + extra,
+                _LAYOUT: header.features,
+            }
+        )
+        return made
+
+    @property
+    def described(self) -> Problem | type[Problem]:
+        """What its observations are described by: its class, or itself where that is not all."""
+        return self if self.sent() != type(self).sent() else type(self)
+
+    @OfBoth
+    def described_features(self) -> tuple[Feature, ...]:
+        """`features` and `extras` in the order of `sent`."""
+        by_name = {each.spec.name: each for each in self.features + self.extras}
+        return tuple(by_name[spec.name] for spec in self.sent())
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """A copy is described as this one is; what a frozen dataclass copies is its fields."""
+        found: Any = self
+        if not is_dataclass(found):
+            return super().__reduce_ex__(protocol)
+        settings = {each.name: getattr(self, each.name) for each in fields(found) if each.init}
+        described = {name: vars(self)[name] for name in _DESCRIBED if name in vars(self)}
+        return _copy_of, (type(self), settings, described)
+
+
+_LAYOUT: Final = "_layout"
+_DESCRIBED: Final = ("features", "extras", _LAYOUT)
+"""What an object may say otherwise than its class; no settings."""
+
+
+def _copy_of(
+    kind: type[Problem], settings: Mapping[str, Any], described: Mapping[str, Any]
+) -> Problem:
+    made = kind(**settings)
+    vars(made).update(described)
+    return made

@@ -2,8 +2,9 @@
 
 LLVM's greedy allocator asks when a live range finds no free register
 (``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp``; the features of LLVM 22). Every observation holds
-33 *positions*. Position ``p`` below 32 is the ``p``-th register of the range's allocation order;
-to choose it is to evict all live ranges that are in it and interfere. Position 32 is the live range
+33 *positions*, or as many as the header says: LLVM's main branch is giving up the fixed number.
+Position ``p`` below 32, the last, is the ``p``-th register of the range's allocation order; to
+choose it is to evict all live ranges that are in it and interfere. Position 32 is the live range
 that asks: to choose it is to evict nothing now, after which the range is split or spilled. Where
 the range cannot be spilled and something must be found, position 32 is masked. What the features
 say of a position is said of the interfering live ranges there, taken together; of position 32, of
@@ -19,17 +20,19 @@ Contexts are functions, in the order in which LLVM generates code for them.
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
 from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
-from mlgo_gym.problems._problem import Feature, Problem
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -37,25 +40,29 @@ if TYPE_CHECKING:
     from gymnasium import spaces
 
 POSITIONS: Final = 33
-"""How many choices an observation has, legal or not."""
+"""How many choices an observation of LLVM 22 has, legal or not; the header says how many."""
 
 ASKING_POSITION: Final = 32
-"""The position of the live range that asks (``CandidateVirtRegPos``)."""
+"""The position of the live range that asks (``CandidateVirtRegPos``): the last there is."""
 
 _STAGE: Final = (0, 6)
 """``LiveRangeStage``: new 0, assign 1, split 2, split further 3, spill 4; then it stays."""
 
 
+def _wide(name: str, kind: str, *about: Any) -> Feature:
+    return replace(Feature(TensorSpec(name, kind, (1, POSITIONS)), *about), is_wide=True)
+
+
 def _flag(name: str, meaning: str) -> Feature:
-    return Feature(TensorSpec(name, "int64_t", (1, POSITIONS)), meaning, "flag", 0, 1)
+    return _wide(name, "int64_t", meaning, "flag", 0, 1)
 
 
 def _ratio(name: str, meaning: str) -> Feature:
-    return Feature(TensorSpec(name, "float", (1, POSITIONS)), meaning, "share of largest", 0, 1)
+    return _wide(name, "float", meaning, "share of largest", 0, 1)
 
 
 def _stage(name: str, meaning: str) -> Feature:
-    return Feature(TensorSpec(name, "int64_t", (1, POSITIONS)), meaning, "stage", *_STAGE)
+    return _wide(name, "int64_t", meaning, "stage", *_STAGE)
 
 
 _FEATURES: Final = (
@@ -70,8 +77,9 @@ _FEATURES: Final = (
         "nr_broken_hints", "live ranges there that are now in a register that a copy wants them in"
     ),
     _flag("is_hint", "the register is one that a copy wants the asking range in; 0 at 32"),
-    Feature(
-        TensorSpec("is_local", "int64_t", (1, POSITIONS)),
+    _wide(
+        "is_local",
+        "int64_t",
         "live ranges there that lie within one block, if the asking one does too; 0 at 32",
         "count",
         0,
@@ -97,14 +105,15 @@ _FEATURES: Final = (
     _ratio("end_bb_freq_by_max", "frequency of the block where the last of them ends"),
     _ratio("hottest_bb_freq_by_max", "frequency of the most frequent block that mentions them"),
     _ratio("liverange_size", "from the first one's start to the last one's end, in instructions"),
-    Feature(
-        TensorSpec("use_def_density", "float", (1, POSITIONS)),
+    _wide(
+        "use_def_density",
+        "float",
         "the largest of their spill weights, which is what LLVM's own heuristic compares; NaN "
         "where one of them may not be spilled",
         "share of largest",
         0,
         1,
-        may_be_infinite=True,
+        True,
     ),
     _stage("max_stage", "the furthest stage that one of them has reached"),
     _stage("min_stage", "the least stage that one of them has reached"),
@@ -119,7 +128,10 @@ _FEATURES: Final = (
 )
 
 _ADVICE: Final = TensorSpec("index_to_evict", "int64_t", (1,))
-_ENCODED: Final = tuple(_ADVICE.encode(position) for position in range(POSITIONS))
+
+
+def _asking_position(observation: Observation) -> int:
+    return int(observation["mask"].shape[-1]) - 1
 
 
 def legal_positions(observation: Observation) -> list[int]:
@@ -141,7 +153,8 @@ def first_legal(observation: Observation) -> int:
 def keep(observation: Observation) -> int:
     """Evict nothing wherever that is legal; otherwise take the first legal position."""
     legal = legal_positions(observation)
-    return ASKING_POSITION if ASKING_POSITION in legal else legal[0]
+    asking = _asking_position(observation)
+    return asking if asking in legal else legal[0]
 
 
 def lowest_density(observation: Observation) -> int:
@@ -238,10 +251,11 @@ class RegallocEviction(Problem):
             position = operator.index(action)  # type: ignore[arg-type]
         except TypeError:
             position = -1
-        if not 0 <= position < POSITIONS or not observation["mask"][0, position]:
+        mask = observation["mask"][0]
+        if not 0 <= position < len(mask) or not mask[position]:
             legal = legal_positions(observation)
             raise UsageError(f"{self.advice.name}: expected one of {legal}, found {action!r}")
-        return _ENCODED[position]
+        return _encoded(position)
 
     def fallback_action(self, observation: Observation) -> int:
         """Evict nothing where that is legal, otherwise what comes first."""
@@ -251,26 +265,37 @@ class RegallocEviction(Problem):
         """The positions, legal or not."""
         from gymnasium import spaces  # noqa: PLC0415 (not all who know problems need it)
 
-        return spaces.Discrete(POSITIONS)
+        return spaces.Discrete(self.positions)
+
+    @property
+    def positions(self) -> int:
+        """How many positions there are: LLVM 22's, or those of the header (`as_sent`)."""
+        return self.features[0].spec.shape[-1]
 
     def action_mask(
         self, observation: Observation | None
     ) -> np.ndarray[Any, np.dtype[np.int8]] | None:
         """LLVM's ``mask``, ``int8 (33,)``; to evict nothing where nothing is asked."""
         if observation is None:
-            return np.equal(np.arange(POSITIONS), ASKING_POSITION).astype(np.int8)
+            return np.equal(np.arange(self.positions), self.positions - 1).astype(np.int8)
         mask: np.ndarray[Any, np.dtype[np.int8]] = observation["mask"][0].astype(np.int8)
         return mask
 
     def describe(self, observation: Observation) -> list[str]:
         """The positions that may be chosen, with what LLVM's own heuristic compares."""
         density = observation["use_def_density"][0]
+        asking = _asking_position(observation)
         return [
             f"{position:2}: use_def_density {density[position]:.4f}"
-            + (", evicts nothing" if position == ASKING_POSITION else "")
+            + (", evicts nothing" if position == asking else "")
             for position in legal_positions(observation)
         ]
 
     def settings(self) -> dict[str, str | float]:
         """The problem's name and its limit, for the record."""
         return {"problem": self.name, "max_eviction_count": self.max_eviction_count}
+
+
+@functools.cache
+def _encoded(position: int) -> bytes:
+    return _ADVICE.encode(position)

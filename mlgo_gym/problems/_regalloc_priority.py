@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from mlgo_gym.errors import UsageError
+from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
-from mlgo_gym.problems._problem import Feature, Problem
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
 

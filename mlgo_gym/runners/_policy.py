@@ -11,7 +11,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import UsageError
 from mlgo_gym.problems._policy import Action, Answer, Policy
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._events import Header, Observation
 
 
 class RunnerPolicy(Policy):
@@ -75,10 +75,13 @@ class _Session:
     def __init__(self, factory: RunnerFactory) -> None:
         self._factory: Final = factory
         self._runner: MLModelRunner | None = None
+        self._header: Header | None = None
         self.context: str | None = None
 
     def answer(self, observation: Observation) -> Action:
-        runner = self._runner or self._made(observation)
+        runner = self._runner
+        if runner is None or observation.header is not self._header:
+            runner = self._runner_for(observation.header)
         if observation.context != self.context:
             self.context = observation.context
             runner.switch_context(observation.context)
@@ -90,9 +93,14 @@ class _Session:
         if self._runner:
             self._runner.close()
 
-    def _made(self, observation: Observation) -> MLModelRunner:
-        advice = observation.header.advice
-        if advice is None or advice.element_count != 1:
-            raise UsageError(f"runner: expected an advice of one number, found {advice}")
-        self._runner = self._factory(observation.header.features, advice)
-        return self._runner
+    def _runner_for(self, header: Header) -> MLModelRunner:
+        """The one there is, where it is for these features."""
+        runner = self._runner
+        if runner is None or runner.inputs != header.features:
+            advice = header.advice
+            if advice is None or advice.element_count != 1:
+                raise UsageError(f"runner: expected an advice of one number, found {advice}")
+            self.close()
+            self._runner = runner = self._factory(header.features, advice)
+        self._header = header
+        return runner

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from corpus_tools.scratch import is_alive, process_namespace
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
@@ -151,6 +151,31 @@ class Channel:
         return self._ends
 
 
+def path_of(place: int) -> str:
+    """The path by which a process opens again what it has at a descriptor."""
+    return f"{_DESCRIPTORS}/{place}"
+
+
+def open_bytes(data: bytes) -> int:
+    """A descriptor of a file without a name that holds these bytes, to be closed.
+
+    On Linux it is of no folder either: what a worker may not read does not hold for it.
+    """
+    try:
+        with _nameless() as file:
+            file.write(data)
+            file.flush()
+            file.seek(0)
+            return os.dup(file.fileno())
+    except OSError as error:
+        raise EnvironmentSetupError(f"a file for LLVM: cannot be made: {error}") from error
+
+
+def _nameless() -> IO[bytes]:
+    make = getattr(os, "memfd_create", None)
+    return os.fdopen(make("mlgo-gym"), "w+b", buffering=0) if make else tempfile.TemporaryFile()
+
+
 @dataclass(frozen=True, slots=True)
 class _Ends:
     """What a channel holds of the system: two descriptors, and names until LLVM has them open."""
@@ -214,7 +239,7 @@ def _make_fifos() -> tuple[Path, _Ends]:
 def _make_pipes(places: tuple[int, int]) -> tuple[Path, _Ends]:
     with _making() as (folder, undo):
         for suffix, place in zip(("in", "out"), places, strict=True):
-            (folder / f"{_FIFO_STEM}.{suffix}").symlink_to(f"{_DESCRIPTORS}/{place}")
+            (folder / f"{_FIFO_STEM}.{suffix}").symlink_to(path_of(place))
         pipes = []
         for _ in places:
             pipes.append(os.pipe())

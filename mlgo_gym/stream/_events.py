@@ -128,7 +128,7 @@ class Observation(Mapping[str, np.ndarray[Any, Any]]):
     Attributes:
         header: names, types and order of the features.
         index: the observation's number within its context, from 0.
-        payload: the raw tensors as they were sent, in header order and native byte order.
+        payload: the raw tensors, in header order and native byte order.
 
     >>> header = Header((TensorSpec("callee_users", "int64_t", (1,)),))
     >>> asked = Observation(header, context="main", index=0, payload=(7).to_bytes(8, "little"))
@@ -136,9 +136,17 @@ class Observation(Mapping[str, np.ndarray[Any, Any]]):
     7
     """
 
-    __slots__ = ("context", "header", "index", "payload")
+    __slots__ = ("_sent", "context", "header", "index", "payload")
 
-    def __init__(self, header: Header, context: str, index: int, payload: bytes) -> None:
+    def __init__(
+        self,
+        header: Header,
+        context: str,
+        index: int,
+        payload: bytes,
+        sent: Observation | None = None,
+    ) -> None:
+        self._sent = sent
         self.header = header
         self.context = context
         self.index = index
@@ -153,6 +161,11 @@ class Observation(Mapping[str, np.ndarray[Any, Any]]):
 
     def __len__(self) -> int:
         return len(self.header.slices)
+
+    @property
+    def sent(self) -> Observation:
+        """All that LLVM sent, as it sent it."""
+        return self._sent or self
 
     def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
         """All tensors by name, as fresh arrays that may be written to."""

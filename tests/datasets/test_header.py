@@ -48,6 +48,7 @@ def test_the_header_of_its_training_log() -> None:
 
 
 SPEC = {"name": "weight", "type": "float", "port": 0, "shape": [1]}
+SENT = [json.loads(each.to_json()) for each in RegallocPriority.sent()]
 
 
 @pytest.mark.parametrize(
@@ -56,14 +57,18 @@ SPEC = {"name": "weight", "type": "float", "port": 0, "shape": [1]}
         ({"problem": "Chess"}, "problem: expected one of InliningForSize, RegallocEviction, "
          "RegallocPriority, found 'Chess'"),
         ({"problem": None}, "problem: expected one of"),
-        ({"features": []}, "features: expected those of this version of mlgo_gym, found others: "
-         "lacking ['li_size', 'stage', 'weight'], unknown []"),
-        ({"features": [SPEC | {"name": "age"}]}, "features: expected those of this version of "
-         "mlgo_gym, found others: lacking ['li_size', 'stage', 'weight'], unknown ['age']"),
+        ({"features": []}, "header: expected observations of 1 to 16777216 bytes, found 0 bytes"),
+        ({"features": [SPEC | {"name": "age"}]}, "header: feature 'li_size': expected int64_t "
+         "(1,), found none; feature 'stage': expected int64_t (1,), found none; feature 'weight': "
+         "expected float (1,), found none"),
+        ({"features": [*SENT[:2], SPEC | {"type": "double"}]}, "header: feature 'weight': "
+         "expected float (1,), found double (1,)"),
         ({"features": [7]}, "features: tensor spec: expected a JSON object, found 7"),
-        ({"extras": [SPEC]}, "extras: expected those of this version"),
+        ({"extras": [SPEC]}, "header: two features are called 'weight'"),
         ({"advice": None}, "advice: tensor spec: expected a JSON object, found None"),
-        ({"advice": SPEC}, "advice: expected those of this version"),
+        ({"advice": SPEC}, "header: advice: expected TensorSpec(name='priority', type='float', "
+         "shape=(1,), port=0), found TensorSpec(name='weight',"),
+        ({"advice": []}, "advice: expected one tensor, found 0"),
         ({"problem_settings": []}, "problem_settings: expected dict or null, found []"),
         ({"llvm_version": 22}, "llvm_version: expected str or null, found 22"),
         ({"llvmlite_version": 1}, "llvmlite_version: expected str or null, found 1"),
@@ -85,8 +90,22 @@ def test_what_is_refused(change: dict[str, Any], message: str) -> None:
 def test_features_in_another_order() -> None:
     value = json.loads(HEADER.to_json())
     value["features"] = value["features"][::-1]
-    with pytest.raises(DatasetError, match=r"lacking \[\], unknown \[\], in another order$"):
-        DatasetHeader.from_json(json.dumps(value).encode(), "part")
+    found = DatasetHeader.from_json(json.dumps(value).encode(), "part")
+    assert [spec.name for spec in found.problem.sent()] == ["weight", "stage", "li_size"]
+    assert HEADER.differences(found) == ["features: expected the same order, found another"]
+
+
+def test_features_that_came_with_another_llvm() -> None:
+    new = {"name": "nr_copies", "type": "uint32_t", "port": 0, "shape": [1, 4]}
+    value = json.loads(HEADER.to_json()) | {"features": [*SENT, new]}
+    found = DatasetHeader.from_json(json.dumps(value).encode(), "part")
+    assert [each.spec.name for each in found.problem.features][3:] == ["nr_copies"]
+    assert DatasetHeader.from_json(found.to_json(), "part").differences(found) == []
+    assert HEADER.differences(found) == [
+        "features: expected no others, found ['nr_copies uint32_t (1, 4)']"
+    ]
+    (less,) = found.differences(HEADER)
+    assert less == "features: expected ['nr_copies uint32_t (1, 4)'], found none of them"
 
 
 def test_a_score_that_outcomes_cannot_hold() -> None:

@@ -152,11 +152,11 @@ def with_header(*features: TensorSpec, score: TensorSpec | None = None) -> bytes
     [
         (with_header(*PRIORITY[:-1]), "training log: expected one of inlining_decision, "
          "index_to_evict, priority as the last feature, found ['li_size', 'stage', 'weight']"),
-        (with_header(*PRIORITY[1:]), "training log: expected the features of RegallocPriority "
-         "and its answers, in this order, found others: lacking ['li_size'], unknown []"),
-        (with_header(TensorSpec("age", "float", (1,)), *PRIORITY), "training log: expected the "
-         "features of RegallocPriority and its answers, in this order, found others: lacking [], "
-         "unknown ['age']"),
+        (with_header(*PRIORITY[1:]), "training log: feature 'li_size': expected int64_t (1,), "
+         "found none"),
+        (with_header(TensorSpec("stage", "float", (1,)), PRIORITY[0], *PRIORITY[2:]),
+         "training log: feature 'stage': expected int64_t (1,), found float (1,)"),
+        (with_header(PRIORITY[-1]), "training log: expected features, found only 'priority'"),
         (with_header(*PRIORITY, score=TensorSpec("reward", "int64_t", (1,))),
          "score 'reward': expected one float, found int64_t (1,)"),
         (log_of(("f", 2)).replace(b'{"observation":1}', b'{"observation":3}'),

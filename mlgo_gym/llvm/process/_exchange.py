@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from time import monotonic
 from typing import Any, Final
 
@@ -22,9 +23,10 @@ from mlgo_gym.llvm.process._branches import fork_worker
 from mlgo_gym.llvm.process._limits import lack_of_memory
 from mlgo_gym.llvm.process._request import CancelRequest, Request, request_to_json
 from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, describe_exit
+from mlgo_gym.problems._fit import Fit
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._channel import Channel
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._channel import Channel, open_bytes, path_of
+from mlgo_gym.stream._events import Header, Observation
 
 _READING: Final = re.compile(r"Could not find (incbin|include) file ('.*')$", re.MULTILINE)
 
@@ -41,6 +43,7 @@ class Exchange:
         question: the observation that waits for an answer, and the problem that it belongs to.
         advice: the raw tensors of the answers so far.
         answer: what the worker answered to the request, and the bytes with it.
+        headers: what LLVM has said that it sends.
     """
 
     def __init__(
@@ -53,10 +56,12 @@ class Exchange:
         keep_stderr: bool = False,
         owns_worker: bool = False,
     ) -> None:
-        if len(problems) > len(worker.places):
+        files = [file for problem in problems for file in problem.files().items()]
+        if len(problems) + -(-len(files) // 2) > len(worker.places):
+            with_files = f" with {len(files)} files" if files else ""
             raise UsageError(
                 f"module {module.name!r}: expected at most {len(worker.places)} problems, "
-                f"found {len(problems)}"
+                f"found {len(problems)}{with_files}"
             )
         self.worker = worker
         self.owns_worker = owns_worker
@@ -70,27 +75,37 @@ class Exchange:
         self._asks = bool(problems)
         self._stderr = ""
         self._channels: dict[Problem, Channel] = {}
+        self._fits: dict[Problem, Fit] = {}
+        self.headers: dict[Problem, Header] = {}
+        places = [place for pair in worker.places[len(problems) :] for place in pair]
+        self._files = [
+            (f"{option}={path_of(place)}", data)
+            for (option, data), place in zip(files, places, strict=False)
+        ]
         try:
-            for problem, places in zip(problems, worker.places, strict=False):
-                self._open(problem, Channel(problem.check_header, places))
+            for problem, pair in zip(problems, worker.places, strict=False):
+                self._open(problem, Channel(partial(self._fit, problem), pair))
             worker.keep_stderr(keep_stderr)
         except BaseException:
             self.abort()
             raise
 
     def advisor_options(self) -> tuple[str, ...]:
-        """LLVM's options that make it ask over the channels."""
-        return tuple(
+        """LLVM's options that make it ask over the channels, and read the problems' files."""
+        asking = (
             option
             for problem, channel in self._channels.items()
             for option in problem.advisor_options(channel.base)
         )
+        return (*asking, *(option for option, _ in self._files))
 
     def send(self, request: Request) -> None:
         """Send the request, with the module's bytes."""
         try:
             with contextlib.ExitStack() as ours:
                 ends = [end for each in self._channels.values() for end in each.take_handed()]
+                ends += [open_bytes(data) for _, data in self._files]
+                self._files.clear()
                 for end in ends:
                     ours.callback(os.close, end)
                 self.worker.send(request_to_json(request), self._module.data, ends)
@@ -145,7 +160,7 @@ class Exchange:
         """Answer the question, a problem's, with the raw tensor of the advice."""
         self.question = None
         self.advice.append(advice)
-        self._channels[problem].reply(advice)
+        self._channels[problem].reply(self._fits[problem].advice(advice))
 
     def fork(self, problem: Problem) -> Exchange:
         """Clone the worker while it waits for advice on a problem, the only one."""
@@ -157,6 +172,7 @@ class Exchange:
         branch = Exchange(worker, self._module, self._timeout_s, owns_worker=True)
         branch._open(problem, channel)
         branch.remaining_s, branch._asks = self.remaining_s, self._asks
+        branch._fits = self._fits
         branch.question, branch.advice = self.question, list(self.advice)
         return branch
 
@@ -177,10 +193,14 @@ class Exchange:
         self._channels[problem] = channel
         self.worker.watch(channel.fileno())
 
+    def _fit(self, problem: Problem, header: Header) -> None:
+        self.headers[problem] = header
+        self._fits[problem] = Fit(problem, header)
+
     def _next_question(self) -> tuple[Problem, Observation] | None:
         for problem, channel in self._channels.items():
             if (observation := channel.next_observation()) is not None:
-                return problem, observation
+                return problem, self._fits[problem].observation(observation)
         return None
 
     def _take(self, answer: dict[str, Any], payload: bytes) -> None:

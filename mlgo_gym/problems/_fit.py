@@ -1,0 +1,77 @@
+"""How what an LLVM asks becomes what a problem documents, and an answer what that LLVM takes.
+
+Everything that looks at observations, by name or by place, has those of its problem: the same bytes
+whatever else LLVM sends, and in whatever order. A model that was made for them goes on by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.problems._observations import dtype_of, observation_dtype
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.stream._events import Header, Observation
+
+_Array = np.ndarray[Any, Any]
+
+
+class Fit:
+    """The way between a header and a problem, there and back.
+
+    Where LLVM sends fewer positions than the problem has, the last of those, which stands for the
+    one that asks, is the problem's last; those between are 0, and masked.
+
+    Raises:
+        EnvironmentSetupError: LLVM does not send what the problem needs, or sends more positions
+            than it has; `Problem.as_sent` is the problem that has them.
+
+    >>> from mlgo_gym.problems import RegallocPriority
+    >>> header = Header(RegallocPriority.sent(), advice=RegallocPriority.advice)
+    >>> asked = Observation(header, "main", 0, bytes(20))
+    >>> Fit(RegallocPriority(), header).observation(asked) is asked
+    True
+    """
+
+    def __init__(self, problem: Problem, header: Header) -> None:
+        problem.check_header(header)
+        self._problem: Final = problem
+        self._sent: np.dtype[Any] | None = None
+        self._moved: dict[bytes, bytes] = {}
+        if header.features != problem.sent():
+            self._sent = dtype_of(header.features)
+            self._documented = observation_dtype(problem)
+            self._header = Header(problem.sent(), advice=header.advice)
+            self._moved = self._moved_advice(self._sent)
+
+    def observation(self, asked: Observation) -> Observation:
+        """What LLVM asks, as the problem documents it."""
+        if self._sent is None:
+            return asked
+        row = np.frombuffer(asked.payload, self._sent)
+        made = np.zeros(1, self._documented)
+        for name in self._documented.names or ():
+            values, place = row[name], made[name]
+            place[..., : values.shape[-1] - 1] = values[..., :-1]
+            place[..., -1] = values[..., -1]
+        return Observation(self._header, asked.context, asked.index, made.tobytes(), asked)
+
+    def advice(self, advice: bytes) -> bytes:
+        """The raw tensor of an answer to that, as LLVM takes it."""
+        return self._moved.get(advice, advice)
+
+    def _moved_advice(self, sent: np.dtype[Any]) -> dict[bytes, bytes]:
+        """The last position's number as the problem has it, and as LLVM has it."""
+        wide = next((each.spec for each in self._problem.features if each.is_wide), None)
+        if wide is None:
+            return {}
+        found = sent[wide.name].shape[-1]
+        if found > wide.shape[-1]:
+            raise EnvironmentSetupError(
+                f"{self._problem.name}: expected at most {wide.shape[-1]} positions, which is what "
+                f"models for it take, found {found}; as_sent is the problem that has them"
+            )
+        encode = self._problem.advice.encode
+        return {encode(wide.shape[-1] - 1): encode(found - 1)}
