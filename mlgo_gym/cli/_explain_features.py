@@ -14,6 +14,7 @@ from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import make_folder, save_figure
 from mlgo_gym.cli.show._grid import Grid, Row, change
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._figure import check_can_plot
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 
@@ -53,6 +54,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         check_can_plot()
         make_folder(options.plots)
     problem = shared.make_problem(InliningForSize, options)
+    if problem.ir2vec is not None:
+        raise OptionsError("--ir2vec: explain-features takes features of whole numbers alone")
     setting = Setting(problem, **shared.compilation_of(options))
     with contextlib.ExitStack() as stack:
         path, trusted = Path(options.model), options.trust_code

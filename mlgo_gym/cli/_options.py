@@ -142,14 +142,29 @@ class Options:
         """An option for each setting of each problem: the fields of its dataclass."""
         from mlgo_gym.problems._registry import problems
 
-        settings = {each.name: each for kind in problems().values() for each in _settings(kind)}
+        kinds = problems().values()
+        files = {name for kind in kinds for name in kind.file_settings}
+        settings = {each.name: each for kind in kinds for each in _settings(kind)}
         for name, each in settings.items():
+            if name in files:
+                continue
             self(
                 f"--{name.replace('_', '-')}",
                 "N" if isinstance(each.default, int) else "NUMBER",
                 f"{each.metadata.get('help', 'a setting')} (default: {each.default:g})",
                 metavar=each.metadata.get("metavar", "NUMBER"),
             )
+        self.files()
+
+    def files(self) -> None:
+        """An option for each setting of each problem that names a file."""
+        from mlgo_gym.problems._registry import problems
+
+        for kind in problems().values():
+            for each in _settings(kind):
+                if each.name in kind.file_settings:
+                    what = f"{each.metadata.get('help', 'a file')} (default: none)"
+                    self(f"--{each.name.replace('_', '-')}", "NAME", what, metavar="FILE")
 
     def workers(self) -> None:
         """How many workers there are, and how long they may take."""
@@ -294,6 +309,14 @@ def policy_of(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[s
     with policies_of(options, problem) as policies:
         ((name, policy),) = policies.items()
         yield name, policy
+
+
+def files_of(options: argparse.Namespace) -> dict[str, str]:
+    """The options of `Options.files`, by setting."""
+    from mlgo_gym.problems._registry import problems
+
+    names = {name for kind in problems().values() for name in kind.file_settings}
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
 def problem_of(options: argparse.Namespace) -> Problem:

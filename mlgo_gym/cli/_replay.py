@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ def add_options(add: shared.Options) -> None:
     add("traces", "FILE", "a trace", nargs="+")
     add.corpus()
     add.opt_level()
+    add.files()
     add.timeout()
 
 
@@ -39,7 +41,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with Compiler(timeout_s=options.timeout) as compiler:
         for path in options.traces:
             try:
-                records.append(_replayed(compiler, packages, path, options.opt_level))
+                files = shared.files_of(options)
+                records.append(_replayed(compiler, packages, path, options.opt_level, files))
             except (InputError, CompilationError) as error:
                 output.error(str(error))
                 continue
@@ -49,14 +52,19 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _replayed(
-    compiler: Compiler, packages: Packages, path: Path, opt_level: str | None
+    compiler: Compiler,
+    packages: Packages,
+    path: Path,
+    opt_level: str | None,
+    files: Mapping[str, str],
 ) -> dict[str, object]:
     from mlgo_gym.records._replay import options_of_trace, replay
     from mlgo_gym.records._trace import Trace
 
     trace = Trace.load(path)
     options = opt_level and replace(options_of_trace(trace), opt_level=opt_level)
-    result = replay(compiler, trace, _module(packages, trace), options or None)
+    module = _module(packages, trace)
+    result = replay(compiler, trace, module, options or None, files=files)
     return {
         "trace": str(path),
         "module": trace.module,

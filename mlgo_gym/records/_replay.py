@@ -5,21 +5,21 @@ The same module, options, LLVM and answers give the same object, byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import OptionsError, TraceError, UsageError
+from mlgo_gym.errors import OptionsError, TraceError, TrainingLogError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import PolicyLike, as_policy
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._problem import HASH, Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.records._trace import Trace
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream._events import Header, Observation
 
 
 def record(
@@ -81,11 +81,18 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
 
 
 def replay(
-    compiler: Compiler, trace: Trace, module: Module, options: CompileOptions | None = None
+    compiler: Compiler,
+    trace: Trace,
+    module: Module,
+    options: CompileOptions | None = None,
+    *,
+    files: Mapping[str, object] | None = None,
 ) -> CompilationResult:
     """Repeat a compilation of the module that was recorded, and verify the object's hash.
 
-    Without options they are the trace's own; others must be equal to them.
+    Without options they are the trace's own; others must be equal to them. A trace names the files
+    that its problem was set up with and has their hashes; what it names is not opened, and files
+    are given, by setting: ``{"ir2vec": "vocabulary.json"}``.
 
     Raises:
         TraceError: another module, other options, another LLVM, other observations or another
@@ -98,7 +105,8 @@ def replay(
     ...     replay(compiler, trace, module).object_sha256 == trace.object_sha256
     True
     """
-    with resume(compiler, trace, module, trace.decisions, options) as compilation:
+    repeated = resume(compiler, trace, module, trace.decisions, options, files=files)
+    with repeated as compilation:
         if compilation.next_observation() is not None:
             raise TraceError(
                 trace.module, f"expected {trace.decisions} decisions, found that LLVM asks for more"
@@ -115,10 +123,12 @@ def resume(
     module: Module,
     decisions: int,
     options: CompileOptions | None = None,
+    *,
+    files: Mapping[str, object] | None = None,
 ) -> Compilation:
     """Start the recorded compilation and answer so many decisions as recorded.
 
-    What answers the rest is the caller's choice. The options are as in `replay`.
+    What answers the rest is the caller's choice. Options and files are as in `replay`.
 
     Raises:
         TraceError: as from `replay`, as far as it shows in these decisions.
@@ -138,7 +148,7 @@ def resume(
             f"found {decisions}"
         )
     recorded = _check(trace, module, options)
-    compilation = compiler.start(module, problem_of(trace), recorded)
+    compilation = compiler.start(module, problem_of(trace, files or {}), recorded)
     try:
         _repeat(compilation, trace, decisions)
     except BaseException:
@@ -147,19 +157,54 @@ def resume(
     return compilation
 
 
-def problem_of(trace: Trace) -> Problem:
-    """The problem that a trace's settings describe."""
-    known: dict[str, Callable[..., Problem]] = {each.name: each for each in problems().values()}
+def problem_of(trace: Trace, files: Mapping[str, object] | None = None) -> Problem:
+    """The problem that a trace's settings describe, and its observations, where it has them.
+
+    With files, by setting, it can be compiled for; without, it does for what is in the trace.
+    """
+    known: dict[str, type[Problem]] = {each.name: each for each in problems().values()}
     name = trace.settings.get("problem")
     if not isinstance(name, str) or name not in known:
         raise _differs(trace, "problem", f"one of {', '.join(known)}", name)
-    names = {each.name for each in fields(CompileOptions)} | {"problem"}
-    given = trace.settings.items()
-    own = {key: _number(trace, key, value) for key, value in given if key not in names}
+    kind = known[name]
+    given = settings_of_problem(trace)
+    hashes = {f"{key}{HASH}" for key in kind.file_settings}
+    others = given.keys() - {"problem", *kind.file_settings, *hashes}
+    own = {key: _number(trace, key, given[key]) for key in given if key in others}
+    for key in kind.file_settings.keys() & given.keys() if files is not None else ():
+        own[key] = _file(trace, key, kind, files or {})
     try:
-        return known[name](**own)
+        made = kind(**own)
     except (TypeError, ValueError) as error:
         raise TraceError(trace.module, f"settings of {name}: {error}") from error
+    for key in hashes & made.settings().keys():
+        if (found := made.settings()[key]) != given.get(key):
+            raise _differs(trace, key, given.get(key), found)
+    if not trace.features or made.header_differences(header := _header(trace)):
+        return made
+    return made.as_sent(header)
+
+
+def _header(trace: Trace) -> Header:
+    try:
+        return Header(trace.features, advice=trace.advice_spec)
+    except TrainingLogError as error:
+        raise TraceError(trace.module, str(error)) from error
+
+
+def settings_of_problem(trace: Trace) -> dict[str, Any]:
+    """What of a trace's settings is its problem's."""
+    names = {each.name for each in fields(CompileOptions)}
+    return {key: value for key, value in trace.settings.items() if key not in names}
+
+
+def _file(trace: Trace, key: str, kind: type[Problem], files: Mapping[str, object]) -> Any:
+    """What a setting is set to that names a file: what is given, or a name of the problem's own."""
+    name = trace.settings[key]
+    if key in files or name in kind.file_settings[key]:
+        return files.get(key, name)
+    expected = f"the file that was {name!r}, of SHA-256 {trace.settings.get(f'{key}{HASH}')}"
+    raise _differs(trace, key, expected, f"none; give it as --{key} or in files")
 
 
 def options_of_trace(trace: Trace) -> CompileOptions:

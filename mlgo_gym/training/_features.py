@@ -1,8 +1,8 @@
 """Which of a problem's features a network is given: ``core-edge_count``, say.
 
-A text of names, joined by ``+`` and ``-``: sets, such as ``core``, what LLVM's advisor sends, and
-single features. What comes first is what there is to begin with; a text that begins with ``-``
-leaves out of all.
+A text of names, joined by ``+`` and ``-``: sets, such as ``core``, what LLVM's advisor sends, or
+``ir2vec``, embeddings of callee and caller, and single features. What comes first is what there is
+to begin with; a text that begins with ``-`` leaves out of all.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._problem import Problem
 
 CORE: Final = "core"
+EMBEDDINGS: Final = "ir2vec"
+"""The set of those that LLVM sends where it has a vocabulary."""
 ALL_FEATURES: Final = ""
 """The text of all features that there are."""
 _MASK: Final = "mask"
@@ -22,9 +24,16 @@ _TERM: Final = re.compile(r"([+-]?)([^+-]+)")
 
 
 def feature_sets(problem: Problem | type[Problem]) -> dict[str, tuple[str, ...]]:
-    """The sets that a text can name, each with its features: all but masks."""
+    """The sets that a text can name, each with its features: all but masks.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> feature_sets(InliningForSize(ir2vec="ones"))["ir2vec"]
+    ('callee_embedding', 'caller_embedding')
+    """
     names = tuple(each.spec.name for each in problem.features if each.spec.name != _MASK)
-    return {CORE: names}
+    asked_for = tuple(name for name in names if name in problem.optional)
+    core = {CORE: tuple(name for name in names if name not in asked_for)}
+    return core | ({EMBEDDINGS: asked_for} if asked_for else {})
 
 
 def choose_features(

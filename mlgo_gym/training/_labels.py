@@ -94,7 +94,7 @@ def label_modules(
         source = Source(key.package, module.name, module.sha256, policy_name, settings)
         if not base.decisions:
             return source, None
-        observed = observation_array([each.payload for each in base.decisions], InliningForSize)
+        observed = observation_array([each.payload for each in base.decisions], problem)
         actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
         random = np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
         effects: list[FlipEffect] = []
@@ -108,7 +108,7 @@ def label_modules(
         labels = _means(effects, len(actions), shares.get(key.package, {}))
         score = float(base.text_size_bytes)
         return source, Episode(
-            source, InliningForSize, observed, actions, score=score, labels=labels
+            source, problem.described, observed, actions, score=score, labels=labels
         )
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import row_shape
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
 from mlgo_gym.problems._registry import problem_named, problems
@@ -184,8 +185,19 @@ class EvictionNetwork(PolicyNetwork):
 
 
 def network_features(problem: Problem | type[Problem], text: str = ALL_FEATURES) -> tuple[str, ...]:
-    """The features that a text chooses for a problem's network (`choose_features`)."""
-    return choose_features(problem, text, _kind(problem).rule_features)
+    """The features that a text chooses for a problem's network (`choose_features`).
+
+    Raises:
+        OptionsError: one of them is a vector, for which there is no network.
+    """
+    chosen = choose_features(problem, text, _kind(problem).rule_features)
+    for each in problem.features:
+        if each.spec.name in chosen and row_shape(each.spec) and not each.is_wide:
+            raise OptionsError(
+                f"features: expected those of one number, found {each.spec.name!r} of "
+                f"{each.spec.element_count}; leave it out, or take 'ones' as the vocabulary"
+            )
+    return chosen
 
 
 def networked_problems() -> str:
