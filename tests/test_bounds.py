@@ -17,6 +17,7 @@ from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
 from mlgo_gym.objects import _builds
+from mlgo_gym.problems import _vocabulary
 from mlgo_gym.records import _trace
 from mlgo_gym.runners import _interactive, _interpreter
 from mlgo_gym.runners.grpc import _wire
@@ -40,6 +41,7 @@ BYTES = {
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
+    "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
     "a line of JSON in a training log or on a channel": _training_log.MAX_LINE_BYTES,
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
     "the header of a trace": _trace._MAX_HEADER_BYTES,
@@ -79,6 +81,7 @@ NUMBERS = {
     "tensors of an observation, by a header": _events.MAX_FEATURES,
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
+    "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
     "pages of a dataset's part": _pages.MAX_PAGES,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,

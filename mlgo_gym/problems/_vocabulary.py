@@ -27,7 +27,7 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import parse_json, read_bounded
 
 SECTIONS: Final = ("Opcodes", "Types", "Arguments")
-MAX_BYTES: Final = 1 << 24
+MAX_BYTES: Final = 1 << 23
 """The largest file that is read; LLVM's own has 91 kB."""
 MAX_DIMENSION: Final = 4096
 _LARGEST: Final = 1e30

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.problems._vocabulary import Vocabulary
 from mlgo_gym.records._trace import Trace
 from tests.cli.command import run
 
@@ -41,6 +42,31 @@ def test_what_was_rolled_out_is_replayed(traces: Path, small_folder: Path, tmp_p
         "object_sha256": trace.object_sha256,
         "text_size_bytes": trace.text_size_bytes,
     }
+
+
+@pytest.mark.e2e
+def test_a_vocabulary_is_given_again(small_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "v.json").write_bytes(Vocabulary.of("ones").data)
+    corpus = ("--corpus", small_folder)
+    for given in ("ones", "v.json"):
+        made = ("rollout", *corpus, "--policy", "default", "--traces", given.partition(".")[0])
+        assert run(*made, "--ir2vec", given, cwd=tmp_path).returncode == 0
+    done = run("replay", "ones/frame_stream.c.trace", *corpus, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    trace = ("replay", "v/frame_stream.c.trace", *corpus)
+    done = run(*trace, cwd=tmp_path)
+    hash_ = Vocabulary.of("ones").sha256
+    assert done.stderr == (
+        "mlgo-gym: error: trace 'frame_stream.c': ir2vec: expected the file that was 'v.json', of "
+        f"SHA-256 {hash_}, found none; give it as --ir2vec or in files\n"
+    )
+    (tmp_path / "v.json").rename(tmp_path / "moved.json")
+    done = run(*trace, "--ir2vec", "moved.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run("rollout", *corpus, "--ir2vec", "v.json", cwd=tmp_path)
+    assert done.stderr == (
+        "mlgo-gym: error: ir2vec: v.json: cannot be read: No such file or directory\n"
+    )
 
 
 @pytest.mark.e2e

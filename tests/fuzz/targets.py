@@ -51,6 +51,7 @@ from mlgo_gym.native._freeze import load_frozen
 from mlgo_gym.objects._builds import read_build
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.problems._vocabulary import Vocabulary
 from mlgo_gym.records._replay import options_of_trace, problem_of
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.search._corpus_search import _Record
@@ -438,6 +439,9 @@ TARGETS = {
     "checkpoint": Target("checkpoint.npz", _of_run("checkpoint.npz"), _read_run, around=_run),
     "progress": Target(
         "progress.jsonl", _of_run("progress.jsonl"), _read_run, mutators.of_json, around=_run
+    ),
+    "vocabulary": Target(
+        "it.json", lambda: [Vocabulary.of("ones").data], Vocabulary.of, mutators.of_json
     ),
     "record": Target("it.search.json", _as_json(RECORD), _read_record, mutators.of_json),
     "compilation database": Target(

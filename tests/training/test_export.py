@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import ModelError
+from mlgo_gym.errors import ModelError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
+from mlgo_gym.policies._models import load_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
@@ -26,7 +27,7 @@ from mlgo_gym.training._export import load_network, save_model
 from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
 from mlgo_gym.training._normalization import Normalization
 from tests.conftest import one_in
-from tests.training.conftest import Recorded
+from tests.training.conftest import Recorded, record
 
 
 def network_of(problem: Problem, recorded: Recorded) -> PolicyNetwork:
@@ -73,6 +74,40 @@ def test_all_forms_answer_alike(
             policy=RunnerPolicy(functools.partial(ReleaseModeModelRunner, tmp_path / "model")),
         )
     assert result.decisions > 0
+
+
+@pytest.mark.e2e
+def test_a_model_that_looks_at_sizes(sample: Corpus, tmp_path: Path) -> None:
+    """Where embeddings are not sent, or are of another dimension, it says so before modules do."""
+    problem, model = InliningForSize(ir2vec="ones"), tmp_path / "model"
+    save_model(network_of(problem, record(sample, problem, ("scene.cpp",))), problem, model, {})
+    results = []
+    with Compiler(timeout_s=120) as compiler:
+        for runner_class in (ReleaseModeModelRunner, ModelUnderTrainingRunner):
+            policy = RunnerPolicy(functools.partial(runner_class, model))
+            done = compiler.compile_module(sample["scene.cpp"], problem=problem, policy=policy)
+            results.append(done.object_sha256)
+    assert results[0] == results[1]
+    with pytest.raises(ModelError) as caught:
+        load_model(model, InliningForSize())
+    assert str(caught.value) == (
+        f"model {str(model)!r}: was trained on features of LLVM 22.1.0 that are not offered: "
+        "'callee_embedding', 'caller_embedding'"
+    )
+    with pytest.raises(ModelError) as caught:
+        load_model(model, InliningForSize(ir2vec="one-hot"))
+    assert str(caught.value) == (
+        f"model '{model}/model.tflite': input 'callee_embedding': the model takes float [1], "
+        "offered is float [80]"
+    )
+    with pytest.raises(OptionsError) as no_network:
+        network_features(InliningForSize(ir2vec="one-hot"))
+    assert str(no_network.value) == (
+        "features: expected those of one number, found 'callee_embedding' of 80; leave it out, or "
+        "take 'ones' as the vocabulary"
+    )
+    named = network_features(InliningForSize(ir2vec="one-hot"), "core")
+    assert named == network_features(InliningForSize())
 
 
 @pytest.mark.e2e
