@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from mlgo_gym.native._graph import Tensor
+from mlgo_gym.native._graph import DTYPES, Tensor
 from mlgo_gym.native._scope import Step, row_major
 from mlgo_gym.native._writer import FLOATS, Writer
 
 _NUMBERS: Final = ("float32", "int32", "int64")
+_ORDERED: Final = tuple(dtype for dtype in DTYPES if dtype != "bool")
 _Compute = Callable[[Step, str, list[str]], str]
 Fold = Callable[[Writer, str, str, str], str]
 """Makes one operand of two, of a kind."""
@@ -241,12 +242,12 @@ LOWERINGS: Final[Mapping[str, Callable[[Step], None]]] = {
     "RELU6": _elementwise(1, _FLOAT, ACTIVATIONS["relu6"]),
     "RELU_N1_TO_1": _elementwise(1, _FLOAT, ACTIVATIONS["relu_n1_to_1"]),
     "LEAKY_RELU": _elementwise(1, _FLOAT, _same_type(_leaky_relu)),
-    "LESS": _elementwise(2, _NUMBERS, _compare("lt")),
-    "LESS_EQUAL": _elementwise(2, _NUMBERS, _compare("le")),
-    "GREATER": _elementwise(2, _NUMBERS, _compare("gt")),
-    "GREATER_EQUAL": _elementwise(2, _NUMBERS, _compare("ge")),
-    "EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("eq")),
-    "NOT_EQUAL": _elementwise(2, (*_NUMBERS, "bool"), _compare("ne")),
+    "LESS": _elementwise(2, _ORDERED, _compare("lt")),
+    "LESS_EQUAL": _elementwise(2, _ORDERED, _compare("le")),
+    "GREATER": _elementwise(2, _ORDERED, _compare("gt")),
+    "GREATER_EQUAL": _elementwise(2, _ORDERED, _compare("ge")),
+    "EQUAL": _elementwise(2, tuple(DTYPES), _compare("eq")),
+    "NOT_EQUAL": _elementwise(2, tuple(DTYPES), _compare("ne")),
     "LOGICAL_AND": _elementwise(2, _BOOL, _fold(instruction("and"))),
     "LOGICAL_OR": _elementwise(2, _BOOL, _fold(instruction("or"))),
     "LOGICAL_NOT": _elementwise(1, _BOOL, _same_type(_not)),

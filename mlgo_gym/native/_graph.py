@@ -13,8 +13,9 @@ from mlgo_gym.errors import ModelError
 
 DTYPES: Final[Mapping[str, np.dtype[Any]]] = {
     "float32": np.dtype("<f4"),
-    "int32": np.dtype("<i4"),
-    "int64": np.dtype("<i8"),
+    "float64": np.dtype("<f8"),
+    **{f"int{8 * size}": np.dtype(f"<i{size}") for size in (1, 2, 4, 8)},
+    **{f"uint{8 * size}": np.dtype(f"<u{size}") for size in (1, 2, 4, 8)},
     "bool": np.dtype("?"),
 }
 """The types of elements; a ``bool`` is a byte of 0 or 1."""

@@ -23,9 +23,9 @@ from mlgo_gym.tensor_spec import TensorSpec
 
 _SPEC_TYPES: Final = {
     "float32": "float",
-    "int32": "int32_t",
-    "int64": "int64_t",
+    "float64": "double",
     "bool": "uint8_t",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _THUNK: Final = "mlgo_gym_thunk"
 LONG_INSTRUCTIONS: Final = 1 << 20

@@ -206,7 +206,8 @@ class ModelUnderTrainingRunner(MLModelRunner):
 
     def _check(self, role: str, expected: TensorSpec, details: dict[str, Any]) -> None:
         shape = tuple(int(size) for size in details["shape"])
-        dtype = np.dtype(details["dtype"])
+        # LLVM has no type of truth values; TFLite's are bytes of 0 and 1.
+        dtype = np.dtype(np.uint8 if details["dtype"] == np.bool_ else details["dtype"])
         if dtype != expected.dtype or math.prod(shape) != expected.element_count:
             raise ModelError(
                 self._model,

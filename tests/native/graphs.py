@@ -12,9 +12,10 @@ import flatbuffers
 import numpy as np
 from hypothesis import strategies as st
 
+from mlgo_gym.native._graph import DTYPES
 from tests.native.agreement import Array
 
-TYPES: Final = {"float32": "FLOAT32", "int32": "INT32", "int64": "INT64", "bool": "BOOL"}
+TYPES: Final = {dtype: dtype.upper() for dtype in DTYPES}
 ROUNDING: Final = 1e-6
 """Of a sum, in parts of all its terms' magnitudes; of an elementary function, of its value."""
 

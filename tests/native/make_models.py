@@ -258,7 +258,7 @@ def refused() -> dict[str, bytes]:
     return {
         "dynamic": convert(lambda x: x * 2.0, [("x", "float32", (None, 3))]),
         "sin": convert(tf.sin, [("x", "float32", (3,))]),
-        "float64": convert(lambda x: tf.cast(x, tf.float32), [("x", "float64", (3,))]),
+        "float16": convert(lambda x: tf.cast(x, tf.float32), [("x", "float16", (3,))]),
         "unique": convert(lambda x: tf.unique(x)[0], [("x", "int32", (3,))]),
         "quantized": convert(
             lambda x: x @ tf.constant(np.linspace(-1, 1, 128 * 64, dtype="f4").reshape(128, 64)),

@@ -238,7 +238,8 @@ def test_graphs_that_make_no_sense(change: dict[str, Any], message: str) -> None
     [
         (
             lambda: Tensor("t", "float16", (1,)),
-            "model 't': expected a type out of float32, int32, int64, bool, found float16",
+            "model 't': expected a type out of float32, float64, int8, int16, int32, int64, "
+            "uint8, uint16, uint32, uint64, bool, found float16",
         ),
         (
             lambda: Tensor("t", "int32", (1,) * 9),

@@ -169,9 +169,9 @@ def _vector(builder: flatbuffers.Builder, offsets: list[int]) -> int:
     [
         ("dynamic", "tensor 'action_x:0': expected a fixed shape, found [-1, 3]"),
         (
-            "float64",
-            "tensor 'action_x:0': expected a type out of float32, int32, int64, bool, "
-            "found float64",
+            "float16",
+            "tensor 'action_x:0': expected a type out of float32, float64, int8, int16, int32, "
+            "int64, uint8, uint16, uint32, uint64, bool, found float16",
         ),
         ("quantized", "tensor 'matmul1': expected no quantization, found some"),
         ("sin", "operator SIN of tensor 'PartitionedCall:0': not supported"),
