@@ -85,7 +85,8 @@ def converted(given: Array, made: str) -> Array:
     kind = DTYPES[made].newbyteorder("=")
     if made == "bool" or given.dtype.kind != "f" or made.startswith("float"):
         with np.errstate(over="ignore"):
-            return given.astype(kind)
+            value: Array = given.astype(kind)
+            return value
     limits = np.iinfo(kind)
     whole = [0 if np.isnan(x) else x for x in given.tolist()]
     clamped = [
