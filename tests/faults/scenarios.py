@@ -285,7 +285,14 @@ def _driven(folder: Path) -> Outcome:
         "MLGO_CONFIG": os.devnull,
         "MLGO_INLINING_MODEL": str(MODELS / "never"),
     }
-    command = [_DRIVER, "-O2", "-c", folder / "in" / "f.c", "-o", folder / "out" / "f.o"]
+    command: list[str | Path] = [
+        _DRIVER,
+        "-O2",
+        "-c",
+        folder / "in" / "f.c",
+        "-o",
+        folder / "out" / "f.o",
+    ]
     try:
         done = subprocess.run(
             command, env=os.environ | own, capture_output=True, text=True, check=False
