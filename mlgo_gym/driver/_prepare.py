@@ -40,7 +40,7 @@ from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, Opt
 from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
-from mlgo_gym.native._c_header import c_header
+from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -116,7 +116,8 @@ def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
 
 def _sources(native: NativeModel, decision: int, folder: Path) -> list[str]:
     (folder / f"{native.name}.o").write_bytes(native.object.data)
-    (folder / f"{native.name}.h").write_text(c_header(native), encoding="utf-8")
+    header = c_header(native.name, native.model_sha256, native.inputs, native.outputs, OBJECT)
+    (folder / f"{native.name}.h").write_text(header, encoding="utf-8")
     glue = _GLUE.format(
         native=native,
         decision=decision,
