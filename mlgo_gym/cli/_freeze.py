@@ -40,7 +40,9 @@ def _emit_c(options: argparse.Namespace) -> list[str]:
     for name in ("cpu", "target"):
         if getattr(options, name):
             raise OptionsError(f"--emit c: expected no --{name}, the C compiler's options name it")
-    files = emit_c(Path(options.model), options.output, name=options.name)
+    files = emit_c(
+        Path(options.model), options.output, name=options.name, trusted=options.trust_code
+    )
     return [str(files.source), str(files.header)]
 
 

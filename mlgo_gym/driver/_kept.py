@@ -29,6 +29,11 @@ _DIGEST_BYTES: Final = 32
 _KEY_BYTES: Final = 16
 _CHECKSUM_DIGITS: Final = 2 * _DIGEST_BYTES
 _MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json")
+_SAVED_FILES: Final = (
+    "saved_model.pb",
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+)
 _MAX_MODEL_FILE_BYTES: Final = 1 << 28
 MAX_KEPT_BYTES: Final = 1 << 30
 _MODE: Final = 0o1700
@@ -128,7 +133,9 @@ def copy_model(model: Path, target: Path) -> str:
     target.mkdir()
     key = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for source in _model_files(model):
-        copy = target / source.name
+        name = source.relative_to(model)
+        copy = target / name
+        copy.parent.mkdir(exist_ok=True)
         digest = bytes(_DIGEST_BYTES)
         try:
             data = read_bounded(source, _MAX_MODEL_FILE_BYTES)
@@ -137,7 +144,7 @@ def copy_model(model: Path, target: Path) -> str:
         except OSError:
             copy.unlink(missing_ok=True)
             copy.symlink_to(source.absolute())
-        key.update(os.fsencode(source.name) + b"\0" + digest)
+        key.update(os.fsencode(name) + b"\0" + digest)
     return key.digest()[:_KEY_BYTES].hex()
 
 
@@ -146,6 +153,7 @@ def _model_files(model: Path) -> Iterator[Path]:
     yield from fixed
     if fixed[:1] == [model / _MODEL_FILES[0]]:
         return
+    yield from (each for each in (model / name for name in _SAVED_FILES) if _is_there(each))
     with suppress(OSError):
         for path in sorted(model.iterdir(), key=os.fsencode):
             if path.suffix == ".json" and _is_there(path.with_suffix(".o")):

@@ -40,6 +40,7 @@ from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, Opt
 from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
+from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
@@ -177,11 +178,13 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
     if card is not None and card.problem != kind.name:
         raise ModelError(source, f"expected a model for {kind.name}, found one for {card.problem}")
     graph, beside = model_files(model)
+    trusted = os.environ.get("MLGO_TRUST_CODE") == "1"
     if not graph.exists() and find_description(model):
-        native, value = load_frozen(model, trusted=os.environ.get("MLGO_TRUST_CODE") == "1")
+        native, value = load_frozen(model, trusted=trusted)
     else:
         cpu = _LEAST_CPU.get(platform.machine())
-        native = compile_model(graph, name="frozen", cpu=cpu)
+        with graph_file(model, trusted=trusted) as file:
+            native = compile_model(file, name="frozen", cpu=cpu)
         value = read_model_json(beside, source) if beside.exists() else None
     specs = None if value is None else parse_output_spec(value, source)
     return native, find_outputs(specs, native.outputs, kind.advice.name, source)[0][1]

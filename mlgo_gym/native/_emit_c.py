@@ -16,7 +16,7 @@ from typing import Final
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError
 from mlgo_gym.files import write_atomically
-from mlgo_gym.model._output_spec import model_files
+from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import SOURCE, c_header
 from mlgo_gym.native._c_text import CONTRACTION
 from mlgo_gym.native._c_writer import CWriter
@@ -58,13 +58,16 @@ class SourceFiles:
     header: Path
 
 
-def emit_c(model: Path | str, output_dir: Path | str, *, name: str) -> SourceFiles:
+def emit_c(
+    model: Path | str, output_dir: Path | str, *, name: str, trusted: bool = False
+) -> SourceFiles:
     """Write a model as C11: one file and its header.
 
     Args:
         model: a model directory with ``model.tflite``, or a ``.tflite`` file.
         output_dir: where to; made if needed. Each file appears whole or not at all.
         name: a C identifier: the files' name and the prefix of what is global in them.
+        trusted: a SavedModel is converted, which TensorFlow takes for a program.
 
     Raises:
         ModelError: the model cannot be used, or C cannot use a feature's name.
@@ -77,7 +80,8 @@ def emit_c(model: Path | str, output_dir: Path | str, *, name: str) -> SourceFil
     ...     files.source.name, files.header.name
     ('inliner.c', 'inliner.h')
     """
-    data = read_graph(model_files(Path(model))[0])
+    with graph_file(Path(model), trusted=trusted) as file:
+        data = read_graph(file)
     graph = read_tflite(data, source=str(model))
     sha256 = hashlib.sha256(data).hexdigest()
     text = lower_to_c(graph, name=name, sha256=sha256)

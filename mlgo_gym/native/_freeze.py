@@ -37,6 +37,7 @@ from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, Spe
 from mlgo_gym.files import read_bounded, replacing, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
+from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._lowering import check_name
@@ -114,13 +115,14 @@ def freeze(
     ('inliner.o', True)
     """
     path = Path(model)
-    file, specs = model_files(path)
+    specs = model_files(path)[1]
     output_spec = read_model_json(specs, str(model)) if specs.exists() else None
     if output_spec is not None:
         parse_output_spec(output_spec, str(model))
-    native = compile_model(
-        file, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
-    )
+    with graph_file(path, trusted=trusted) as graph:
+        native = compile_model(
+            graph, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
+        )
     folder = Path(output_dir)
     try:
         folder.mkdir(parents=True, exist_ok=True)

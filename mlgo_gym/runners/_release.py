@@ -17,6 +17,7 @@ from mlgo_gym.model._output_spec import (
     parse_output_spec,
     read_model_json,
 )
+from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, check_same, compile_model, find_outputs
@@ -32,7 +33,8 @@ class ReleaseModeModelRunner(MLModelRunner):
     the output of the answer's name, or the only one.
 
     Args:
-        model: a model directory (``model.tflite``, ``output_spec.json``), a ``.tflite`` file, or a
+        model: a model directory (``model.tflite`` or, if trusted, ``saved_model.pb``, and
+            ``output_spec.json``), a ``.tflite`` file, or a
             frozen model (its folder or its JSON file).
         trusted: compile the graph in this process, else in a child process with a deadline; and
             run a frozen model, which is code, whoever froze it, else this user's own alone.
@@ -151,7 +153,8 @@ def _load(
     if path.suffix == ".json" or (path.is_dir() and not file.exists() and find_description(path)):
         native, specs = load_frozen(path, trusted=trusted)
         return native, None if specs is None else parse_output_spec(specs, source)
-    native = compile_model(file, trusted=trusted, timeout_s=timeout_s)
+    with graph_file(path, trusted=trusted) as graph:
+        native = compile_model(graph, trusted=trusted, timeout_s=timeout_s)
     if not beside.exists():
         return native, None
     return native, parse_output_spec(read_model_json(beside, source), source)

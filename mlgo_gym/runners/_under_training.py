@@ -24,6 +24,7 @@ from mlgo_gym.model._output_spec import (
     parse_output_spec,
     read_model_json,
 )
+from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._interpreter import DEFAULT_TIMEOUT_S, ChildInterpreter, load_here, memory_of
 from mlgo_gym.stream._events import Header
@@ -47,7 +48,8 @@ class ModelUnderTrainingRunner(MLModelRunner):
     ``action_reward`` and ``action_step_type`` stay zero where nobody offers them.
 
     Args:
-        model_directory: a folder with ``model.tflite`` and ``output_spec.json``.
+        model_directory: a folder with ``model.tflite`` or, if trusted, ``saved_model.pb``, and
+            ``output_spec.json``.
         training_log: where LLVM's training log is written, if it is: the inputs, the extra
             outputs and the decision of every evaluation. The file stays the caller's to close.
         score: the spec of the scores in that log, for `log_score`.
@@ -91,7 +93,8 @@ class ModelUnderTrainingRunner(MLModelRunner):
         )
         self.card: Final = read_card(path, self.inputs)
         with contextlib.ExitStack() as stack:
-            self._interpreter = self._load(path / "model.tflite", None if trusted else timeout_s)
+            with graph_file(path, trusted=trusted) as graph:
+                self._interpreter = self._load(graph, None if trusted else timeout_s)
             if not trusted:
                 stack.callback(self._interpreter.close)
             self._invoke: Callable[[], object] = self._interpreter.invoke

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from mlgo_gym.native._freeze import freeze
+from mlgo_gym.problems import InliningForSize
 from tests.driver.conftest import MODELS, Driver
+from tests.runners.saved import saved_model
 
 
 def test_machine_code_of_others(driver: Driver, work: Path, tmp_path: Path) -> None:
@@ -32,3 +36,14 @@ def test_machine_code_of_others(driver: Driver, work: Path, tmp_path: Path) -> N
     done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (work / "f.o").read_bytes() == expected
+
+
+@pytest.mark.e2e
+def test_what_tensorflow_has_saved(driver: Driver, work: Path, tmp_path: Path) -> None:
+    saved = saved_model(InliningForSize, tmp_path)
+    model = {"MLGO_INLINING_MODEL": str(saved), "MLGO_CACHE": str(tmp_path / "cache")}
+    refused = driver.run("-O2", "-c", "f.c", cwd=work, settings=model)
+    assert b"found a SavedModel, which TensorFlow would run as this user" in refused.stderr
+    trusted = model | {"MLGO_TRUST_CODE": "1", "MLGO_STRICT": "1"}
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings=trusted)
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -19,6 +19,10 @@
 
 static const char *const MODEL_FILES[] = {"model.tflite", "output_spec.json", "card.json"};
 
+/* Of a model that TensorFlow has saved, and that has no graph for TFLite. */
+static const char *const SAVED_FILES[] = {"saved_model.pb", "variables/variables.index",
+                                          "variables/variables.data-00000-of-00001"};
+
 static void add_file(struct digest *all, int folder, const char *name) {
   struct stat about;
   struct digest digest;
@@ -77,8 +81,11 @@ static bool model_key(char *key, const char *model) {
   begin_digest(&digest);
   for (size_t index = 0; index < sizeof MODEL_FILES / sizeof *MODEL_FILES; ++index)
     add_file(&digest, folder, MODEL_FILES[index]);
-  if (fstatat(folder, MODEL_FILES[0], &about, 0))
+  if (fstatat(folder, MODEL_FILES[0], &about, 0)) {
+    for (size_t index = 0; index < sizeof SAVED_FILES / sizeof *SAVED_FILES; ++index)
+      add_file(&digest, folder, SAVED_FILES[index]);
     add_frozen(&digest, model, folder);
+  }
   close(folder);
   end_digest(&digest, result);
   write_hex(key, result, KEY_BYTES);

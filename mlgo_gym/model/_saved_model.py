@@ -1,0 +1,86 @@
+"""Models as TensorFlow saves them: the released ones of google/ml-compiler-opt, say.
+
+A folder with ``saved_model.pb`` and ``output_spec.json`` (``compiler_opt/rl/policy_saver.py``
+there) is converted to TFLite by TensorFlow, in a process of its own, whenever it is loaded; that
+takes some seconds, and `mlgo_gym.native.freeze` does it once for all. TensorFlow takes such a
+folder for a program, and so does this module: it must be trusted.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError
+from mlgo_gym.model._output_spec import model_files
+
+SAVED_MODEL_FILE: Final = "saved_model.pb"
+SIGNATURE: Final = "action"
+"""The signature of LLVM's policies."""
+_TIMEOUT_S: Final = 300.0
+
+
+def is_saved_model(model: Path) -> bool:
+    """Whether a folder has a SavedModel, and no graph for TFLite beside it."""
+    return (model / SAVED_MODEL_FILE).is_file() and not model_files(model)[0].exists()
+
+
+@contextmanager
+def graph_file(model: Path, *, trusted: bool = False) -> Iterator[Path]:
+    """A model's TFLite graph: its own file, or one that is there for as long as this is open.
+
+    Raises:
+        OptionsError: it must be made of a SavedModel that is not trusted.
+        ModelError: TensorFlow cannot convert it.
+        EnvironmentSetupError: TensorFlow is not installed.
+    """
+    if not is_saved_model(model):
+        yield model_files(model)[0]
+        return
+    if not trusted:
+        raise OptionsError(
+            f"model {str(model)!r}: expected model.tflite, found a SavedModel, which TensorFlow "
+            "would run as this user; if you trust it, pass --trust-code (in Python trusted=True, "
+            "for mlgo-cc MLGO_TRUST_CODE=1)"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "model.tflite"
+        _run(model, made)
+        yield made
+
+
+def _run(model: Path, target: Path) -> None:
+    command = [sys.executable, "-P", "-m", __name__, str(model), str(target)]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ModelError(
+            str(model), f"expected TensorFlow to convert it within {_TIMEOUT_S:g} s, found no end"
+        ) from error
+    last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    if last.startswith("ModuleNotFoundError"):
+        raise EnvironmentSetupError(
+            f"model {str(model)!r}: expected TensorFlow, which converts a SavedModel, found none; "
+            "pip install 'mlgo-gym[train]' brings it"
+        )
+    if done.returncode:
+        raise ModelError(str(model), f"TensorFlow cannot convert {SAVED_MODEL_FILE}: {last}")
+
+
+def main(model: str, target: str) -> None:
+    """What the process does."""
+    import tensorflow as tf  # noqa: PLC0415 - the only process that needs it
+
+    converter = tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=[SIGNATURE])
+    Path(target).write_bytes(converter.convert())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
