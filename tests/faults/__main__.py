@@ -1,7 +1,7 @@
 """``make faults``: lets every call fail, one at a time, and sends signals at random moments.
 
 One line for each scenario, place and kind: how many faults were tried, how many the work survived,
-how many it said, and how many broke a promise. ``build/faults.json`` keeps them all, what is broken
+how many it said, how many broke a promise, and how many, killed, left what they wrote. ``build/faults.json`` keeps them all, what is broken
 with its reason; the same command goes on where it stopped.
 """
 
@@ -108,7 +108,9 @@ def _line(name: str, rows: list[dict[str, Any]]) -> int:
     tried = [row for row in rows if row["fired"]]
     bad = [row for row in tried if row["bad"]]
     said = sum(row["status"] != 0 for row in tried) - len(bad)
-    print(f"{name}{len(tried):5} tried {said:5} said {len(bad):5} broken", flush=True)
+    left = sum(bool(row.get("left")) for row in tried)
+    counts = f"{len(tried):5} tried {said:5} said {len(bad):5} broken {left:5} left a .partial"
+    print(f"{name}{counts}", flush=True)
     for row in bad:
         print(f"  {row['number']}: {row['bad'].strip().splitlines()[-1]}")
     return len(bad)

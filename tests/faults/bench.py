@@ -71,6 +71,7 @@ class _Bench:
         self._seen = folder / "seen"
         self._whole: Files = {}
         self._duration_s = 0.0
+        self._of_the_killed: set[str] = set()
 
     def load(self) -> None:
         """Import what the work imports; it runs in a fork, since what it starts does not fork."""
@@ -105,6 +106,7 @@ class _Bench:
         self._restore()
         found = (self._signalled if kind.startswith("SIG") else self._failed)(place, kind, number)
         left = self._leftovers(killed=found["said"] == _KILLED)
+        found["left"] = sorted(self._of_the_killed)
         found["bad"] = found.get("bad") or left or self._broken(found) or self._again(found)
         return found
 
@@ -174,6 +176,7 @@ class _Bench:
         shutil.copytree(self._folder / "before", self._folder / "out")
         (self._folder / "tmp").mkdir()
         self._seen.unlink(missing_ok=True)
+        self._of_the_killed = set()
 
     def _broken(self, found: dict[str, Any]) -> str:
         """What is wrong with what a run said and wrote."""
@@ -209,11 +212,13 @@ class _Bench:
                     each.kill()
                 return f"processes left: {names}"
             time.sleep(0.005)
+        out = (*(self._folder / "out").rglob("*.partial"), *(self._folder / "tmp").rglob("*"))
+        names = {each.name for each in out if not each.name.startswith(_OF_TENSORFLOW)}
         if killed:  # it could not take away what it was writing
+            self._of_the_killed = {each for each in names if each.endswith(".partial")}
             return ""
-        kept = [*(self._folder / "tmp").rglob("*"), *(self._folder / "out").rglob("*.partial")]
-        names = [each.name for each in kept if not each.name.startswith(_OF_TENSORFLOW)]
-        return f"files left: {names}" if names else ""
+        names -= self._of_the_killed
+        return f"files left: {sorted(names)}" if names else ""
 
     def _forked(
         self, work: Callable[[], dict[str, Any]], meanwhile: Callable[[int], None] = _wait
