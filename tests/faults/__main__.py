@@ -1,8 +1,9 @@
 """``make faults``: lets every call fail, one at a time, and sends signals at random moments.
 
 One line for each scenario, place and kind: how many faults were tried, how many the work survived,
-how many it said, how many broke a promise, and how many, killed, left what they wrote. ``build/faults.json`` keeps them all, what is broken
-with its reason; the same command goes on where it stopped.
+how many it said, how many broke a promise, and how many, killed, left what they were writing.
+``build/faults.json`` keeps them all, what is broken with its reason; the same command goes on where
+it stopped.
 """
 
 from __future__ import annotations
