@@ -43,7 +43,8 @@ ROOT: Final = Path(__file__).parents[1]
 _PACKAGES: Final = ("mlgo_gym", "corpus_tools")
 _ALL_TESTS: Final = ("tests", "README.md", "docs", *_PACKAGES)
 _PYTEST: Final = (
-    *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout=120"),
+    *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
+    *("--timeout=120", "--timeout-method=thread"),
     *("-m", "not (network or stress)"),
 )
 _OUTCOME: Final = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", re.MULTILINE)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cli._main import main
 from mlgo_gym.cli.corpus._split import _grid
 from mlgo_gym.cli.show._grid import Cell
 from mlgo_gym.corpus._corpus import Corpus
@@ -168,3 +169,11 @@ def test_the_sides_of_a_split() -> None:
         ["train", "2", "3", "3,000", "75.0%"],
         ["test", "1", "1", "1,000", "25.0%"],
     ]
+
+
+def test_objects_are_compared_with_what_clang_makes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["corpus", "verify", "--objects", str(tmp_path)]) == 1
+    expected = "--objects: expected --clang with it, whose code is compared with them"
+    assert capsys.readouterr().err == f"mlgo-gym: error: {expected}\n"

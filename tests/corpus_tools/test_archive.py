@@ -361,3 +361,9 @@ def test_a_link_that_stays_inside_is_kept(tmp_path: Path) -> None:
     path = _tar(tmp_path / "p-1.tar.gz", _member("p-1/same.c", tarfile.SYMTYPE, "good.c"))
     root = unpack_sdist(path, _target(tmp_path))
     assert (root / "same.c").read_text() == "int;"
+
+
+def test_nothing_is_read_where_nothing_is_asked_for() -> None:
+    file = io.BytesIO(b"abc")
+    assert archive._Pieces(file, 2).read(0) == b""
+    assert file.tell() == 0

@@ -207,10 +207,10 @@ class _Bench:
         while children := psutil.Process().children(recursive=True):
             _reap()
             if time.monotonic() > end:
-                names = [" ".join(each.cmdline()[:4]) for each in children]
+                commands = [" ".join(each.cmdline()[:4]) for each in children]
                 for each in children:
                     each.kill()
-                return f"processes left: {names}"
+                return f"processes left: {commands}"
             time.sleep(0.005)
         out = (*(self._folder / "out").rglob("*.partial"), *(self._folder / "tmp").rglob("*"))
         names = {each.name for each in out if not each.name.startswith(_OF_TENSORFLOW)}

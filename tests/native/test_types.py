@@ -65,7 +65,7 @@ TESTS = [
 def extremes(dtype: str) -> Array:
     """The ends of all types as this one has them, zeros, ones, halves, and what lies between."""
     if dtype == "bool":
-        return np.arange(COUNT) % 3 == 0
+        return np.asarray(np.arange(COUNT) % 3 == 0)
     kind = DTYPES[dtype].newbyteorder("=")
     if dtype.startswith("float"):
         ends = [
