@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.native._model import compile_model
 from tests.generated import examples
-from tests.native.agreement import Array, Both
+from tests.native.agreement import Array, Both, buffers
+from tests.native.c_files import COMPILERS, CModel, compile_shared, emitted
 from tests.native.graph_arrays import MOVING
 from tests.native.graph_operators import COMPUTING
 from tests.native.graphs import Graph, Sketch, Value, check
@@ -72,3 +76,26 @@ def test_random_graphs_agree(graph: Graph, seed: int) -> None:
             for found, expected, each in zip(*both.run(values), graph.outputs, strict=True):
                 if each.is_exact and not each.needs_small:
                     check(found, expected, each)
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(not COMPILERS, reason="needs gcc or clang-22")
+@examples(20, is_dear=True)
+@given(graphs(), st.integers(0, 2**32 - 1))
+def test_random_graphs_are_the_same_in_c(graph: Graph, seed: int) -> None:
+    """To the bit, for large values as well; of NaN alone nobody says which it is."""
+    random = np.random.default_rng(seed)
+    native = compile_model(graph.data, cpu="haswell")
+    inputs, made = buffers(native.inputs), buffers(native.outputs)
+    compiler = sorted(COMPILERS)[seed % len(COMPILERS)]
+    with tempfile.TemporaryDirectory() as folder, native.bind(inputs, made) as bound:
+        model = Path(folder) / "model.tflite"
+        model.write_bytes(graph.data)
+        library = compile_shared(compiler, emitted(model, Path(folder)), "-march=haswell")
+        mine = CModel(library, inputs, buffers(native.outputs))
+        for turn in range(8):
+            for buffer, value in zip(inputs, graph.inputs, strict=True):
+                buffer[...] = (large if turn % 2 else small)(random, value)
+            assert bound.call() == mine.call()
+            for found, expected in zip(mine.outputs, made, strict=True):
+                np.testing.assert_array_equal(found, expected)
