@@ -30,7 +30,7 @@ from tests.conftest import lacking, require
 ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "mlgo_gym" / "corpus" / "sample" / "src"
 SHELL = {"sh", "console"}
-OTHERS = {"c", "python", "text", "toml"}
+OTHERS = {"c", "cpp", "python", "text", "toml"}
 SOURCES = ("digest.c", "hash_map.c", "json_write.c", "regex_match.c", "expr_compile.c")
 """Of the sample corpus: the corpora have these in turn."""
 
