@@ -148,7 +148,7 @@ CONTRACTION: Final = """\
 """
 
 FUSED: Final = """\
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA) || defined(__aarch64__)
+#if defined(__FMA__) || defined(__aarch64__) || defined(__riscv_flen) || defined(__FP_FAST_FMAF)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #else
 #define FMA(a, b, c) ((a) * (b) + (c))
