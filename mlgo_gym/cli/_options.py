@@ -138,33 +138,21 @@ class Options:
         what += "" if default else " (default: each module's own)"
         self("--opt-level", "LEVEL", what, default, choices=levels)
 
-    def settings(self) -> None:
-        """An option for each setting of each problem: the fields of its dataclass."""
+    def settings(self, *, files_alone: bool = False) -> None:
+        """An option for each setting of each problem, a field of its dataclass, or of files."""
         from mlgo_gym.problems._registry import problems
 
-        kinds = problems().values()
-        files = {name for kind in kinds for name in kind.file_settings}
-        settings = {each.name: each for kind in kinds for each in _settings(kind)}
-        for name, each in settings.items():
-            if name in files:
-                continue
+        settings = {each.name: each for kind in problems().values() for each in _settings(kind)}
+        for name in _file_settings() if files_alone else settings:
+            each = settings[name]
+            number = "N" if isinstance(each.default, int) else "NUMBER"
+            default = "none" if each.default is None else f"{each.default:g}"
             self(
                 f"--{name.replace('_', '-')}",
-                "N" if isinstance(each.default, int) else "NUMBER",
-                f"{each.metadata.get('help', 'a setting')} (default: {each.default:g})",
+                "NAME" if each.default is None else number,
+                f"{each.metadata.get('help', 'a setting')} (default: {default})",
                 metavar=each.metadata.get("metavar", "NUMBER"),
             )
-        self.files()
-
-    def files(self) -> None:
-        """An option for each setting of each problem that names a file."""
-        from mlgo_gym.problems._registry import problems
-
-        for kind in problems().values():
-            for each in _settings(kind):
-                if each.name in kind.file_settings:
-                    what = f"{each.metadata.get('help', 'a file')} (default: none)"
-                    self(f"--{each.name.replace('_', '-')}", "NAME", what, metavar="FILE")
 
     def workers(self) -> None:
         """How many workers there are, and how long they may take."""
@@ -312,11 +300,8 @@ def policy_of(options: argparse.Namespace, problem: Problem) -> Iterator[tuple[s
 
 
 def files_of(options: argparse.Namespace) -> dict[str, str]:
-    """The options of `Options.files`, by setting."""
-    from mlgo_gym.problems._registry import problems
-
-    names = {name for kind in problems().values() for name in kind.file_settings}
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    """The options of settings that name files, by setting."""
+    return {name: path for name in _file_settings() if (path := getattr(options, name))}
 
 
 def problem_of(options: argparse.Namespace) -> Problem:
@@ -353,3 +338,9 @@ def rolled_out(
 
 def _settings(kind: type[Problem]) -> tuple[Field[Any], ...]:
     return fields(kind)  # type: ignore[arg-type]
+
+
+def _file_settings() -> list[str]:
+    from mlgo_gym.problems._registry import problems
+
+    return [name for kind in problems().values() for name in kind.file_settings]

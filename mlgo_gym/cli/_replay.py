@@ -29,7 +29,7 @@ def add_options(add: shared.Options) -> None:
     add("traces", "FILE", "a trace", nargs="+")
     add.corpus()
     add.opt_level()
-    add.files()
+    add.settings(files_alone=True)
     add.timeout()
 
 
