@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import warnings
@@ -16,6 +17,7 @@ from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._logs import LogEpisodes, export_log
 from mlgo_gym.datasets._record import header_of
 from mlgo_gym.datasets._record import record as record_dataset
 from mlgo_gym.datasets._writer import DatasetWriter
@@ -34,6 +36,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import OPCODES, TYPES, Vocabulary
 from mlgo_gym.records._replay import problem_of, record, replay
 from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._rollout import RolloutLog, rollout
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._events import Header, Observation
@@ -256,6 +259,32 @@ def test_datasets_have_columns(small: Corpus, tmp_path: Path) -> None:
     assert found.header.differences(header_of(moved)) == []
     plain = header_of(InliningForSize()).differences(found.header)
     assert [each.partition(":")[0] for each in plain] == ["features", "ir2vec_sha256"]
+
+
+@pytest.mark.e2e
+def test_logs_and_datasets_have_what_comes_besides(
+    compiler: Compiler, small: Corpus, tmp_path: Path
+) -> None:
+    one = small.only(["frame_stream.c"])
+    problem = compiler.as_sent(Besides(), small["frame_stream.c"])
+    file = io.BytesIO()
+    log = RolloutLog(file, problem)
+    (report,) = rollout(one, {"default": default}, problem, keep_decisions=True)
+    count = log.write(report)
+    file.seek(0)
+    read = LogEpisodes(file, "x")
+    (episode,) = read
+    assert len(episode) == count
+    assert episode.observations["callee_embedding"].shape == (count, 80)
+    with DatasetWriter(tmp_path / "set", read.header) as writer:
+        writer.add(episode.source, [episode])
+    found = Dataset.open(tmp_path / "set", problem=InliningForSize)
+    assert found.header.differences(read.header) == []
+    (again,) = found.episodes()
+    assert (again.observations == episode.observations).all()
+    kept = io.BytesIO()
+    export_log(found, kept)
+    assert kept.getvalue() == file.getvalue()
 
 
 def test_models_that_need_embeddings(tmp_path: Path) -> None:
