@@ -100,7 +100,7 @@ def freeze(
             target the generic one.
         target: the triple of another machine, such as ``aarch64-linux-gnu``; its object cannot be
             loaded here, and there is no shared library.
-        trusted: compile in this process instead of a child.
+        trusted: compile in this process instead of a child, and take a SavedModel, too.
         timeout_s: what compiling may take in a child process, in seconds.
 
     Raises:
@@ -123,23 +123,26 @@ def freeze(
         native = compile_model(
             graph, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
         )
-    folder = Path(output_dir)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / f"{name}.o", native.object.data)
-        header = c_header(name, native.model_sha256, native.inputs, native.outputs, OBJECT)
-        write_atomically(folder / f"{name}.h", header.encode())
-        shared = None if target else _link(folder / f"{name}.o", folder / f"{name}.so")
-        described = _describe(native, output_spec)
-        described[SEAL] = seal(described)
-        text = json.dumps(described, indent=1) + "\n"
-        write_atomically(folder / f"{name}.json", text.encode())
+        return _write(native, output_spec, Path(output_dir), links=target is None)
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
+
+
+def _write(native: NativeModel, output_spec: Any, folder: Path, *, links: bool) -> FrozenFiles:
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {suffix: folder / f"{native.name}{suffix}" for suffix in (".o", ".h", ".so", ".json")}
+    write_atomically(files[".o"], native.object.data)
+    header = c_header(native.name, native.model_sha256, native.inputs, native.outputs, OBJECT)
+    write_atomically(files[".h"], header.encode())
+    shared = _link(files[".o"], files[".so"]) if links else None
+    described = _describe(native, output_spec)
+    described[SEAL] = seal(described)
+    write_atomically(files[".json"], (json.dumps(described, indent=1) + "\n").encode())
     return FrozenFiles(
-        description=folder / f"{name}.json",
-        object=folder / f"{name}.o",
-        header=folder / f"{name}.h",
+        description=files[".json"],
+        object=files[".o"],
+        header=files[".h"],
         shared_library=shared,
         is_sealed=described[SEAL] is not None,
     )
