@@ -32,7 +32,7 @@ from tests.faults.scenarios import SCENARIOS, Outcome, Scenario
 
 _SUBREAPER: Final = 36
 _DEADLINE_S: Final = 60.0
-_LEAVING_S: Final = 10.0
+_LEAVING_S: Final = 30.0
 _SAYING_S: Final = 0.5
 _OF_TENSORFLOW: Final = "__autograph_generated_file"
 """What it removes when a process ends by itself, as forks here do not."""
@@ -213,12 +213,12 @@ class _Bench:
                 return f"processes left: {commands}"
             time.sleep(0.005)
         out = (*(self._folder / "out").rglob("*.partial"), *(self._folder / "tmp").rglob("*"))
-        names = {each.name for each in out if not each.name.startswith(_OF_TENSORFLOW)}
+        kept = {each.name for each in out if not each.name.startswith(_OF_TENSORFLOW)}
         if killed:  # it could not take away what it was writing
-            self._of_the_killed = {each for each in names if each.endswith(".partial")}
+            self._of_the_killed = {each for each in kept if each.endswith(".partial")}
             return ""
-        names -= self._of_the_killed
-        return f"files left: {sorted(names)}" if names else ""
+        kept -= self._of_the_killed
+        return f"files left: {sorted(kept)}" if kept else ""
 
     def _forked(
         self, work: Callable[[], dict[str, Any]], meanwhile: Callable[[int], None] = _wait
