@@ -120,6 +120,8 @@ def _extract_zip(file: io.BufferedReader, tree: ArchiveTree) -> None:
     with zipfile.ZipFile(_Pieces(file, MAX_DIRECTORY_BYTES)) as zip_file:
         for member in zip_file.infolist():
             name = member.orig_filename  # ZipInfo cuts its other name at a NUL
+            if not member.filename:
+                raise tree.refused(name, "expected a name, found none")
             kind = stat.S_IFMT(member.external_attr >> 16)
             if kind not in {0, stat.S_IFREG, stat.S_IFDIR}:
                 raise tree.refused(name, "expected a file or folder, found a link or device")

@@ -219,6 +219,14 @@ def test_the_directory_of_a_zip_is_bounded(tmp_path: Path, monkeypatch: pytest.M
     assert str(caught.value) == f"p-1.zip: expected a readable archive: {problem}"
 
 
+def test_a_member_of_a_zip_without_a_name(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "p-1.zip", "w") as zip_file:
+        zip_file.writestr(zipfile.ZipInfo(""), "x")
+    with pytest.raises(SdistError) as caught:
+        unpack_sdist(tmp_path / "p-1.zip", _target(tmp_path))
+    assert str(caught.value) == "p-1.zip: member '' refused: expected a name, found none"
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_methods_of_compression_that_know_no_bounds_are_refused(
     tmp_path: Path, method: int

@@ -459,7 +459,7 @@ TARGETS = {
     "response file": Target(
         "it.rsp",
         lambda: [b'-c "a b.c" -DX=\'1\' \\\n -o a.o @none'],
-        lambda path: expand_response_files([f"@{path.name}"], path.parent),
+        lambda path: expand_response_files([f"@{path.name}"], path.parent, source=path),
         mutators.of_text,
     ),
     "tar": Target("p-1.tar.gz", _tar, _unpack, mutators.of_bytes),
