@@ -95,7 +95,7 @@ NUMBERS = {
     "streams that a gRPC host serves at once, unless told otherwise": LIMITS.streams,
     "tables of a model's file": _flatbuffer.MAX_TABLES,
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
-    "lines of LLVM IR that a model is lowered to": _scope.MAX_LINES,
+    "lines of LLVM IR, or of C, that a model is lowered to": _scope.MAX_LINES,
     "instructions of that in one evaluation": _scope.MAX_INSTRUCTIONS,
 }
 SECONDS = {

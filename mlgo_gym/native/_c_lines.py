@@ -6,7 +6,7 @@ import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _COLUMNS: Final = 100
@@ -14,7 +14,7 @@ _VALUE: Final = re.compile(r"\bv_\d+\b")
 _TIGHT: Final = re.compile(r"[\w.]+(\([^()]*\)|\[[^\[\]()]*\])?")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Line:
     """A line; of a value also its name, and the text up to where it begins."""
 
@@ -72,15 +72,15 @@ class CLines:
 def _merged(lines: list[_Line], uses: Counter[str]) -> list[_Line]:
     """Put values that are used once into the statement that follows them."""
     merged: list[_Line] = []
-    for line in lines:
-        waiting = _waiting(merged, line, uses)
-        for value in reversed(waiting):
+    for first in lines:
+        line = first
+        for value in reversed(_waiting(merged, first, uses)):
             is_tight = _TIGHT.fullmatch(value.text) or line.text.endswith(f" = {value.name};")
             text = value.text if is_tight else f"({value.text})"
             changed = re.sub(rf"\b{value.name}\b", text.replace("\\", r"\\"), line.text)
-            longer = _Line(line.depth, changed, line.name, line.head)
+            longer = replace(line, text=changed)
             if changed != line.text and len(longer.full()) <= _COLUMNS:
-                line.text = changed
+                line = longer
                 merged.remove(value)
         merged.append(line)
     return merged
