@@ -151,6 +151,12 @@ TINY = {
         ),
         imports="tensorflow",
     ),
+    "emitted_c": Tiny(
+        ("benchmarks.latency_model latency", "benchmarks emitted_c --model latency"),
+        ("object # 1.00", "gcc -O3 # #", "clang-22 -O3 # #"),
+        needs=(("clang-22", "clang-22"),),
+        imports="tensorflow",
+    ),
     "scaling": Tiny(
         ("benchmarks scaling",),
         (

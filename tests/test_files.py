@@ -317,8 +317,9 @@ NEEDS_NO_CARE = {
     ("training/_export.py", "open"),
     # A response file, which may be a pipe, into a temporary folder.
     ("driver/_development.py", "write_bytes"),
+    ("model/_saved_model.py", "write_bytes"),
     # An object that clang made; the size of this process; a file that only grows.
-    ("driver/_development.py", "read_bytes"),
+    ("driver/_development.py", "open"),
     ("training/_run.py", "open"),
 }
 
