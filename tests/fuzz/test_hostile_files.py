@@ -116,7 +116,13 @@ def test_files_that_hold_something_else(name: str, tmp_path: Path) -> None:
             target.read(path)
 
 
-@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.e2e) if name in {"card", "vocabulary"} else name
+        for name in JSON
+    ],
+)
 def test_values_of_another_type(name: str, tmp_path: Path) -> None:
     """Each value of a JSON file, one after the other, is everything that it may not be."""
     target = TARGETS[name]
