@@ -19,15 +19,14 @@ from typing import Final
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError
 from mlgo_gym.model._output_spec import model_files
 
-SAVED_MODEL_FILE: Final = "saved_model.pb"
+HOW_TO_TRUST: Final = (
+    "if you trust it, pass --trust-code (in Python trusted=True, for mlgo-cc MLGO_TRUST_CODE=1)"
+)
+"""What an error says of a model that is code, and not known to be this user's."""
 SIGNATURE: Final = "action"
 """The signature of LLVM's policies."""
+_SAVED_MODEL_FILE: Final = "saved_model.pb"
 _TIMEOUT_S: Final = 300.0
-
-
-def is_saved_model(model: Path) -> bool:
-    """Whether a folder has a SavedModel, and no graph for TFLite beside it."""
-    return (model / SAVED_MODEL_FILE).is_file() and not model_files(model)[0].exists()
 
 
 @contextmanager
@@ -39,14 +38,14 @@ def graph_file(model: Path, *, trusted: bool = False) -> Iterator[Path]:
         ModelError: TensorFlow cannot convert it.
         EnvironmentSetupError: TensorFlow is not installed.
     """
-    if not is_saved_model(model):
-        yield model_files(model)[0]
+    graph, _ = model_files(model)
+    if graph.exists() or not (model / _SAVED_MODEL_FILE).is_file():
+        yield graph
         return
     if not trusted:
         raise OptionsError(
             f"model {str(model)!r}: expected model.tflite, found a SavedModel, which TensorFlow "
-            "would run as this user; if you trust it, pass --trust-code (in Python trusted=True, "
-            "for mlgo-cc MLGO_TRUST_CODE=1)"
+            f"would run as this user; {HOW_TO_TRUST}"
         )
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "model.tflite"
@@ -71,16 +70,17 @@ def _run(model: Path, target: Path) -> None:
             "pip install 'mlgo-gym[train]' brings it"
         )
     if done.returncode:
-        raise ModelError(str(model), f"TensorFlow cannot convert {SAVED_MODEL_FILE}: {last}")
+        raise ModelError(str(model), f"TensorFlow cannot convert {_SAVED_MODEL_FILE}: {last}")
 
 
-def main(model: str, target: str) -> None:
-    """What the process does."""
-    import tensorflow as tf  # noqa: PLC0415 - the only process that needs it
+def converted(model: Path | str) -> bytes:
+    """The TFLite graph of a SavedModel's `SIGNATURE`, by TensorFlow in this process."""
+    import tensorflow as tf  # noqa: PLC0415 - who only loads models does without
 
-    converter = tf.lite.TFLiteConverter.from_saved_model(model, signature_keys=[SIGNATURE])
-    Path(target).write_bytes(converter.convert())
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(model), signature_keys=[SIGNATURE])
+    graph: bytes = converter.convert()
+    return graph
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    Path(sys.argv[2]).write_bytes(converted(sys.argv[1]))

@@ -17,7 +17,7 @@ from mlgo_gym.native._writer import (
     LANES,
     MULTIPLY_ADD_COST,
     OWN_FUNCTION_COST,
-    Rows,
+    WeightRows,
     Writer,
 )
 
@@ -218,7 +218,9 @@ class CWriter(Writer):
 
     # Sums of products
 
-    def block(self, source: str, target: tuple[str, int], rows: Rows, biases: str | None) -> None:
+    def block(
+        self, source: str, target: tuple[str, int], rows: WeightRows, biases: str | None
+    ) -> None:
         # What only copies would be memcpy's, and its memory no registers: the ends are apart.
         known, last = f"{biases}[lane]" if biases else "0.0f", str(rows.inputs - 1)
         if rows.inputs > 1:
@@ -232,7 +234,9 @@ class CWriter(Writer):
         place = self._element(target[0], self.plus(str(target[1]), "lane"))
         self._add_products(source, place, rows, (last, known))
 
-    def _add_products(self, source: str, place: str, rows: Rows, term: tuple[str, str]) -> None:
+    def _add_products(
+        self, source: str, place: str, rows: WeightRows, term: tuple[str, str]
+    ) -> None:
         index, known = term
         value = self._fresh("x")
         self._lines.add(f"const float {value} = {self._element(source, index)};")

@@ -16,7 +16,7 @@ import numpy as np
 from mlgo_gym.native._elementwise import activate
 from mlgo_gym.native._graph import Tensor
 from mlgo_gym.native._scope import Step
-from mlgo_gym.native._writer import LANES, Rows
+from mlgo_gym.native._writer import LANES, WeightRows
 
 _BLOCK: Final = 64
 _FEW_OUTPUTS: Final = 8
@@ -53,7 +53,7 @@ def _constant_layer(step: Step, source: str, target: str, matrix: _Array, bias: 
             block = np.ascontiguousarray(matrix[start:stop].T)
             about = _weights_of(step, block.shape)
             weights = step.scope.constant("float32", block.tobytes(), about)
-            rows = Rows(weights, inputs, stop - start, stop - start)
+            rows = WeightRows(weights, inputs, stop - start, stop - start)
             biases = step.scope.constant("float32", bias[start:stop].tobytes(), "their biases")
             step.writer.block(source, (target, start), rows, biases)
         return
@@ -98,7 +98,7 @@ def _batch_matmul(step: Step) -> None:
             return
         for start, stop in _blocks(outputs):
             block = step.writer.address("float32", weights, str(start))
-            rows = Rows(block, inputs, stop - start, outputs)
+            rows = WeightRows(block, inputs, stop - start, outputs)
             step.writer.block(there, (here, start), rows, None)
 
 

@@ -37,7 +37,7 @@ from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, Spe
 from mlgo_gym.files import read_bounded, replacing, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
-from mlgo_gym.model._saved_model import graph_file
+from mlgo_gym.model._saved_model import HOW_TO_TRUST, graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._lowering import check_name
@@ -183,8 +183,7 @@ def load_frozen(model: Path | str, *, trusted: bool = False) -> tuple[NativeMode
     if not (trusted or is_sealed(description)):
         raise OptionsError(
             f"model {source!r}: expected machine code that this user has frozen on this machine, "
-            "found another's, which would run as this user; if you trust it, pass --trust-code "
-            "(in Python trusted=True, for mlgo-cc MLGO_TRUST_CODE=1)"
+            f"found another's, which would run as this user; {HOW_TO_TRUST}"
         )
     return native, description["output_spec"]
 

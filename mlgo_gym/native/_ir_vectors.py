@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from mlgo_gym.native._writer import LANES, MULTIPLY_ADD_COST, Rows, Writer
+from mlgo_gym.native._writer import LANES, MULTIPLY_ADD_COST, WeightRows, Writer
 
 
 class VectorWriter(Writer):
     """The part of the writing of IR that is about vectors."""
 
-    def block(self, source: str, target: tuple[str, int], rows: Rows, biases: str | None) -> None:
+    def block(
+        self, source: str, target: tuple[str, int], rows: WeightRows, biases: str | None
+    ) -> None:
         pieces = [(start, _vector(lanes)) for start, lanes in _pieces(rows.width)]
         sums = [self._allocate(kind) for _, kind in pieces]
         for (start, kind), total in zip(pieces, sums, strict=True):

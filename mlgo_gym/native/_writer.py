@@ -33,7 +33,7 @@ FLOATS: Final = frozenset({"float32", "float64"})
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WeightRows:
     """Weights in memory: for each input, a step of elements apart, those of some outputs."""
 
     pointer: str
@@ -162,7 +162,9 @@ class Writer(ABC):
     # Sums of ``float32``, in an order that suits a CPU's vectors
 
     @abstractmethod
-    def block(self, source: str, target: tuple[str, int], rows: Rows, biases: str | None) -> None:
+    def block(
+        self, source: str, target: tuple[str, int], rows: WeightRows, biases: str | None
+    ) -> None:
         """Sums over the inputs, side by side; they are stored from an offset of the target on."""
 
     @abstractmethod

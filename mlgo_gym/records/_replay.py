@@ -177,9 +177,10 @@ def problem_of(trace: Trace, files: Mapping[str, object] | None = None) -> Probl
         made = kind(**own)
     except (TypeError, ValueError) as error:
         raise TraceError(trace.module, f"settings of {name}: {error}") from error
-    for key in hashes & made.settings().keys():
-        if (found := made.settings()[key]) != given.get(key):
-            raise _differs(trace, key, given.get(key), found)
+    settings = made.settings()
+    for key in hashes & settings.keys():
+        if settings[key] != given.get(key):
+            raise _differs(trace, key, given.get(key), settings[key])
     if not trace.features or made.header_differences(header := _header(trace)):
         return made
     return made.as_sent(header)

@@ -30,11 +30,11 @@ from mlgo_gym.files import read_bounded, staged_folder, write_json
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_model_json, unreadable
+from mlgo_gym.model._saved_model import SIGNATURE, converted
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 
-SIGNATURE: Final = "action"
 _NETWORK_FILE: Final = "network.json"
 _WEIGHTS_FILE: Final = "weights.npz"
 _MAX_WEIGHTS_BYTES: Final = 1 << 28
@@ -128,8 +128,7 @@ def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
     """Everything but the card."""
     module, function = signature_of(network, problem)
     tf.saved_model.save(module, str(folder), signatures={SIGNATURE: function})
-    converter = tf.lite.TFLiteConverter.from_saved_model(str(folder), signature_keys=[SIGNATURE])
-    (folder / "model.tflite").write_bytes(converter.convert())
+    (folder / "model.tflite").write_bytes(converted(folder))
     (folder / "fingerprint.pb").unlink(missing_ok=True)  # nobody here reads it
     shutil.rmtree(folder / "assets", ignore_errors=True)  # it is empty
     decision = {

@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Callable
 from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -99,20 +100,10 @@ def _with_old_object(folder: Path) -> None:
     (folder / "out" / "f.o").write_bytes(b"old")
 
 
-def _forked(folder: Path) -> Outcome:
-    sizes = set()
+def _python(work: Callable[[Path], None], folder: Path) -> Outcome:
+    """What is no command raises the project's errors, or one of the file that it writes."""
     try:
-        module = Corpus.load(folder / "in")[_MODULE]
-        with Compiler(timeout_s=60) as compiler:
-            compilation = compiler.start(module, InliningForSize())
-            compilation.next_observation()
-            for answer in (0, 1):
-                with compilation.fork() as branch:
-                    branch.answer(answer)
-                    while branch.next_observation() is not None:
-                        branch.answer(0)
-                    sizes.add(sum(each[1] for each in branch.result.sections))
-        files.write_json(folder / "out" / "sizes.json", sorted(sizes))
+        work(folder)
     except MlgoGymError as error:
         return Outcome(1, f"error: {error}")
     except OSError as error:
@@ -120,6 +111,21 @@ def _forked(folder: Path) -> Outcome:
             raise
         return Outcome(1, f"error: {error}")
     return Outcome(0, "")
+
+
+def _fork(folder: Path) -> None:
+    sizes = set()
+    module = Corpus.load(folder / "in")[_MODULE]
+    with Compiler(timeout_s=60) as compiler:
+        compilation = compiler.start(module, InliningForSize())
+        compilation.next_observation()
+        for answer in (0, 1):
+            with compilation.fork() as branch:
+                branch.answer(answer)
+                while branch.next_observation() is not None:
+                    branch.answer(0)
+                sizes.add(sum(each[1] for each in branch.result.sections))
+    files.write_json(folder / "out" / "sizes.json", sorted(sizes))
 
 
 def _whole_json(folder: Path) -> None:
@@ -200,25 +206,17 @@ def _trained(folder: Path) -> Outcome:
     return _command("train", "clone", "--corpus", corpus, "--output", out, *settings)
 
 
-def _played(folder: Path) -> Outcome:
+def _play(folder: Path) -> None:
     """An episode; where one is interrupted, the same environment plays another, as whole."""
-    try:
-        corpus = Corpus.load(folder / "in")
-        with closing(CompilationEnv(InliningForSize(), corpus, timeout_s=60)) as env:
-            try:
-                score = _episode(env)
-            except KeyboardInterrupt:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
-                _write_score(folder, _episode(env))
-                raise
-        _write_score(folder, score)
-    except MlgoGymError as error:
-        return Outcome(1, f"error: {error}")
-    except OSError as error:
-        if not error.filename:  # it is not of the file that is written
+    corpus = Corpus.load(folder / "in")
+    with closing(CompilationEnv(InliningForSize(), corpus, timeout_s=60)) as env:
+        try:
+            score = _episode(env)
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _write_score(folder, _episode(env))
             raise
-        return Outcome(1, f"error: {error}")
-    return Outcome(0, "")
+    _write_score(folder, score)
 
 
 def _episode(env: CompilationEnv) -> int:
@@ -324,13 +322,13 @@ def _nothing(_: Path) -> None:
 
 SCENARIOS: Final = {
     "compile": Scenario(_with_old_object, _compiled, _whole_object, goes_on=True),
-    "fork": Scenario(_corpus, _forked, _whole_json, goes_on=True),
+    "fork": Scenario(_corpus, partial(_python, _fork), _whole_json, goes_on=True),
     "rollout": Scenario(_corpus, _rolled_out, _whole_log, goes_on=True),
     "dataset": Scenario(_corpus, _recorded, _whole_dataset, goes_on=True),
     "freeze": Scenario(_corpus, _frozen, _nothing, goes_on=True),
     "split": Scenario(_two_packages, _split, _whole_corpora, goes_on=True),
     "extract": Scenario(_objects, _extracted, _whole_corpora, goes_on=True),
-    "env": Scenario(_corpus, _played, _whole_json, goes_on=True),
+    "env": Scenario(_corpus, partial(_python, _play), _whole_json, goes_on=True),
     "build": Scenario(_sdist, _built, _whole_corpora, goes_on=True),
     "driver": Scenario(_source, _driven, _whole_driven, goes_on=True),
     "train": Scenario(_two_packages, _trained, _nothing, goes_on=True),
