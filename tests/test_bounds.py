@@ -83,6 +83,7 @@ NUMBERS = {
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
     "pages of a dataset's part": _pages.MAX_PAGES,
+    "values of its metadata": _pages.MAX_FOOTER_VALUES,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,
     "digits of a whole number of JSON": reading.MAX_DIGITS,

@@ -186,7 +186,7 @@ def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batc
     try:
         with opened(part.path) as (raw, file):
             widths = column_widths(part.header)
-            check_pages(raw, file.metadata, widths, columns, part.path)
+            check_pages(raw, widths, columns, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
                 yield Batch(batch, part.header.problem, str(part.path))
     except pa.ArrowException as error:

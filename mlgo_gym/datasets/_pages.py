@@ -3,7 +3,8 @@
 The metadata at its end may say anything. What a reader allocates is what the pages' own headers
 say: how long a page is when it is decompressed, and how many values it has, of which a single run
 can stand for a billion. So these headers are read, which are structs of Thrift's compact protocol
-(``parquet.thrift``); the pages themselves are skipped.
+(``parquet.thrift``); the pages themselves are skipped. Where they are is read the same way:
+asked for a column whose size statistics do not fit, pyarrow ends the process (26.0).
 """
 
 from __future__ import annotations
@@ -13,11 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from mlgo_gym.errors import DatasetError
 
-__all__ = ["MAX_FOOTER_BYTES", "MAX_PAGES", "MAX_PAGES_BYTES", "check_footer", "check_pages"]
+__all__ = [
+    "MAX_FOOTER_BYTES",
+    "MAX_FOOTER_VALUES",
+    "MAX_PAGES",
+    "MAX_PAGES_BYTES",
+    "check_footer",
+    "check_pages",
+]
 
 MAX_FOOTER_BYTES: Final = 1 << 24
 """The most that the metadata of a part may take."""
@@ -28,12 +37,37 @@ MAX_PAGES_BYTES: Final = 1 << 26
 MAX_PAGES: Final = 1 << 17
 """The most pages of a part that are looked at."""
 
+MAX_FOOTER_VALUES: Final = 1 << 18
+"""The most values, of whatever kind, of the metadata of a part; a column of a group takes about 30.
+"""
+
 _HEADER_BYTES: Final = 1 << 15
 _MAX_LEVELS: Final = 8
 _MAGIC: Final = b"PAR1"
+_END: Final = struct.Struct("<I4s")  # how long the metadata are, before the magic number
 _DATA_HEADERS: Final = (5, 8)  # DataPageHeader and DataPageHeaderV2
-_BOOLS, _BYTE, _DOUBLE, _BINARY, _STRUCT = (1, 2), 3, 7, 8, 12
-_INTEGERS: Final = (4, 5, 6)
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
+_LIST, _SET, _STRUCT = 9, 10, 12
+_INTEGERS: Final = (_I16, _I32, _I64)
+_SIZES: Final = MappingProxyType({_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8})
+
+
+class _Fields(NamedTuple):
+    """What is looked at of a struct, by the fields' numbers."""
+
+    numbers: dict[tuple[int, int], int]  # by number and kind: of another kind, nobody reads it
+    structs: dict[int, _Fields]
+    lists: dict[int, list[_Fields]]
+
+    def number(self, number: int, kind: int) -> int:
+        if (number, kind) not in self.numbers:
+            raise ValueError(f"expected an integer in field {number}, found none")
+        return self.numbers[number, kind]
+
+    def structs_of(self, number: int) -> list[_Fields]:
+        if number not in self.lists:
+            raise ValueError(f"expected a list of structs in field {number}, found none")
+        return self.lists[number]
 
 
 class _Page(NamedTuple):
@@ -42,58 +76,62 @@ class _Page(NamedTuple):
     values: int
 
 
+class _Column(NamedTuple):
+    start: int
+    end: int
+
+
+class _Group(NamedTuple):
+    rows: int
+    columns: list[_Column]
+
+
 def check_footer(file: BufferedReader, path: Path) -> None:
     """See that the metadata of a part are not longer than is read."""
-    file.seek(0, 2)
-    if (size := file.tell()) >= 2 * len(_MAGIC) + 4:
-        file.seek(-8, 2)
-        length, magic = struct.unpack("<I4s", file.read(8))
-        if magic == _MAGIC and length > MAX_FOOTER_BYTES:
-            found = min(length, size)
-            raise DatasetError(
-                str(path), f"metadata: expected at most {MAX_FOOTER_BYTES} bytes, found {found}"
-            )
+    length, size = _footer_bytes(file)
+    if length > MAX_FOOTER_BYTES:
+        raise DatasetError(
+            str(path),
+            f"metadata: expected at most {MAX_FOOTER_BYTES} bytes, found {min(length, size)}",
+        )
     file.seek(0)
 
 
 def check_pages(
-    file: BufferedReader,
-    metadata: Any,
-    widths: Mapping[str, int],
-    columns: Sequence[str] | None,
-    path: Path,
+    file: BufferedReader, widths: Mapping[str, int], columns: Sequence[str] | None, path: Path
 ) -> None:
     """See that the row groups of a part can be read in bounded memory.
 
     Args:
-        file: the part; where it stands does not matter.
-        metadata: of the part, as pyarrow has them.
+        file: the part, of which `check_footer` has seen the metadata; where it stands does not
+            matter.
         widths: how many values each column has in a row, in the order of the columns.
         columns: those that are looked at; ``None`` stands for all.
         path: the part's name.
 
     Raises:
-        DatasetError: a column has another number of values than its rows say, or pages that
-            cannot be told apart, are too many, or would take more than `MAX_PAGES_BYTES`.
+        DatasetError: the metadata are damaged, or have more than `MAX_FOOTER_VALUES`; a column has
+            another number of values than its rows say, or pages that cannot be told apart, are too
+            many, or would take more than `MAX_PAGES_BYTES`.
     """
     count = 0
-    for number in range(metadata.num_row_groups):
-        group, held = metadata.row_group(number), 0
-        if group.num_columns != len(widths):
+    for group in _groups(file, path):
+        held = 0
+        if len(group.columns) != len(widths):
             raise DatasetError(
-                str(path), f"damaged: expected {len(widths)} columns, found {group.num_columns}"
+                str(path), f"damaged: expected {len(widths)} columns, found {len(group.columns)}"
             )
-        for index, name in enumerate(widths):  # what the metadata call a column decides nothing
+        # What the metadata call a column decides nothing.
+        for (name, width), column in zip(widths.items(), group.columns, strict=True):
             if columns is not None and name not in columns:
                 continue
-            found = _pages(file, group.column(index), name, path)
-            pages = list(islice(found, MAX_PAGES + 1 - count))
+            pages = list(islice(_pages(file, column, name, path), MAX_PAGES + 1 - count))
             count += len(pages)
             if count > MAX_PAGES:
                 raise DatasetError(
                     str(path), f"column {name!r}: expected at most {MAX_PAGES} pages, found more"
                 )
-            _check_values(pages, group.num_rows * widths[name], name, path)
+            _check_values(pages, group.rows * width, name, path)
             held += sum(sorted(page.size_bytes for page in pages)[-2:])  # a dictionary is kept
             if held > MAX_PAGES_BYTES:
                 raise DatasetError(
@@ -111,16 +149,49 @@ def _check_values(pages: Sequence[_Page], expected: int, name: str, path: Path) 
         )
 
 
-def _pages(file: BufferedReader, column: Any, name: str, path: Path) -> Iterator[_Page]:
-    start = column.data_page_offset
-    if column.has_dictionary_page and 0 < column.dictionary_page_offset < start:
-        start = column.dictionary_page_offset
-    end = start + column.total_compressed_size
-    while start < end:
+def _footer_bytes(file: BufferedReader) -> tuple[int, int]:
+    """How long a part's metadata say that they are, 0 where there are none, and how long it is."""
+    size = file.seek(0, 2)
+    if size < len(_MAGIC) + _END.size:
+        return 0, size
+    file.seek(-_END.size, 2)
+    length, magic = _END.unpack(file.read(_END.size))
+    return (length if magic == _MAGIC else 0), size
+
+
+def _groups(file: BufferedReader, path: Path) -> list[_Group]:
+    """The row groups of a part (``FileMetaData``)."""
+    try:
+        length, _ = _footer_bytes(file)
+        file.seek(-_END.size - length, 2)
+        fields, _ = _Reader(file.read(length), MAX_FOOTER_VALUES).struct()
+        return [_group(each) for each in fields.structs_of(4)]
+    except (ValueError, OSError) as error:
+        raise DatasetError(str(path), f"damaged: metadata: {error}") from error
+
+
+def _group(group: _Fields) -> _Group:
+    return _Group(group.number(3, _I64), [_column(each) for each in group.structs_of(1)])
+
+
+def _column(chunk: _Fields) -> _Column:
+    if 3 not in chunk.structs:
+        raise ValueError("expected where a column is, found nothing")
+    about = chunk.structs[3]
+    start, length = about.number(9, _I64), about.number(7, _I64)
+    dictionary = about.numbers.get((11, _I64), 0)
+    if 0 < dictionary < start:
+        start = dictionary
+    return _Column(start, start + length)
+
+
+def _pages(file: BufferedReader, column: _Column, name: str, path: Path) -> Iterator[_Page]:
+    start = column.start
+    while start < column.end:
         try:
             file.seek(start)
             page = _page(file.read(_HEADER_BYTES))
-        except (ValueError, OSError, IndexError) as error:
+        except (ValueError, OSError) as error:
             raise DatasetError(
                 str(path),
                 f"damaged: column {name!r}: expected a page at byte {start}: {error}",
@@ -130,60 +201,108 @@ def _pages(file: BufferedReader, column: Any, name: str, path: Path) -> Iterator
 
 
 def _page(data: bytes) -> _Page:
-    header, length = _struct(data, 0, 1)
-    compressed, size = header.get(3), header.get(2)
-    if not isinstance(compressed, int) or not isinstance(size, int) or min(compressed, size) < 0:
+    header, length = _Reader(data, _HEADER_BYTES).struct()
+    compressed, size = header.number(3, _I32), header.number(2, _I32)
+    if min(compressed, size) < 0:
         raise ValueError(f"expected its sizes, found {compressed} and {size}")
     values = 0
     for key in _DATA_HEADERS:
-        if isinstance(about := header.get(key), dict):
-            values = about.get(1, -1)
-    if not isinstance(values, int) or values < 0:
+        if key in header.structs:
+            values = header.structs[key].number(1, _I32)
+    if values < 0:
         raise ValueError(f"expected a number of values, found {values}")
     return _Page(length + compressed, max(compressed, size), values)
 
 
-def _struct(data: bytes, at: int, level: int) -> tuple[dict[int, Any], int]:
-    """The integers and structs of a struct by their ids, and where it ends."""
-    if level > _MAX_LEVELS:
-        raise ValueError(f"expected at most {_MAX_LEVELS} levels, found more")
-    fields: dict[int, Any] = {}
-    number = 0
-    while kind := data[at]:
-        at += 1
-        if kind >> 4:
-            number += kind >> 4
-        else:
-            number, at = _signed(data, at)
-        fields[number], at = _value(data, at, kind & 15, level)
-    return fields, at + 1
+class _Reader:
+    """What is looked at of a struct in Thrift's compact protocol."""
 
+    def __init__(self, data: bytes, max_values: int) -> None:
+        self._data = data
+        self._values, self._max_values = 0, max_values
 
-def _value(data: bytes, at: int, kind: int, level: int) -> tuple[Any, int]:
-    if kind == _STRUCT:
-        return _struct(data, at, level + 1)
-    if kind in _INTEGERS:
-        return _signed(data, at)
-    if kind == _BINARY:
-        length, at = _unsigned(data, at)
-        return None, at + length
-    sizes = dict.fromkeys(_BOOLS, 0) | {_BYTE: 1, _DOUBLE: 8}
-    if kind not in sizes:
-        raise ValueError(f"expected no field of kind {kind}")
-    return None, at + sizes[kind]
+    def struct(self) -> tuple[_Fields, int]:
+        """The struct that the data start with, and where it ends."""
+        try:
+            return self._struct(0, 1)
+        except IndexError:
+            raise ValueError(f"expected more than {len(self._data)} bytes") from None
 
+    def _struct(self, at: int, level: int) -> tuple[_Fields, int]:
+        self._count(level)
+        fields = _Fields({}, {}, {})
+        seen: set[tuple[int, int]] = set()
+        number = 0
+        while head := self._data[at]:
+            at, kind = at + 1, head & 15
+            if head >> 4:
+                number += head >> 4
+            else:
+                number, at = self._signed(at)
+            if (number, kind) in seen:  # Thrift's own readers would join them
+                raise ValueError(f"expected field {number} once, found it twice")
+            seen.add((number, kind))
+            if kind in _INTEGERS:
+                self._count(level)
+                fields.numbers[number, kind], at = self._signed(at)
+            elif kind == _STRUCT:
+                fields.structs[number], at = self._struct(at, level + 1)
+            elif kind == _LIST and self._data[at] & 15 == _STRUCT:
+                fields.lists[number], at = self._structs(at, level)
+            else:
+                at = self._skipped(at, kind, level)
+        return fields, at + 1
 
-def _signed(data: bytes, at: int) -> tuple[int, int]:
-    value, at = _unsigned(data, at)
-    return (value >> 1) ^ -(value & 1), at
+    def _structs(self, at: int, level: int) -> tuple[list[_Fields], int]:
+        count, at = self._length(at)
+        structs = []
+        for _ in range(count):
+            struct, at = self._struct(at, level + 1)
+            structs.append(struct)
+        return structs, at
 
+    def _skipped(self, at: int, kind: int, level: int) -> int:
+        """Where a value ends."""
+        self._count(level)
+        if kind == _BINARY:
+            length, at = self._unsigned(at)
+            return at + length
+        if kind in (_LIST, _SET):
+            each = self._data[at] & 15
+            count, at = self._length(at)
+            for _ in range(count):  # of a list, truth values have a byte each
+                at = self._skipped(at, _BYTE if each in (_TRUE, _FALSE) else each, level + 1)
+            return at
+        if kind == _STRUCT:
+            return self._struct(at, level + 1)[1]
+        if kind in _INTEGERS:
+            return self._unsigned(at)[1]
+        if kind not in _SIZES:
+            raise ValueError(f"expected no field of kind {kind}")
+        return at + _SIZES[kind]
 
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-    raise ValueError("expected a number of 64 bits")
+    def _count(self, level: int) -> None:
+        if level > _MAX_LEVELS:
+            raise ValueError(f"expected at most {_MAX_LEVELS} levels, found more")
+        self._values += 1
+        if self._values > self._max_values:
+            raise ValueError(f"expected at most {self._max_values} values, found more")
+
+    def _length(self, at: int) -> tuple[int, int]:
+        """How many values a list has."""
+        count = self._data[at] >> 4
+        return (count, at + 1) if count < 15 else self._unsigned(at + 1)
+
+    def _signed(self, at: int) -> tuple[int, int]:
+        value, at = self._unsigned(at)
+        return (value >> 1) ^ -(value & 1), at
+
+    def _unsigned(self, at: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+        raise ValueError("expected a number of 64 bits")

@@ -124,7 +124,7 @@ class KeptContexts:
                 modules = int(about.pop("modules"))
                 if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
                     return None
-                check_pages(raw, file.metadata, _VALUES, None, path)
+                check_pages(raw, _VALUES, None, path)
                 return list(_contexts(file)), modules
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from hypothesis import strategies as st
 
 from mlgo_gym.datasets._episodes import LABELS, Episode, Source
+from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._problem import Problem
 
+LLVM = "22.1.0"
 SETTINGS = {"opt_level": "Oz", "llvm_options": ["-x"], "size_increase_threshold": 2.0}
 NAMES = st.text(st.characters(codec="utf-8"), max_size=8)
 
@@ -42,6 +47,21 @@ def episode(
         baseline_score=133.0,
         labels={"saved_bytes": random.normal(size=size)},
     )
+
+
+def write(
+    folder: Path,
+    *found: Episode,
+    problem: Problem | None = None,
+    llvm_version: str | None = LLVM,
+    opt_level: str | None = None,
+) -> Path:
+    """A dataset of episodes, each of another module."""
+    header = DatasetHeader.of(problem or InliningForSize(), llvm_version, opt_level=opt_level)
+    with DatasetWriter(folder, header) as writer:
+        for each in found:
+            writer.add(each.source, [each])
+    return folder
 
 
 @st.composite

@@ -20,8 +20,7 @@ from mlgo_gym.errors import DatasetError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
-from tests.datasets.samples import episode, same, source
-from tests.datasets.test_dataset import write
+from tests.datasets.samples import episode, same, source, write
 
 FILLS_THE_DISK = """
 import resource, sys
