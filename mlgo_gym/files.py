@@ -18,6 +18,7 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -43,8 +44,9 @@ __all__ = [
 ]
 
 PARTIAL: Final = ".partial"
-"""How the names of files end that are being written; a kill may leave one."""
+"""How the names of files end that are being written where all files have names, or for a moment."""
 
+_NO_SUCH_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
 _BUFFER_BYTES: Final = 1 << 17
 _LOCK_STEP_S: Final = 0.02
 _NAME_LENGTH: Final = 48
@@ -95,10 +97,10 @@ def read_json(path: Path, limit_bytes: int) -> Any:
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes its name when the block ends well and it is on the disk.
 
-    Where the block raises, nothing is left and what was there before stays. A file that is replaced
-    keeps its permissions; a new one gets those of the umask. Of a symbolic link, the target is
-    replaced. What is there and is no regular file, such as a FIFO, a device or ``/dev/stdout``, is
-    written as it is. Other programs may write to the file's ``name`` instead, or put another there.
+    Where the block raises or the process is killed, what was there before stays. A file that is
+    replaced keeps its permissions; a new one gets those of the umask. Of a symbolic link, the
+    target is replaced. What is there and is no regular file, such as a FIFO, a device or
+    ``/dev/stdout``, is written as it is. Other programs may write to the file's ``name`` instead.
     Where it cannot be written, the error's ``filename`` is this path.
     """
     with _naming(path):
@@ -109,21 +111,27 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         else:
             special = None if mode is None or stat.S_ISREG(mode) else path
     if special is not None:
-        with _opened(path, special, "w") as file:
+        with _NamedFile(path, special).buffered() as file:
             yield file
         return
     name = f".{target.name[:_NAME_LENGTH]}.{secrets.token_hex(8)}{PARTIAL}"
     temporary = target.with_name(name)
+    with _naming(path):
+        descriptor = _new_file(temporary)
+    unnamed = None if temporary.exists() else f"/proc/{os.getpid()}/fd/{descriptor}"
     try:
-        with _opened(path, temporary, "x") as file:
+        with _NamedFile(path, descriptor, unnamed or str(temporary)).buffered() as file:
             if mode is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode))
             yield file
         with _naming(path):
-            _sync(temporary)
+            os.fsync(descriptor)
+            if unnamed:
+                os.link(unnamed, temporary, src_dir_fd=descriptor)  # link(2) would not follow it
             temporary.replace(target)
             _sync(target.parent)
     finally:
+        os.close(descriptor)
         with suppress(OSError):
             temporary.unlink()
 
@@ -197,13 +205,19 @@ def _has_locked(descriptor: int) -> bool:
 
 
 class _NamedFile(io.FileIO):
-    """A file for writing whose errors name a path, which tells them from others in the block."""
+    """A file for writing whose errors name a path, which tells them from others in the block.
 
-    def __init__(self, path: Path, file: str | int, mode: str) -> None:
+    A descriptor that comes with a name stays open.
+    """
+
+    def __init__(self, path: Path, file: Path | int, name: str | None = None) -> None:
         self._path = path
         with _naming(path):
-            super().__init__(file, mode)
-        self.name = str(path if isinstance(file, int) else file)
+            super().__init__(file if isinstance(file, int) else str(file), "w", closefd=not name)
+        self.name = name or str(path)
+
+    def buffered(self) -> BinaryIO:
+        return io.BufferedWriter(self, _BUFFER_BYTES)
 
     def write(self, data: Any, /) -> int:
         with _naming(self._path):
@@ -214,9 +228,15 @@ class _NamedFile(io.FileIO):
             super().close()
 
 
-def _opened(path: Path, file: Path | int, mode: str) -> BinaryIO:
-    raw = _NamedFile(path, file if isinstance(file, int) else str(file), mode)
-    return io.BufferedWriter(raw, _BUFFER_BYTES)
+def _new_file(temporary: Path) -> int:
+    """Open a file that goes with its last descriptor; where there are none, one of this name."""
+    if sys.platform == "linux" and Path("/proc/self/fd").exists():
+        try:
+            return os.open(temporary.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        except OSError as error:
+            if error.errno not in _NO_SUCH_FILES:
+                raise
+    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
 
 @contextmanager

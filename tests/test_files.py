@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import re
@@ -14,8 +15,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -100,11 +102,15 @@ def test_a_name_that_is_taken_meanwhile(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["it"]
 
 
-def test_a_killed_writer(tmp_path: Path) -> None:
-    """The old file stays, and what lies beside it has a name that says so."""
+NO_NAMELESS = "import mlgo_gym.files\nmlgo_gym.files.sys.platform = 'other'\n"
+
+
+@pytest.mark.parametrize("before", ["", NO_NAMELESS])
+def test_a_killed_writer(before: str, tmp_path: Path) -> None:
+    """The old file stays; where all files have names, that of what lies beside it says so."""
     (tmp_path / "it").write_bytes(b"old")
     program = (
-        "import os, pathlib, sys\n"
+        f"{before}import os, pathlib, sys\n"
         "from mlgo_gym.files import replacing\n"
         "with replacing(pathlib.Path(sys.argv[1])) as file:\n"
         "    file.write(b'new'); file.flush(); os.kill(os.getpid(), 9)\n"
@@ -112,9 +118,32 @@ def test_a_killed_writer(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "it")], check=False)
     assert done.returncode == -signal.SIGKILL
     assert (tmp_path / "it").read_bytes() == b"old"
-    (left,) = (each.name for each in tmp_path.iterdir() if each.name != "it")
-    assert left.startswith(".it.")
-    assert left.endswith(PARTIAL)
+    left = [each.name for each in tmp_path.iterdir() if each.name != "it"]
+    assert [(each[:4], each[-len(PARTIAL) :]) for each in left] == [(".it.", PARTIAL)] * bool(
+        before
+    )
+
+
+def nameless_files_are_refused(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    opened = os.open
+
+    def opens(path: Path, flags: int, *rest: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(number, "no")
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", opens)
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EISDIR, errno.EMFILE])
+def test_a_file_system_where_all_files_have_names(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nameless_files_are_refused(monkeypatch, number)
+    with suppress(OSError):
+        write_atomically(tmp_path / "it", b"new")
+    left = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    assert left == ({} if number == errno.EMFILE else {"it": b"new"})
 
 
 @pytest.mark.parametrize("size", [1, 1 << 20])
@@ -219,13 +248,16 @@ def test_standard_output_is_written_as_it_is(name: str, kind: str, tmp_path: Pat
     assert {each.name for each in tmp_path.iterdir()} == left
 
 
-def test_another_program_may_put_a_file_there(tmp_path: Path) -> None:
-    (tmp_path / "made").write_bytes(b"made")
+@pytest.mark.parametrize("is_nameless", [True, False])
+def test_another_program_may_write_there(
+    is_nameless: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_nameless:
+        nameless_files_are_refused(monkeypatch, errno.EOPNOTSUPP)
     with replacing(tmp_path / "it") as file:
-        Path(file.name).unlink()
-        Path(file.name).hardlink_to(tmp_path / "made")
-    assert (tmp_path / "it").samefile(tmp_path / "made")
-    assert len(list(tmp_path.iterdir())) == 2
+        Path(file.name).write_bytes(b"made")
+    assert (tmp_path / "it").read_bytes() == b"made"
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_two_writers_of_one_file(tmp_path: Path) -> None:

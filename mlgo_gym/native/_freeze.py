@@ -31,10 +31,11 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, SpecError
-from mlgo_gym.files import read_bounded, replacing, write_atomically
+from mlgo_gym.files import read_bounded, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
 from mlgo_gym.model._saved_model import HOW_TO_TRUST, graph_file
@@ -278,9 +279,10 @@ def _link(source: Path, target: Path) -> Path | None:
     driver = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
     if driver is None:
         return None
-    with replacing(target) as file:
+    with TemporaryDirectory() as folder:  # linkers replace what is there
+        linked = Path(folder) / target.name
         done = subprocess.run(
-            [driver, "-shared", "-o", file.name, str(source)],
+            [driver, "-shared", "-o", str(linked), str(source)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_LINK_TIMEOUT_S,
@@ -289,4 +291,5 @@ def _link(source: Path, target: Path) -> Path | None:
         if done.returncode:
             words = done.stderr.decode("utf-8", "replace").strip()
             raise EnvironmentSetupError(f"{driver} cannot link {source.name}: {words}")
+        write_atomically(target, read_bounded(linked, _MAX_OBJECT_BYTES))
     return target

@@ -9,6 +9,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from corpus_tools import available_recipes
@@ -361,7 +362,7 @@ def test_interrupted(tmp_path: Path) -> None:
         [*command, "--corpus", corpus, "--jobs", "2"],
         cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
-        wait_for(lambda: list(work.iterdir()))
+        wait_for(psutil.Process(process.pid).children)  # it compiles
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
     # Interrupted while an extension runs Python, CPython ends by the signal, 130 to a shell, too.

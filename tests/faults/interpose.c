@@ -92,7 +92,8 @@ static int is_file(int descriptor) {
     va_end(rest);                                                                                 \
     if (real == NULL)                                                                             \
       real = REAL(name);                                                                          \
-    return fails(NO_DESCRIPTORS, flags & O_CREAT ? FULL : NOTHING) ? -1 : real arguments;         \
+    int is_new = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;                             \
+    return fails(NO_DESCRIPTORS, is_new ? FULL : NOTHING) ? -1 : real arguments;                  \
   }
 
 OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
@@ -132,6 +133,8 @@ FORWARD(int, -1, mkfifoat, (int folder, const char *path, mode_t mode), (folder,
         fails(BROKEN, FULL))
 FORWARD(int, -1, rename, (const char *from, const char *to), (from, to), fails(BROKEN, FULL))
 FORWARD(int, -1, link, (const char *from, const char *to), (from, to), fails(BROKEN, FULL))
+FORWARD(int, -1, linkat, (int at, const char *from, int in, const char *to, int flags),
+        (at, from, in, to, flags), fails(BROKEN, FULL))
 FORWARD(int, -1, symlink, (const char *from, const char *to), (from, to), fails(BROKEN, FULL))
 FORWARD(void *, MAP_FAILED, mmap, (void *at, size_t size, int access, int flags, int file, off_t to),
         (at, size, access, flags, file, to), fails(NO_MEMORY, NOTHING))
