@@ -14,7 +14,6 @@ from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import make_folder, save_figure
 from mlgo_gym.cli.show._grid import Grid, Row, change
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._figure import check_can_plot
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 
@@ -54,8 +53,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
         check_can_plot()
         make_folder(options.plots)
     problem = shared.make_problem(InliningForSize, options)
-    if problem.ir2vec is not None:
-        raise OptionsError("--ir2vec: explain-features takes features of whole numbers alone")
     setting = Setting(problem, **shared.compilation_of(options))
     with contextlib.ExitStack() as stack:
         path, trusted = Path(options.model), options.trust_code
@@ -68,7 +65,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         permuted = explain.permutation_importance(
             runner, sample, seed=options.seed, repeats=options.repeats
         )
-        found = list(output.track(permuted, "permuting", len(explain.FEATURES)))
+        found = list(output.track(permuted, "permuting", len(problem.sent())))
         found.sort(key=lambda each: -each.changed)
         code = None
         if options.bytes:
@@ -92,7 +89,9 @@ def _plots(
 ) -> dict[str, Figure]:
     from mlgo_gym.evaluation._explain_plots import COST, boundary_plot, importance_plot
 
-    other = next(each.feature for each in found if each.feature not in {COST, DEFAULT_ADVICE})
+    kept = {COST, DEFAULT_ADVICE}
+    numbers = {name for name in sample.features if sample.values[name].ndim == 1}
+    other = next(each.feature for each in found if each.feature in numbers - kept)
     return {
         "importance": importance_plot(found),
         "boundary": boundary_plot(runner, sample, other, seed),

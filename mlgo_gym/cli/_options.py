@@ -314,9 +314,12 @@ def problem_of(options: argparse.Namespace) -> Problem:
 
 
 def make_problem(kind: type[_P], options: argparse.Namespace) -> _P:
-    """A problem with the settings of `Options.settings`."""
+    """A problem with the settings of `Options.settings`, else of the models' cards."""
+    from mlgo_gym.policies._models import settings_of_models
+
     given = {each.name: getattr(options, each.name, None) for each in _settings(kind)}
-    return kind(**{name: value for name, value in given.items() if value is not None})
+    given = {name: value for name, value in given.items() if value is not None}
+    return kind(**(settings_of_models(models_of(options), kind) | given))
 
 
 def rolled_out(

@@ -17,7 +17,7 @@ from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.model._card import find_model
-from mlgo_gym.policies._models import model_policies, problem_of_models
+from mlgo_gym.policies._models import model_policies, problem_of_models, settings_of_models
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace, trace_path
@@ -129,7 +129,8 @@ def evaluate(
     given = [models] if isinstance(models, Path | str) else list(models)
     paths = [find_model(str(each)) for each in given]
     packages = Packages.of(corpora)
-    setting = Setting(**({"problem": problem_of_models(paths)()} | how))
+    kind = problem_of_models(paths)
+    setting = Setting(**({"problem": kind(**settings_of_models(paths, kind))} | how))
     with model_policies(paths, mode, setting.problem, policies, trusted=trusted) as found:
         answering = {**found, **policies}
         with closing(module_scores(packages, answering, setting)) as scores:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,27 +22,31 @@ from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import errors_of
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.stream._events import Observation
-
-FEATURES: Final = tuple(spec.name for spec in InliningForSize.sent())
-"""The columns of recorded observations: LLVM's features, and what its default would answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Questions:
     """What a model was asked on its own way through modules, and how often in each, in order.
 
-    Values are int64 ``[observations, len(FEATURES)]``, decisions int64 ``[observations]``.
+    Values are structured ``[observations]``, with a field for each tensor that LLVM sends
+    (`mlgo_gym.problems.observation_array`); decisions are int64 ``[observations]``.
     """
 
     values: NDArray[Any]
     decisions: NDArray[Any]
     asked: tuple[int, ...]
     errors: tuple[str, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What LLVM sends, by name, in order."""
+        return self.values.dtype.names or ()
 
     def sample(self, count: int, seed: int) -> Questions:
         """At most so many of the observations; the same seed gives the same."""
@@ -57,7 +61,8 @@ class Questions:
 class Importance:
     """The share of decisions that change when a feature is permuted: the repeats' mean, deviation.
 
-    `to_inline` is a part of `changed`; of one different value nothing can change.
+    `to_inline` is a part of `changed`; of one different value nothing can change. A feature of
+    several numbers is permuted as a whole.
     """
 
     feature: str
@@ -72,7 +77,7 @@ def record_observations(
 ) -> Generator[Questions]:
     """What LLVM asks a model, one module after the other; modules that fail have none."""
     with closing(setting.rollout(corpora, {"model": policy}, keep_decisions=True)) as reports:
-        yield from (_recorded(report) for report in reports)
+        yield from (_recorded(report, setting.problem) for report in reports)
 
 
 def joined(parts: Sequence[Questions]) -> Questions:
@@ -89,11 +94,10 @@ def joined(parts: Sequence[Questions]) -> Questions:
 
 
 def decide(runner: MLModelRunner, values: NDArray[Any]) -> NDArray[Any]:
-    """A model's answers: int64 ``[observations]`` for int64 ``[observations, len(FEATURES)]``."""
-    payloads = np.ascontiguousarray(values, np.int64)
-    answers = np.empty(len(payloads), np.int64)
-    for index, payload in enumerate(payloads):
-        runner.fill(payload.tobytes())
+    """A model's answers, int64 ``[observations]``, to values of `Questions`."""
+    answers = np.empty(len(values), np.int64)
+    for index, value in enumerate(values):
+        runner.fill(value.tobytes())
         answers[index] = runner.evaluate().item()
     return answers
 
@@ -102,14 +106,14 @@ def permutation_importance(
     runner: MLModelRunner, recorded: Questions, *, seed: int, repeats: int
 ) -> Generator[Importance]:
     """Permute one feature after the other, in their order."""
-    for column, feature in enumerate(FEATURES):
-        original = recorded.values[:, column]
-        values = len(np.unique(original))
+    for column, feature in enumerate(recorded.features):
+        original = recorded.values[feature]
+        values = len(np.unique(original, axis=0))
         random = np.random.default_rng([seed, column])
         rounds = []
         for _ in range(repeats if values > 1 else 0):
             permuted = recorded.values.copy()
-            permuted[:, column] = random.permutation(original)
+            permuted[feature] = random.permutation(original)
             rounds.append(decide(runner, permuted) - recorded.decisions)
         changes = np.array(rounds or [np.zeros(len(original))])
         shares = (changes != 0).mean(axis=1)
@@ -143,8 +147,7 @@ def text_when_permuted(
     The same seed, module and feature give the same draws.
     """
     policies = {"": policy} | {
-        feature: _Permuted(policy, FEATURES.index(feature), recorded.values, seed)
-        for feature in features
+        feature: _Permuted(policy, feature, recorded, seed) for feature in features
     }
     return setting.rollout(corpora, policies)
 
@@ -176,21 +179,20 @@ class PermutedText:
 
 
 def share_inlined(
-    runner: MLModelRunner, values: NDArray[Any], settings: Mapping[str, int]
+    runner: MLModelRunner, values: NDArray[Any], settings: Mapping[str, float]
 ) -> float:
     """The share of observations that a model inlines when these features have other values."""
     changed = values.copy()
     for feature, value in settings.items():
-        changed[:, FEATURES.index(feature)] = value
+        changed[feature] = value
     return float((decide(runner, changed) != 0).mean())
 
 
-def _recorded(report: ModuleReport) -> Questions:
+def _recorded(report: ModuleReport, problem: Problem) -> Questions:
     complete = report.attempts if report.is_complete else ()
     decisions = [each for attempt in complete for each in attempt.decisions]
-    payloads = b"".join(each.payload for each in decisions)
     return Questions(
-        np.frombuffer(payloads, np.int64).reshape(len(decisions), len(FEATURES)),
+        observation_array([each.payload for each in decisions], problem),
         np.frombuffer(b"".join(each.advice for each in decisions), np.int64),
         (len(decisions),),
         errors_of(report),
@@ -200,22 +202,23 @@ def _recorded(report: ModuleReport) -> Questions:
 class _Permuted(Policy):
     """A policy that gets one feature's values from other decisions."""
 
-    def __init__(self, policy: PolicyLike, column: int, values: NDArray[Any], seed: int) -> None:
+    def __init__(self, policy: PolicyLike, feature: str, recorded: Questions, seed: int) -> None:
         self._policy = as_policy(policy)
-        self._column = column
-        self._drawn = np.ascontiguousarray(values[:, column])
-        self._seed = seed
+        self._drawn = np.ascontiguousarray(recorded.values[feature])
+        self._seed = seed, recorded.features.index(feature)
+        dtype = recorded.values.dtype
+        start = sum(dtype[name].itemsize for name in recorded.features[: self._seed[1]])
+        self._place = slice(start, start + dtype[feature].itemsize)
 
     @contextmanager
     def begin(self, module: Module) -> Iterator[Answer]:
-        random = np.random.default_rng([self._seed, self._column, *bytes.fromhex(module.sha256)])
-        start = self._column * self._drawn.itemsize
+        random = np.random.default_rng([*self._seed, *bytes.fromhex(module.sha256)])
         with self._policy.begin(module) as answer:
 
             def permuted(observation: Observation) -> Action:
                 payload = bytearray(observation.payload)
                 value = self._drawn[random.integers(len(self._drawn))]
-                payload[start : start + self._drawn.itemsize] = value.tobytes()
+                payload[self._place] = value.tobytes()
                 asked = observation.header, observation.context, observation.index, bytes(payload)
                 return answer(Observation(*asked))
 

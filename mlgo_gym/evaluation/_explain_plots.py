@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.evaluation._explain import FEATURES, Importance, Questions, share_inlined
+from mlgo_gym.evaluation._explain import Importance, Questions, share_inlined
 from mlgo_gym.evaluation._figure import new_figure
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.runners._base import MLModelRunner
@@ -61,7 +61,7 @@ def boundary_plot(runner: MLModelRunner, recorded: Questions, other: str, seed: 
 
 
 def _curves(axes: Axes, runner: MLModelRunner, recorded: Questions, seed: int) -> None:
-    costs = _column(recorded, COST)
+    costs = recorded.values[COST]
     grid = _cost_grid(costs, _GRID)
     sample = recorded.sample(_SAMPLE, seed).values
     axes.plot(
@@ -70,7 +70,7 @@ def _curves(axes: Axes, runner: MLModelRunner, recorded: Questions, seed: int) -
         color="tab:blue",
         label="model, if all calls had this cost",
     )
-    answers = {"model": recorded.decisions, "LLVM's default": _column(recorded, DEFAULT_ADVICE)}
+    answers = {"model": recorded.decisions, "LLVM's default": recorded.values[DEFAULT_ADVICE]}
     for (name, values), colour in zip(answers.items(), ("tab:orange", "black"), strict=True):
         centres, shares = _by_bin(costs, values != 0, grid[0], grid[-1])
         axes.plot(centres, shares, "o-", markersize=3, color=colour, label=f"{name}, as asked")
@@ -83,12 +83,12 @@ def _curves(axes: Axes, runner: MLModelRunner, recorded: Questions, seed: int) -
 
 
 def _map(axes: Axes, runner: MLModelRunner, recorded: Questions, other: str, seed: int) -> None:
-    costs = _cost_grid(_column(recorded, COST), _MAP_GRID)
+    costs = _cost_grid(recorded.values[COST], _MAP_GRID)
     quantiles = np.linspace(0, 1, _MAP_ROWS)
-    others = np.unique(np.quantile(_column(recorded, other), quantiles, method="nearest"))
+    others = np.unique(np.quantile(recorded.values[other], quantiles, method="nearest"))
     sample = recorded.sample(_MAP_SAMPLE, seed).values
     shares = [
-        [100 * share_inlined(runner, sample, {COST: int(x), other: int(y)}) for x in costs]
+        [100 * share_inlined(runner, sample, {COST: int(x), other: y.item()}) for x in costs]
         for y in others
     ]
     rows = range(len(others))
@@ -100,10 +100,6 @@ def _map(axes: Axes, runner: MLModelRunner, recorded: Questions, other: str, see
     axes.set_ylabel(f"{other}, at its quantiles")
     axes.set_title(f"calls inlined by the model, if all had these {COST} and {other}")
     axes.figure.colorbar(mesh, ax=axes, label="percent; the line is 50")
-
-
-def _column(recorded: Questions, feature: str) -> NDArray[Any]:
-    return np.asarray(recorded.values[:, FEATURES.index(feature)])
 
 
 def _cost_grid(costs: NDArray[Any], count: int) -> NDArray[Any]:

@@ -2,10 +2,12 @@
 
 ::
 
-    {"problem": "InliningForSize", "llvm_version": "22.1.0", "features": ["sroa_savings", ...]}
+    {"problem": "InliningForSize", "llvm_version": "22.1.0", "features": ["sroa_savings", ...],
+     "settings": {"ir2vec": "ir2vec.json", "ir2vec_sha256": "..."}}
 
 It is optional, and may hold more. A model of another LLVM loads where the features that it was
-trained on are all offered; the differences are reported.
+trained on are all offered; the differences are reported. Its settings are those of its problem
+without which LLVM does not send its features: a name that is known, or that of a file beside it.
 
 Models that ship with the package are found by name: folders in ``models`` at the top of the
 repository, and in ``shipped`` here in a wheel.
@@ -13,8 +15,8 @@ repository, and in ``shipped`` here in a wheel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +37,7 @@ class ModelCard:
         problem: the problem's name.
         llvm_version: the LLVM whose features it was trained on.
         features: their names.
+        settings: what LLVM has to be told for them, and the hashes of files among that.
 
     >>> ModelCard("InliningForSize", "22.1.0", ("callee_users",)).problem
     'InliningForSize'
@@ -43,6 +46,7 @@ class ModelCard:
     problem: str
     llvm_version: str
     features: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, inputs: Sequence[TensorSpec]) -> tuple[str, ...]:
         """Names of inputs that are offered now and were not when the model was trained."""
@@ -90,12 +94,14 @@ def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | Non
 def _parse(value: Any, source: str) -> ModelCard:
     match value:
         case {"problem": str(problem), "llvm_version": str(version), "features": [*features]}:
-            if all(isinstance(each, str) for each in features):
-                return ModelCard(problem, version, tuple(features))
+            settings = value.get("settings", {})
+            texts = [*features, *(settings.values() if isinstance(settings, dict) else [None])]
+            if all(isinstance(each, str) for each in texts):
+                return ModelCard(problem, version, tuple(features), settings)
     raise ModelError(
         source,
-        f"{CARD_FILE}: expected problem and llvm_version as texts and features as a list of "
-        f"texts, found {value!r}",
+        f"{CARD_FILE}: expected problem and llvm_version as texts, features as a list of texts "
+        f"and settings, if any, as texts by name, found {value!r}",
     )
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mlgo_gym.corpus._packages import shortest_names
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._card import read_card
+from mlgo_gym.model._card import CARD_FILE, ModelCard, read_card
 from mlgo_gym.native._freeze import find_description, freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._problem import HASH, Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners._load import runner_factory
@@ -63,12 +64,30 @@ class Model:
                 str(self.path),
                 f"expected a model for {self.problem.name}, found one for {card.problem}",
             )
+        if card is not None:
+            self._check_files(card)
+
+    def _check_files(self, card: ModelCard) -> None:
+        """See that what LLVM computes features by is what the model was trained with."""
+        found = {hashlib.sha256(data).hexdigest() for data in self.problem.files().values()}
+        for name in self.problem.file_settings:
+            expected = card.settings.get(f"{name}{HASH}")
+            if found and expected and expected not in found:
+                raise ModelError(
+                    str(self.path),
+                    f"{name}: expected that of SHA-256 {expected}, which it was trained with, "
+                    f"found {', '.join(sorted(found))}; what the card names need not be given",
+                )
 
 
 def load_model(
     path: Path, problem: Problem, mode: str = _RELEASE, name: str = "", *, trusted: bool = False
 ) -> Model:
-    """A model, once it is clear that it answers the problem."""
+    """A model, once it is clear that it answers the problem.
+
+    Raises:
+        ModelError: it does not, or its vocabulary is another than the problem's.
+    """
     factory = runner_factory(str(path), mode, trusted=trusted)
     model = Model(name or path.name, path, problem, factory)
     model.runner(problem.sent(), problem.advice).close()  # says what is wrong before modules do
@@ -86,6 +105,32 @@ def problem_of_models(models: Sequence[str]) -> type[Problem]:
                 )
             return known[card.problem]
     return InliningForSize
+
+
+def settings_of_models(models: Sequence[str], problem: type[Problem]) -> dict[str, Any]:
+    """What the first card names that names files: known names, or paths.
+
+    Raises:
+        ModelError: it names another file than the one beside it.
+    """
+    for model in models:
+        card = read_card(Path(model))
+        if card and card.problem == problem.name and card.settings:
+            return {
+                name: _named(card.settings[name], name, known, model)
+                for name, known in problem.file_settings.items()
+                if name in card.settings
+            }
+    return {}
+
+
+def _named(value: str, name: str, known: Collection[str], model: str) -> Path | str:
+    if value in known:
+        return value
+    if value != (file := f"{name}.json"):
+        expected = ", ".join((*known, file))
+        raise ModelError(model, f"{CARD_FILE}: {name}: expected one of {expected}, found {value!r}")
+    return Path(model) / file
 
 
 @contextlib.contextmanager

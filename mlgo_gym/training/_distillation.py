@@ -55,7 +55,7 @@ def labels_of(episodes: Iterable[Episode], features: Sequence[str], linked_weigh
     packages = np.unique([each.source.package for each in known], return_inverse=True)[1]
     return Labels(
         tuple(features),
-        np.stack([observations[name] for name in features], axis=-1),
+        np.concatenate([_table(observations[name]) for name in dict.fromkeys(features)], axis=-1),
         np.concatenate(advantages),
         np.concatenate([each.label("sample_weight") for each in known]),
         np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
@@ -73,7 +73,9 @@ def distilled(
     features = labels.features[chosen]
     answers = teacher(features).mean(axis=0) + config.caution * labels.defaults[chosen]
     answers = np.clip(answers, -config.logit_limit, config.logit_limit)
-    columns = dict(zip(labels.names, features.T, strict=True))
+    names = np.array(labels.names)
+    places = {name: np.flatnonzero(names == name).squeeze() for name in dict.fromkeys(labels.names)}
+    columns = {name: features[:, place] for name, place in places.items()}
     normalization = Normalization.fit(columns, labels.names)
     network = InliningNetwork(normalization, config.hidden, config.seed, config.band)
     run.doing("fitting")
@@ -82,6 +84,11 @@ def distilled(
     for step, numbers in enumerate(fitting, number * config.fit.epochs):
         run.scalars(step, {f"fit/{key}": value for key, value in numbers.items()})
     return network
+
+
+def _table(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """``[N]`` or ``[N, numbers]`` as ``[N, numbers]``."""
+    return values.reshape(len(values), -1)
 
 
 def _rows(labels: Labels, config: AdvantageConfig) -> np.ndarray[Any, Any]:

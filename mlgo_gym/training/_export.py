@@ -17,6 +17,7 @@ The signature's inputs carry the names of LLVM's features. Compiled ahead of tim
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_model_json, unreadable
 from mlgo_gym.model._saved_model import SIGNATURE, converted
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._problem import HASH, Problem
 from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 
@@ -53,6 +54,8 @@ def save_model(
                 _write(model, problem, staged)
                 made_for = {"problem": problem.name, "llvm_version": llvm_version()}
                 made_for["features"] = list(model.features())
+                if {*model.features()} & {*problem.optional}:
+                    made_for["settings"] = _with_files(problem, staged)
             write_json(staged / CARD_FILE, made_for | dict(card))
     except OSError as error:
         raise ModelError(str(directory), f"cannot be written: {error.strerror}") from error
@@ -122,6 +125,18 @@ def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec
         for spec in problem.sent()
         if spec.name in taken
     }
+
+
+def _with_files(problem: Problem, folder: Path) -> dict[str, str]:
+    """Settings that name files, of which there is a copy then, but of those that are known."""
+    settings = {}
+    for name, known in problem.file_settings.items():
+        value = getattr(problem, name)
+        settings[name] = value.name if value.name in known else f"{name}.json"
+        settings[f"{name}{HASH}"] = hashlib.sha256(value.data).hexdigest()
+        if value.name not in known:
+            (folder / settings[name]).write_bytes(value.data)
+    return settings
 
 
 def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:

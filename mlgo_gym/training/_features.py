@@ -1,8 +1,9 @@
 """Which of a problem's features a network is given: ``core-edge_count``, say.
 
-A text of names, joined by ``+`` and ``-``: sets, such as ``core``, what LLVM's advisor sends, or
-``ir2vec``, embeddings of callee and caller, and single features. What comes first is what there is
-to begin with; a text that begins with ``-`` leaves out of all.
+A text of names, joined by ``+`` and ``-``: sets, such as ``core``, what LLVM's advisor sends,
+``ir2vec``, embeddings of callee and caller, or ``counts``, the same where the vocabulary counts,
+and single features. What comes first is what there is to begin with; a text that begins with ``-``
+leaves out of all.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from mlgo_gym.problems._problem import Problem
 CORE: Final = "core"
 EMBEDDINGS: Final = "ir2vec"
 """The set of those that LLVM sends where it has a vocabulary."""
+COUNTS: Final = "counts"
+"""The same set, where the vocabulary is one that counts."""
 ALL_FEATURES: Final = ""
 """The text of all features that there are."""
 _MASK: Final = "mask"
@@ -27,13 +30,20 @@ def feature_sets(problem: Problem | type[Problem]) -> dict[str, tuple[str, ...]]
     """The sets that a text can name, each with its features: all but masks.
 
     >>> from mlgo_gym.problems import InliningForSize
-    >>> feature_sets(InliningForSize(ir2vec="ones"))["ir2vec"]
+    >>> feature_sets(InliningForSize(ir2vec="ones"))["counts"]
     ('callee_embedding', 'caller_embedding')
     """
     names = tuple(each.spec.name for each in problem.features if each.spec.name != _MASK)
     asked_for = tuple(name for name in names if name in problem.optional)
     core = {CORE: tuple(name for name in names if name not in asked_for)}
-    return core | ({EMBEDDINGS: asked_for} if asked_for else {})
+    sets = (EMBEDDINGS, *([COUNTS] if _counts(problem) else [])) if asked_for else ()
+    return core | dict.fromkeys(sets, asked_for)
+
+
+def _counts(problem: Problem | type[Problem]) -> bool:
+    """Whether a setting names, in place of a file, what is known by name."""
+    settings = problem.settings() if isinstance(problem, Problem) else {}
+    return any(settings.get(name) in known for name, known in problem.file_settings.items())
 
 
 def choose_features(

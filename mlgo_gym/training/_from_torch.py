@@ -29,7 +29,6 @@ import numpy as np
 import tensorflow as tf
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.problems._observations import row_shape
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._networks import FORBIDDEN, networked_problems
@@ -123,7 +122,7 @@ class TorchPolicy(keras.Model):  # type: ignore[misc, unused-ignore]
             part = tf.cast(observations[feature.spec.name], tf.float32)
             if feature.may_be_infinite:  # as the environments show it
                 part = tf.where(tf.abs(part) <= part.dtype.max, part, feature.high)
-            parts.append(part if row_shape(feature.spec) else tf.expand_dims(part, -1))
+            parts.append(tf.reshape(part, [-1, feature.spec.element_count]))
         values = self._normalization(tf.concat(parts, axis=-1))
         for layer in self._layers_of_torch:
             values = layer(values)

@@ -8,6 +8,7 @@ LLVM's own heuristic, to which the network adds, so that every trainer begins at
 from __future__ import annotations
 
 import pkgutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -16,7 +17,6 @@ import tensorflow as tf
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._observations import row_shape
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
 from mlgo_gym.problems._registry import problem_named, problems
@@ -69,7 +69,7 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
         }
 
     def features(self) -> tuple[str, ...]:
-        return self.normalization.names
+        return tuple(dict.fromkeys(self.normalization.names))
 
     def _score(self, values: Any) -> Any:
         for layer in self._hidden_layers:
@@ -97,20 +97,23 @@ class InliningNetwork(PolicyNetwork):
     ) -> None:
         super().__init__(normalization, hidden, seed)
         self.band = band
+        self._numbers = dict(Counter(normalization.names))
         self.build(dict.fromkeys(self.features(), (None,)))
 
     def config(self) -> dict[str, Any]:
         return super().config() | ({"band": list(self.band)} if self.band else {})
 
     def build(self, _: Any) -> None:
-        self.call({name: tf.zeros([1], tf.int64) for name in self.features()})
+        self.call({name: tf.zeros([count]) for name, count in self._numbers.items()})
         self.built = True
 
     def call(self, observations: Mapping[str, Any]) -> Any:
         """The logits, ``float32 [batch, 2]``: not to inline, and to inline."""
-        values = tf.stack(
-            [tf.cast(observations[name], tf.float32) for name in self.features()], axis=-1
-        )
+        parts = [
+            tf.reshape(tf.cast(observations[name], tf.float32), [-1, count])
+            for name, count in self._numbers.items()
+        ]
+        values = tf.concat(parts, axis=-1)
         cost = tf.cast(observations["cost_estimate"], tf.float32)
         prior = (_DEFAULT_THRESHOLD - cost) / _RULE_SCALE
         prior = tf.minimum(tf.maximum(prior, -_RULE_LIMIT), _RULE_LIMIT)
@@ -187,17 +190,15 @@ class EvictionNetwork(PolicyNetwork):
 def network_features(problem: Problem | type[Problem], text: str = ALL_FEATURES) -> tuple[str, ...]:
     """The features that a text chooses for a problem's network (`choose_features`).
 
-    Raises:
-        OptionsError: one of them is a vector, for which there is no network.
+    An embedding is named for each of its numbers, of which each is normalised by itself; a feature
+    that has a number for each position is named once.
     """
     chosen = choose_features(problem, text, _kind(problem).rule_features)
-    for each in problem.features:
-        if each.spec.name in chosen and row_shape(each.spec) and not each.is_wide:
-            raise OptionsError(
-                f"features: expected those of one number, found {each.spec.name!r} of "
-                f"{each.spec.element_count}; leave it out, or take 'ones' as the vocabulary"
-            )
-    return chosen
+    numbers = {each.spec.name: each.spec.element_count for each in problem.features}
+    wide = {each.spec.name for each in problem.features if each.is_wide}
+    return tuple(
+        name for each in chosen for name in [each] * (1 if each in wide else numbers[each])
+    )
 
 
 def networked_problems() -> str:

@@ -8,6 +8,7 @@ for what is infinitely heavy (``use_def_density``).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -26,7 +27,10 @@ _BULK: Final = (0.5, 99.5)
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """Of each feature the mean and deviation of ``sign(x) * log(1 + |x|)``, two percentiles."""
+    """Of each number the mean and deviation of ``sign(x) * log(1 + |x|)``, two percentiles.
+
+    A feature of several numbers that differ in kind, such as an embedding, is named for each.
+    """
 
     names: tuple[str, ...]
     mean: tuple[float, ...]
@@ -44,8 +48,19 @@ class Normalization:
 
     @classmethod
     def fit(cls, columns: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]) -> Self:
-        """The statistics of what was observed, in any shape, as far as it is finite."""
-        rows = [_statistics(name, np.asarray(columns[name], np.float64)) for name in names]
+        """The statistics of what was observed, as far as it is finite.
+
+        Args:
+            columns: arrays ``[N, ...]`` by feature; of a feature that is named once, all numbers
+                are of one kind, such as positions.
+            names: one for each number.
+        """
+        numbers = Counter(names)
+        rows = [
+            _statistics(name, part)
+            for name, count in numbers.items()
+            for part in np.split(np.asarray(columns[name], np.float64).reshape(-1, count), count, 1)
+        ]
         mean, scale, low, high = zip(*rows, strict=True)
         return cls(tuple(names), mean, scale, low, high)
 

@@ -34,9 +34,10 @@ class TeacherConfig:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of decisions: features by names ``[N, features]``, ``[N]`` of all else.
+    """What is known of decisions: features ``[N, numbers]``, ``[N]`` of all else.
 
-    Advantages are bytes that inlining saves, or NaN; defaults, LLVM's, are 1 or -1.
+    Each number has its feature's name. Advantages are bytes that inlining saves, or NaN; defaults,
+    LLVM's, are 1 or -1.
     """
 
     names: tuple[str, ...]

@@ -14,7 +14,6 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._explain import (
-    FEATURES,
     Importance,
     PermutedText,
     Questions,
@@ -28,6 +27,7 @@ from mlgo_gym.evaluation._explain import (
 )
 from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -51,27 +51,32 @@ class Known:
 
 
 @contextlib.contextmanager
-def known(name: str, small: Corpus) -> Iterator[Known]:
+def known(name: str, small: Corpus, setting: Setting = SETTING) -> Iterator[Known]:
     with contextlib.ExitStack() as stack:
-        problem = SETTING.problem
+        problem = setting.problem
         factory = native_runner(MODELS / name, problem, stack)
         policy = stack.enter_context(RunnerPolicy(factory, keep=True))
         packages = {"small": small}
-        recorded = joined(list(record_observations(packages, policy, SETTING)))
+        recorded = joined(list(record_observations(packages, policy, setting)))
         runner = stack.enter_context(factory(problem.sent(), problem.advice))
         yield Known(runner, policy, recorded, packages)
 
 
 @pytest.mark.e2e
-def test_a_model_of_one_feature(small: Corpus) -> None:
-    with known("default", small) as model:
-        column = model.recorded.values[:, FEATURES.index("inlining_default")]
+@pytest.mark.parametrize("vocabulary", [None, "one-hot"])
+def test_a_model_of_one_feature(vocabulary: str | None, small: Corpus) -> None:
+    """A feature of several numbers, too, is permuted as one."""
+    problem = InliningForSize(ir2vec=vocabulary)
+    with known("default", small, Setting(problem)) as model:
+        column = model.recorded.values["inlining_default"]
         assert (column == model.recorded.decisions).all()
         found = model.importance()
         runner, values = model.runner, model.recorded.values
         assert share_inlined(runner, values, {"inlining_default": 1}) == 1.0
         assert share_inlined(runner, values, {"cost_estimate": 10**6}) == column.mean()
-    assert list(found) == list(FEATURES)
+    assert list(found) == [spec.name for spec in problem.sent()]
+    if vocabulary:
+        assert found["callee_embedding"].values > 2
     assert {name for name, each in found.items() if each.changed} == {"inlining_default"}
     share = column.mean()
     one = found["inlining_default"]
@@ -96,7 +101,7 @@ def test_what_is_recorded_is_what_the_model_answers(small: Corpus) -> None:
         assert sum(recorded.asked) == len(recorded.values)
         assert recorded.errors == ()
         sample = recorded.sample(20, seed=1)
-        assert sample.values.shape == (20, len(FEATURES))
+        assert sample.values.shape == (20,)
         assert (sample.values == recorded.sample(20, seed=1).values).all()
         assert (decide(model.runner, sample.values) == sample.decisions).all()
         first, second = (model.importance() for _ in range(2))
@@ -123,7 +128,9 @@ def test_text(small: Corpus) -> None:
 
 
 def test_nothing_is_asked() -> None:
-    empty = Questions(np.zeros((0, len(FEATURES)), np.int64), np.zeros(0, np.int64), (0,), ())
+    empty = Questions(
+        np.zeros(0, observation_dtype(InliningForSize)), np.zeros(0, np.int64), (0,), ()
+    )
     with pytest.raises(
         CorpusError, match="corpus: expected modules in which LLVM asks, found none"
     ):

@@ -10,11 +10,12 @@ from matplotlib.collections import QuadMesh
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 
-from mlgo_gym.evaluation._explain import FEATURES, Importance, Questions
+from mlgo_gym.evaluation._explain import Importance, Questions
 from mlgo_gym.evaluation._explain_plots import boundary_plot, importance_plot
 from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._summary import STATISTICS, Scored
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.runners._scripted import ScriptedRunner
 from mlgo_gym.scoring._linked_text import Code
 from tests.evaluation.test_summary import module
@@ -75,11 +76,11 @@ def test_importances_as_bars() -> None:
 
 def test_where_a_model_turns() -> None:
     """It inlines what costs less than 52, or than 102 where there are two users."""
-    values = np.zeros((120, len(FEATURES)), np.int64)
+    values = np.zeros(120, observation_dtype(InliningForSize))
     costs, users = np.linspace(-150, 300, 120).astype(np.int64), np.arange(120) % 3
-    values[:, FEATURES.index("cost_estimate")] = costs
-    values[:, FEATURES.index("callee_users")] = users
-    values[:, FEATURES.index("inlining_default")] = costs < 225
+    values["cost_estimate"] = costs
+    values["callee_users"] = users
+    values["inlining_default"] = costs < 225
     decisions = costs < np.where(users == 2, 102, 52)
     recorded = Questions(values, decisions.astype(np.int64), (120,), ())
     with ScriptedRunner(

@@ -129,7 +129,7 @@ def _changed(value: Any, place: Path, random: np.random.Generator) -> Any:
             int(random.choice([1, 40, 5000], p=[0.6, 0.35, 0.05])),
             LARGEST_BYTES // len(_dumped(outer[int(key)])),
         )
-        outer.extend(outer[int(key) : int(key) + 1] * times)
+        outer.extend(deepcopy(outer[int(key)]) for _ in range(times))  # else one change is of all
     else:
         outer[f"{key}x"] = outer.pop(str(key))
     return value

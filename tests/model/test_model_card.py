@@ -53,13 +53,22 @@ def test_a_model_of_another_llvm(model: Path, kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "card", [[], {}, CARD | {"features": [1]}, CARD | {"features": "x"}, CARD | {"problem": None}]
+    "card",
+    [
+        [],
+        {},
+        CARD | {"features": [1]},
+        CARD | {"features": "x"},
+        CARD | {"problem": None},
+        CARD | {"settings": []},
+        CARD | {"settings": {"ir2vec": 1}},
+    ],
 )
 def test_cards_of_another_form(model: Path, card: object) -> None:
     (model / "card.json").write_text(json.dumps(card))
     with pytest.raises(ModelError) as caught:
         read_card(model)
     assert str(caught.value) == (
-        f"model '{model}': card.json: expected problem and llvm_version as texts and features as a "
-        f"list of texts, found {card!r}"
+        f"model '{model}': card.json: expected problem and llvm_version as texts, features as a "
+        f"list of texts and settings, if any, as texts by name, found {card!r}"
     )

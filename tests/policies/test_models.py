@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModelError, OptionsError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.policies._models import model_policies, problem_of_models
+from mlgo_gym.policies._models import (
+    load_model,
+    model_policies,
+    problem_of_models,
+    settings_of_models,
+)
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._load import runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -37,6 +46,39 @@ def test_the_problem_of_models(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"model {str(tmp_path)!r}: problem: expected one of InliningForSize, RegallocEviction, "
         "RegallocPriority, found 'Outlining'"
+    )
+
+
+def test_what_cards_name(tmp_path: Path) -> None:
+    """A known vocabulary, or the file beside it; another is refused before anything is compiled."""
+    card = json.loads((MODELS / "never" / "card.json").read_text())
+    model = shutil.copytree(MODELS / "never", tmp_path / "model")
+
+    def settings(**named: str) -> dict[str, Any]:
+        (model / "card.json").write_text(json.dumps(card | {"settings": named}))
+        return settings_of_models([str(MODELS / "never"), str(model)], InliningForSize)
+
+    assert settings() == {}
+    assert settings(ir2vec="ones") == {"ir2vec": "ones"}
+    assert settings(ir2vec="ir2vec.json") == {"ir2vec": model / "ir2vec.json"}
+    assert settings_of_models([str(model)], RegallocEviction) == {}
+    with pytest.raises(ModelError) as caught:
+        settings(ir2vec="../ir2vec.json")
+    assert str(caught.value) == (
+        f"model {str(model)!r}: card.json: ir2vec: expected one of {', '.join(PRESETS)}, "
+        "ir2vec.json, found '../ir2vec.json'"
+    )
+    hashes = {
+        name: hashlib.sha256(Vocabulary.of(name).data).hexdigest() for name in ("ones", "one-hot")
+    }
+    settings(ir2vec="ones", ir2vec_sha256=hashes["ones"])
+    for problem in (INLINING, InliningForSize(ir2vec="ones")):
+        assert load_model(model, problem).problem == problem
+    with pytest.raises(ModelError) as caught:
+        load_model(model, InliningForSize(ir2vec="one-hot"))
+    assert str(caught.value) == (
+        f"model {str(model)!r}: ir2vec: expected that of SHA-256 {hashes['ones']}, which it was "
+        f"trained with, found {hashes['one-hot']}; what the card names need not be given"
     )
 
 

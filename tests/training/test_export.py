@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import ModelError, OptionsError
+from mlgo_gym.errors import ModelError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
-from mlgo_gym.policies._models import load_model
+from mlgo_gym.policies._models import load_model, settings_of_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._vocabulary import Vocabulary
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
@@ -77,10 +78,20 @@ def test_all_forms_answer_alike(
 
 
 @pytest.mark.e2e
-def test_a_model_that_looks_at_sizes(sample: Corpus, tmp_path: Path) -> None:
-    """Where embeddings are not sent, or are of another dimension, it says so before modules do."""
-    problem, model = InliningForSize(ir2vec="ones"), tmp_path / "model"
+@pytest.mark.parametrize("vocabulary", ["ones", "one-hot", "of a file"])
+def test_a_model_that_looks_at_embeddings(vocabulary: str, sample: Corpus, tmp_path: Path) -> None:
+    """The vocabulary comes with it; where embeddings are not sent, it says so before modules do."""
+    given = tmp_path / "vectors.json"
+    given.write_bytes(Vocabulary.of("one-hot").data.replace(b"2.0", b"1.0"))
+    file = given if vocabulary == "of a file" else None
+    problem, model = InliningForSize(ir2vec=file or vocabulary), tmp_path / "model"
     save_model(network_of(problem, record(sample, problem, ("scene.cpp",))), problem, model, {})
+    found = InliningForSize(**settings_of_models([str(model)], InliningForSize))
+    assert found.files() == problem.files()
+    card = read_card(model, problem.sent())
+    assert card
+    assert card.settings["ir2vec"] == ("ir2vec.json" if file else vocabulary)
+    assert (model / "ir2vec.json").exists() == bool(file)
     results = []
     with Compiler(timeout_s=120) as compiler:
         for runner_class in (ReleaseModeModelRunner, ModelUnderTrainingRunner):
@@ -94,20 +105,17 @@ def test_a_model_that_looks_at_sizes(sample: Corpus, tmp_path: Path) -> None:
         f"model {str(model)!r}: was trained on features of LLVM 22.1.0 that are not offered: "
         "'callee_embedding', 'caller_embedding'"
     )
+    numbers = {"ones": 1}.get(vocabulary, 80)
+    about = json.loads((model / "card.json").read_text())
+    (model / "card.json").write_text(json.dumps(about | {"settings": {}}))  # somebody else's
     with pytest.raises(ModelError) as caught:
-        load_model(model, InliningForSize(ir2vec="one-hot"))
+        load_model(model, InliningForSize(ir2vec=given if numbers == 1 else "ones"))
     assert str(caught.value) == (
-        f"model '{model}/model.tflite': input 'callee_embedding': the model takes float [1], "
-        "offered is float [80]"
+        f"model '{model}/model.tflite': input 'callee_embedding': the model takes float "
+        f"[{numbers}], offered is float [{81 - numbers}]"
     )
-    with pytest.raises(OptionsError) as no_network:
-        network_features(InliningForSize(ir2vec="one-hot"))
-    assert str(no_network.value) == (
-        "features: expected those of one number, found 'callee_embedding' of 80; leave it out, or "
-        "take 'ones' as the vocabulary"
-    )
-    named = network_features(InliningForSize(ir2vec="one-hot"), "core")
-    assert named == network_features(InliningForSize())
+    assert network_features(problem).count("caller_embedding") == numbers
+    assert network_features(problem, "core") == network_features(InliningForSize())
 
 
 @pytest.mark.e2e

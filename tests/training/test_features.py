@@ -72,6 +72,19 @@ def test_bad_texts(problem: type, text: str, message: str) -> None:
     assert str(error.value) == message
 
 
+def test_sets_of_embeddings() -> None:
+    """Each number of an embedding is one of the network's; what counts has a name of its own."""
+    problem = InliningForSize(ir2vec="one-hot")
+    counts = ("callee_embedding",) * 80 + ("caller_embedding",) * 80
+    assert network_features(problem, "core+counts") == ALL + counts
+    assert network_features(problem, "core+ir2vec-callee_embedding") == ALL + counts[80:]
+    with pytest.raises(OptionsError) as error:
+        network_features(InliningForSize, "core+counts")
+    assert str(error.value) == (
+        f"features: expected some of core, {', '.join(ALL)}, found 'counts'"
+    )
+
+
 def test_eviction_without_some() -> None:
     names = network_features(RegallocEviction, "core-liverange_size-progress")
     assert {"liverange_size", "progress", "mask"}.isdisjoint(names)
