@@ -72,7 +72,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with contextlib.ExitStack() as stack:
         log = None
         if options.log and model:
-            log = RolloutLog(stack.enter_context(writing(options.log)), model.problem)
+            lines = stack.enter_context(writing(options.log))
+            log = stack.enter_context(RolloutLog(lines, model.problem))
         for done in output.track(deployed, "compiling", len(targets)):
             if done.error and options.corpus:
                 reports.append(ModuleReport(done.item, TextSize, None, (), str(done.error)))

@@ -61,7 +61,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         name, policy = stack.enter_context(shared.policy_of(options, problem))
         log = None
         if options.log:
-            log = RolloutLog(stack.enter_context(writing(options.log)), problem)
+            file = stack.enter_context(writing(options.log))
+            log = stack.enter_context(RolloutLog(file, problem))
         settings = {"also": also, "keep_decisions": bool(log or options.traces), "in_order": log}
         for report in shared.rolled_out(
             packages, {name: policy}, problem, options, output, **settings

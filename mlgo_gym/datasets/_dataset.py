@@ -75,8 +75,8 @@ class Dataset:
             DatasetError: a part cannot be used, or is not of this problem or LLVM, or two differ.
         """
         folders = [_parts(Path(each)) for each in (path, *more)]
-        first = folders[0][0]
-        expected = _expected(first.header, problem, llvm_version)
+        first = _first([part for parts in folders for part in parts])
+        expected = _expected(folders[0][0].header.taking(first.problem), problem, llvm_version)
         differences: list[str] = []
         for parts in folders:
             found = [each for part in parts for each in _compared(part, expected)]
@@ -90,8 +90,8 @@ class Dataset:
 
     @property
     def header(self) -> DatasetHeader:
-        """The header of the first part."""
-        return self.parts[0].header
+        """The header of the first part, of those with decisions if there are any."""
+        return _first(self.parts)
 
     @property
     def problem(self) -> Problem | type[Problem]:
@@ -125,7 +125,8 @@ class Dataset:
                 str(self.parts[0].path), f"columns: expected some of {known}, found {unknown}"
             )
         for part in self.parts:
-            yield from _read(part, rows, columns)
+            if part.rows:
+                yield from _read(part, rows, columns)
 
     def read(self, columns: Sequence[str]) -> dict[str, _Array]:
         """All rows of some columns at once, each ``[N]`` or ``[N, 33]`` as in a `Batch`."""
@@ -138,6 +139,11 @@ class Dataset:
         """All decisions, in order, those that were scored together at a time."""
         for part in self.parts:
             yield from _episodes(part)
+
+
+def _first(parts: Sequence[Part]) -> DatasetHeader:
+    """What decisions are described by: a part without any may know less."""
+    return next((each for each in parts if each.rows), parts[0]).header
 
 
 def _parts(path: Path) -> list[Part]:
@@ -154,10 +160,9 @@ def _expected(
 ) -> DatasetHeader:
     settings = problem.settings() if isinstance(problem, Problem) else found.settings
     kind = problem.described if isinstance(problem, Problem) else problem
-    if kind is None or (isinstance(kind, type) and kind.name == found.problem.name):
-        kind = found.problem  # which has what the kind needs, and may have more
     version = found.llvm_version if llvm_version is None else llvm_version
-    return replace(found, problem=kind, settings=settings, llvm_version=version)
+    wanted = replace(found, settings=settings, llvm_version=version)
+    return replace(wanted, problem=kind or found.problem).taking(found.problem)
 
 
 def _compared(part: Part, expected: DatasetHeader) -> list[tuple[str, str]]:
@@ -166,7 +171,8 @@ def _compared(part: Part, expected: DatasetHeader) -> list[tuple[str, str]]:
             str(part.path),
             f"problem: expected {expected.problem.name}, found {part.header.problem.name}",
         )
-    return [(str(part.path), each) for each in expected.differences(part.header)]
+    found = part.header if part.rows else part.header.taking(expected.problem)
+    return [(str(part.path), each) for each in expected.differences(found)]
 
 
 def _level_differences(first: list[Part], parts: list[Part]) -> list[tuple[str, str]]:

@@ -140,14 +140,15 @@ def episodes_of_report(
         return
     scores = report.measure.parts(attempt.result)
     baselines = report.measure.parts(report.baseline)
-    for context, group in groupby(attempt.decisions, lambda decision: decision.context):
+    described, recorded = attempt.with_all(problem)
+    for context, group in groupby(recorded, lambda decision: decision.context):
         decisions = tuple(group)
         outcomes = np.zeros(len(decisions), np.float32)
         outcomes[-1] = rewards[context]
         yield Episode(
             source,
-            problem.described,
-            *_arrays(decisions, problem),
+            described.described,
+            *_arrays(decisions, described),
             context=context,
             outcomes=outcomes,
             reward=rewards[context],

@@ -10,6 +10,8 @@ It stands in the metadata of every Parquet file, under the key `METADATA_KEY`, a
     opt_level         the level that was forced on all modules; null: each module's own
     features          the specs of an observation's tensors that are features
     extras            the specs of those that LLVM sends besides
+    order             the names of features and extras as they stand in an observation, where that
+                      is not one after the other
     advice            the spec of an answer
     score             the spec of a training log's outcomes; null where there are none
 """
@@ -18,11 +20,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
 from mlgo_gym.files import parse_json
+from mlgo_gym.problems._headers import differences, layout_differences
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.stream._events import Header, feature_specs
@@ -77,9 +80,12 @@ class DatasetHeader:
             llvmlite_version=llvmlite_version,
         )
 
-    def is_of(self, problem: Problem | type[Problem]) -> bool:
-        """Whether decisions of a problem are described as these are."""
-        return self.problem.name == problem.name and self.problem.sent() == problem.sent()
+    def taking(self, problem: Problem | type[Problem]) -> Self:
+        """The same of decisions of a problem, where that has all that this one's needs."""
+        needed = self.problem.features + self.problem.extras
+        if self.problem.name != problem.name or differences(needed, problem.sent()):
+            return self
+        return replace(self, problem=problem)
 
     def score_differences(self, other: DatasetHeader) -> list[str]:
         """What the outcomes of another dataset are, where they are not those of this one."""
@@ -97,25 +103,17 @@ class DatasetHeader:
         if self.problem.name != other.problem.name:
             return [f"problem: expected {self.problem.name}, found {other.problem.name}"]
         mine, others = self._decisive(), other._decisive()
-        return self._feature_differences(other) + [
+        features = layout_differences(self.problem.sent(), other.problem.sent())
+        return [*filter(None, [features])] + [
             f"{name}: expected {mine.get(name, _UNKNOWN)}, found {others.get(name, _UNKNOWN)}"
             for name in dict.fromkeys((*mine, *others))
             if mine.get(name, _UNKNOWN) != others.get(name, _UNKNOWN)
         ]
 
-    def _feature_differences(self, other: DatasetHeader) -> list[str]:
-        mine, others = (
-            [f"{spec.name} {spec.type} {spec.shape}" for spec in each.problem.sent()]
-            for each in (self, other)
-        )
-        lacking = [each for each in mine if each not in others]
-        more = [each for each in others if each not in mine]
-        if not lacking and not more:
-            return [] if mine == others else ["features: expected the same order, found another"]
-        return [f"features: expected {lacking or 'no others'}, found {more or 'none of them'}"]
-
     def to_json(self) -> bytes:
         """The header as JSON."""
+        names = [each.spec.name for each in self.problem.features + self.problem.extras]
+        order = [spec.name for spec in self.problem.sent()]
         value = {
             "format": FORMAT,
             "problem": self.problem.name,
@@ -127,7 +125,7 @@ class DatasetHeader:
             "extras": [_value(each.spec) for each in self.problem.extras],
             "advice": _value(self.problem.advice),
             "score": _value(self.score) if self.score else None,
-        }
+        } | ({"order": order} if order != names else {})
         return json.dumps(value, allow_nan=False).encode()
 
     @classmethod
@@ -180,7 +178,7 @@ def _problem(value: Mapping[str, Any], source: str) -> Problem:
     plain = problem()
     own = {each.spec.name for each in plain.features + plain.extras}
     try:
-        header = Header(features + extras, advice=advice[0])
+        header = Header(_ordered(features + extras, value, source), advice=advice[0])
     except TrainingLogError as error:
         raise DatasetError(source, str(error)) from error
     if differences := plain.header_differences(header):
@@ -193,6 +191,16 @@ def _specs(part: str, value: object, source: str) -> tuple[TensorSpec, ...]:
         return feature_specs(value if isinstance(value, list) else [value])
     except SpecError as error:
         raise DatasetError(source, f"{part}: {error}") from error
+
+
+def _ordered(
+    specs: tuple[TensorSpec, ...], value: Mapping[str, Any], source: str
+) -> tuple[TensorSpec, ...]:
+    names = [spec.name for spec in specs]
+    order = _typed(value, "order", list, source) or names
+    if sorted(map(repr, order)) != sorted(map(repr, names)):
+        raise DatasetError(source, f"order: expected all of {names}, found {order}")
+    return tuple(sorted(specs, key=lambda spec: order.index(spec.name)))
 
 
 def _typed(value: Mapping[str, Any], name: str, kind: type, source: str) -> Any:

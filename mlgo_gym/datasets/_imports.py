@@ -37,6 +37,11 @@ class TraceFile:
         problem, settings = problem_of(trace).described, settings_of_problem(trace)
         return cls(DatasetHeader(problem, settings, trace.llvm_version), source, episodes)
 
+    @property
+    def decisions(self) -> int:
+        """How many decisions it has."""
+        return sum(map(len, self.episodes))
+
     def is_in(self, writer: DatasetWriter) -> bool:
         """Whether a dataset has it already."""
         return self.source.key in writer.keys
@@ -44,7 +49,7 @@ class TraceFile:
     def write(self, writer: DatasetWriter) -> int:
         """Put it into a dataset; returns how many decisions it has."""
         writer.add(self.source, self.episodes)
-        return sum(map(len, self.episodes))
+        return self.decisions
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class LogFile:
     header: DatasetHeader
     path: Path
     source: Source
+    decisions: int
 
     @classmethod
     def open(cls, path: Path, package: str = "", llvm_version: str | None = None) -> LogFile:
@@ -65,14 +71,14 @@ class LogFile:
         with reading(path) as file:
             try:
                 log = LogEpisodes(file, str(path), llvm_version=llvm_version)
-                for _ in log:
-                    pass
+                decisions = sum(map(len, log))
             except TrainingLogError as error:
                 raise DatasetError(str(path), str(error)) from error
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         policy = f"log {digest[:_HASH_DIGITS]}"
-        return cls(log.header, path, Source(package, module_sha256=digest, policy=policy))
+        source = Source(package, module_sha256=digest, policy=policy)
+        return cls(log.header, path, source, decisions)
 
     def is_in(self, writer: DatasetWriter) -> bool:
         """Whether a dataset has it already; a `DatasetError` where it has some of it."""
@@ -88,15 +94,13 @@ class LogFile:
 
     def write(self, writer: DatasetWriter) -> int:
         """Put it into a dataset; returns how many decisions it has."""
-        count = 0
         with reading(self.path) as file:
             name, policy = str(self.path), self.source.policy
             log = LogEpisodes(file, name, package=self.source.package, policy=policy)
             for episode in log:
                 writer.add(episode.source, [episode])
-                count += len(episode)
         writer.add(self.source, [])
-        return count
+        return self.decisions
 
 
 def open_recording(

@@ -21,6 +21,8 @@ from mlgo_gym.datasets._parts import (
 )
 from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.files import PARTIAL, locked_folder
+from mlgo_gym.problems._headers import layout_differences
+from mlgo_gym.problems._problem import Problem
 
 _ENTRY_BYTES: Final = 128
 
@@ -34,7 +36,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
 
     Args:
         folder: where the parts are; it is made if need be.
-        header: what all decisions have in common.
+        header: what all decisions have in common; the first of them may have more tensors, which
+            all others then have too.
         max_part_bytes: a part is written when it has this many bytes of observations.
         max_part_age_s: or when its first module was added this many seconds ago.
 
@@ -63,7 +66,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         max_part_age_s: float = 300.0,
     ) -> None:
         self.folder: Final = Path(folder)
-        self.header: Final = header
+        self.header = header
+        self._has_decisions = False
         self.keys: set[SourceKey] = set()
         self._max_part_bytes = max_part_bytes
         self._max_part_age_s = max_part_age_s
@@ -95,14 +99,19 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         if source.module_sha256 and source.key in self.keys:
             raise UsageError(f"dataset {str(self.folder)!r}: {source.key} is there already")
         taken = list(episodes)
+        header = self._taking(taken[0].problem) if taken else self.header
         for episode in taken:
-            if episode.source != source or not self.header.is_of(episode.problem):
+            if episode.source != source or episode.problem.name != header.problem.name:
                 raise UsageError(
                     f"dataset {str(self.folder)!r}: expected an episode of {source} and "
-                    f"{self.header.problem.name}, found {episode}"
+                    f"{header.problem.name}, found {episode}"
                 )
+            if (found := episode.problem.sent()) != (expected := header.problem.sent()):
+                message = f"module {source.module!r}: {layout_differences(expected, found)}"
+                raise UsageError(f"dataset {str(self.folder)!r}: {message}")
         if not self._modules:
             self._started_s = time.monotonic()
+        self.header, self._has_decisions = header, self._has_decisions or bool(taken)
         self.keys.add(source.key)
         decisions = sum(map(len, taken))
         self._modules.append(ModuleEntry(*source.key, source.opt_level, decisions))
@@ -113,6 +122,12 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         is_long = self._listed_bytes >= MAX_FOOTER_BYTES // 2
         if is_old or is_long or self._size_bytes >= self._max_part_bytes:
             self.flush()
+
+    def differences(self, header: DatasetHeader, *, of_decisions: bool = True) -> list[str]:
+        """What keeps out decisions that have this header, or what has it and no decisions."""
+        if of_decisions:
+            return self._taking(header.problem).differences(header)
+        return self.header.differences(header.taking(self.header.problem))
 
     def flush(self) -> None:
         """Write what was added since the last part as a part.
@@ -152,8 +167,13 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             raise cannot("written", self.folder, error) from error
         for number, path in part_paths(self.folder).items():
             part = read_part(path)
-            differences = self.header.differences(part.header)
+            differences = self.differences(part.header, of_decisions=part.rows > 0)
             if differences := differences + self.header.score_differences(part.header):
                 raise DatasetError(str(path), "; ".join(differences))
             self.keys.update(each.key for each in part.modules)
             self._next_number = number + 1
+            if part.rows:
+                self.header, self._has_decisions = self._taking(part.header.problem), True
+
+    def _taking(self, problem: Problem | type[Problem]) -> DatasetHeader:
+        return self.header if self._has_decisions else self.header.taking(problem)

@@ -6,6 +6,7 @@ whatever else LLVM sends, and in whatever order. A model that was made for them 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -75,3 +76,16 @@ class Fit:
             )
         encode = self._problem.advice.encode
         return {encode(wide.shape[-1] - 1): encode(found - 1)}
+
+
+def with_all(problem: Problem, sent: Iterable[Observation]) -> tuple[Problem, list[bytes]]:
+    """What is recorded of a compilation: the problem with all that was sent, and its raw tensors.
+
+    Answers to the problem are answers to that one; where nothing was asked, it is the problem.
+    """
+    asked = list(sent)
+    if not asked:
+        return problem, []
+    described = problem.with_all(asked[0].header)
+    fit = Fit(described, asked[0].header)
+    return described, [fit.observation(each).payload for each in asked]

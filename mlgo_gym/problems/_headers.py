@@ -87,6 +87,16 @@ def besides(needed: Sequence[Feature], found: Sequence[TensorSpec]) -> Iterator[
             yield Feature(spec, "not documented here", "unknown", low, high, is_float)
 
 
+def layout_differences(expected: Sequence[TensorSpec], found: Sequence[TensorSpec]) -> str:
+    """How the tensors of two observations differ; empty where they do not."""
+    mine, others = ([f"{s.name} {s.type} {s.shape}" for s in each] for each in (expected, found))
+    lacking = [each for each in mine if each not in others]
+    more = [each for each in others if each not in mine]
+    if not lacking and not more:
+        return "" if mine == others else "features: expected the same order, found another"
+    return f"features: expected {lacking or 'no others'}, found {more or 'none of them'}"
+
+
 def _width(needed: Sequence[Feature], find: Callable[[str], TensorSpec | None]) -> int | None:
     """How wide the first of the wide features is sent."""
     for each in needed:

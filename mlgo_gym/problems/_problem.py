@@ -221,6 +221,24 @@ class Problem(ABC):
         )
         return made
 
+    def with_all(self, header: Header) -> Self:
+        """This problem as it is, and behind it what an LLVM sends besides, as `as_sent` has it.
+
+        The problem itself where nothing is sent besides, whatever the order and the widths.
+
+        Raises:
+            EnvironmentSetupError: as from `check_header`.
+        """
+        sent = self.as_sent(header)
+        features = self.features + sent.features[len(self.features) :]
+        extras = self.extras + sent.extras[len(self.extras) :]
+        layout = tuple(each.spec for each in features + extras)
+        if len(layout) == len(self.sent()):
+            return self
+        made = copy.copy(self)
+        vars(made).update({"features": features, "extras": extras, _LAYOUT: layout})
+        return made
+
     @property
     def described(self) -> Problem | type[Problem]:
         """What its observations are described by: its class, or itself where that is not all."""

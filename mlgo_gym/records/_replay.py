@@ -15,6 +15,7 @@ from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._fit import with_all
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.problems._problem import HASH, Problem
 from mlgo_gym.problems._registry import problems
@@ -76,8 +77,8 @@ def trace_of(compilation: Compilation, observations: Sequence[Observation] = ())
             f"{len(compilation.problems)}"
         )
     (problem,) = compilation.problems
-    payloads = [each.payload for each in observations]
-    return Trace.of(compilation.result, problem, compilation.advice, payloads)
+    described, payloads = with_all(problem, (each.sent for each in observations))
+    return Trace.of(compilation.result, described, compilation.advice, payloads)
 
 
 def replay(

@@ -12,7 +12,7 @@ functions. For networks that are faster with many at once there is `policies.Bat
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -22,11 +22,13 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.errors import CompilationError, InputError, TrainingLogError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._fit import with_all
+from mlgo_gym.problems._headers import layout_differences
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
@@ -40,6 +42,8 @@ from mlgo_gym.tensor_spec import TensorSpec
 class Decision:
     """The raw tensors of an observation, and of the advice that answered it, and its context.
 
+    All that LLVM `sent` is there where it is not as the problem documents it.
+
     >>> Decision(payload=bytes(8), advice=bytes(8), context="main").context
     'main'
     """
@@ -47,6 +51,7 @@ class Decision:
     payload: bytes
     advice: bytes
     context: str = ""
+    sent: Observation | None = None
 
 
 class RecordingPolicy(Policy):
@@ -65,7 +70,9 @@ class RecordingPolicy(Policy):
             def answered(observation: Observation) -> Action:
                 action = answer(observation)
                 advice = self._problem.encode_advice(action, observation)
-                self._decisions.append(Decision(observation.payload, advice, observation.context))
+                sent = None if observation.sent is observation else observation.sent
+                made = Decision(observation.payload, advice, observation.context, sent)
+                self._decisions.append(made)
                 return action
 
             yield answered
@@ -101,8 +108,17 @@ class Attempt:
         result = self.result
         if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:
             return None
-        observations = [each.payload for each in self.decisions if keep_observations]
-        return Trace.of(result, problem, [each.advice for each in self.decisions], observations)
+        described, decisions = self.with_all(problem)
+        observations = [each.payload for each in decisions if keep_observations]
+        return Trace.of(result, described, [each.advice for each in decisions], observations)
+
+    def with_all(self, problem: Problem) -> tuple[Problem, tuple[Decision, ...]]:
+        """The problem, and the decisions, with all that LLVM sent: `Problem.with_all`."""
+        described, payloads = with_all(problem, (each.sent for each in self.decisions if each.sent))
+        if described is problem:
+            return problem, self.decisions
+        kept = zip(self.decisions, payloads, strict=True)
+        return described, tuple(replace(each, payload=payload, sent=None) for each, payload in kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +290,7 @@ def log_context(module: str, function: str) -> str:
     return ":".join(filter(None, (module, function)))
 
 
-class RolloutLog:
+class RolloutLog(AbstractContextManager["RolloutLog"]):
     """A training log of rollouts: one context for whatever is scored by itself.
 
     That is a function, as ``MODULE:FUNCTION``, where LLVM names contexts, and otherwise a module;
@@ -282,6 +298,10 @@ class RolloutLog:
     problem's features, then what LLVM sends besides, then the action under the advice's name, which
     is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
     a context's last decision the share of the baseline's score that was saved.
+
+    The header is that of the first decisions, which say what LLVM sends besides; others that come
+    with other tensors are a `TrainingLogError`. Leaving the ``with`` block writes the problem's
+    where there were none.
 
     >>> import io
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
@@ -293,8 +313,9 @@ class RolloutLog:
     """
 
     def __init__(self, file: BinaryIO, problem: Problem) -> None:
-        score = TensorSpec("reward", "float", (1,))
-        self._writer = TrainingLogWriter(file, Header((*problem.sent(), problem.advice), score))
+        self._file = file
+        self._problem = problem
+        self._writer: TrainingLogWriter | None = None
 
     def write(self, report: ModuleReport) -> int:
         """Write the decisions of a report's one policy, if it has a result; returns how many."""
@@ -304,10 +325,26 @@ class RolloutLog:
         rewards = report.rewards(attempt)
         if not rewards:
             return 0
-        for context, group in groupby(attempt.decisions, lambda decision: decision.context):
+        described, recorded = attempt.with_all(self._problem)
+        for context, group in groupby(recorded, lambda decision: decision.context):
             decisions = tuple(group)
-            self._writer.start_context(log_context(str(report.key), context))
+            writer = self._started(described, str(report.key))
+            writer.start_context(log_context(str(report.key), context))
             for left, decision in enumerate(decisions, 1 - len(decisions)):
-                self._writer.log_observation(decision.payload + decision.advice)
-                self._writer.log_outcome(np.float32(0.0 if left else rewards[context]))
-        return len(attempt.decisions)
+                writer.log_observation(decision.payload + decision.advice)
+                writer.log_outcome(np.float32(0.0 if left else rewards[context]))
+        return len(recorded)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._writer is None:
+            self._started(self._problem, "")
+
+    def _started(self, problem: Problem, module: str) -> TrainingLogWriter:
+        features = *problem.sent(), problem.advice
+        if self._writer is None:
+            score = TensorSpec("reward", "float", (1,))
+            self._writer = TrainingLogWriter(self._file, Header(features, score))
+        elif features != (expected := self._writer.header.features):
+            found = layout_differences(expected, features)
+            raise TrainingLogError(f"training log: module {module!r}: {found}")
+        return self._writer

@@ -30,7 +30,7 @@ def episode(
     *,
     seed: int = 0,
     context: str = "",
-    problem: type[Problem] = InliningForSize,
+    problem: Problem | type[Problem] = InliningForSize,
 ) -> Episode:
     """An episode of random bytes, with all that an episode can have."""
     random = np.random.default_rng(seed)

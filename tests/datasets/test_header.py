@@ -15,6 +15,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
+from mlgo_gym.stream._events import Header
 from mlgo_gym.tensor_spec import TensorSpec
 
 HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite_version="0.50.0")
@@ -65,6 +66,9 @@ SENT = [json.loads(each.to_json()) for each in RegallocPriority.sent()]
          "expected float (1,), found double (1,)"),
         ({"features": [7]}, "features: tensor spec: expected a JSON object, found 7"),
         ({"extras": [SPEC]}, "header: two features are called 'weight'"),
+        ({"order": ["stage", "weight", 7]}, "order: expected all of ['li_size', 'stage', "
+         "'weight'], found ['stage', 'weight', 7]"),
+        ({"order": 7}, "order: expected list or null, found 7"),
         ({"advice": None}, "advice: tensor spec: expected a JSON object, found None"),
         ({"advice": SPEC}, "header: advice: expected TensorSpec(name='priority', type='float', "
          "shape=(1,), port=0), found TensorSpec(name='weight',"),
@@ -93,6 +97,29 @@ def test_features_in_another_order() -> None:
     found = DatasetHeader.from_json(json.dumps(value).encode(), "part")
     assert [spec.name for spec in found.problem.sent()] == ["weight", "stage", "li_size"]
     assert HEADER.differences(found) == ["features: expected the same order, found another"]
+
+
+def test_what_comes_besides_may_stand_between() -> None:
+    new, specs = TensorSpec("new", "float", (2,)), InliningForSize.sent()
+    sent = Header((*specs[:3], new, *specs[3:]), advice=InliningForSize.advice)
+    header = DatasetHeader.of(InliningForSize().as_sent(sent), None)
+    found = DatasetHeader.from_json(header.to_json(), "part")
+    assert found.problem.sent() == sent.features
+    assert [each.spec.name for each in found.problem.extras] == ["inlining_default", "new"]
+    assert b"order" not in DatasetHeader.of(InliningForSize(), None).to_json()
+
+
+def test_what_has_more_is_taken() -> None:
+    """A header takes what describes all that it needs, and nothing else."""
+    specs, advice = RegallocPriority.sent(), RegallocPriority.advice
+    one, two = TensorSpec("one", "float", (2,)), TensorSpec("two", "float", (1,))
+    more = RegallocPriority().with_all(Header((*specs, one), advice=advice))
+    most = RegallocPriority().with_all(Header((*specs, one, two), advice=advice))
+    other = RegallocPriority().with_all(Header((*specs, two), advice=advice))
+    header = DatasetHeader.of(more, "22.1.0")
+    assert header.taking(most) == DatasetHeader.of(most, "22.1.0")
+    for problem in (RegallocPriority, other, InliningForSize):
+        assert header.taking(problem) is header
 
 
 def test_features_that_came_with_another_llvm() -> None:

@@ -6,15 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import LogFile, TraceFile, open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
 from mlgo_gym.records._replay import record
+from mlgo_gym.records._trace import Trace
 from tests.datasets.test_logs import REWARD, log_of
+from tests.llvm.test_ir2vec import Besides
 
 
 def test_traces(compiler: Compiler, small: Corpus, tmp_path: Path) -> None:
@@ -35,6 +38,24 @@ def test_traces(compiler: Compiler, small: Corpus, tmp_path: Path) -> None:
     actions = [set(each.actions.tolist()) for each in dataset.episodes()]
     assert actions == [{0}, {1}]
     assert len({entry.policy for entry in dataset.modules}) == 2
+
+
+def test_what_asks_nothing_goes_with_all(compiler: Compiler, small: Corpus, tmp_path: Path) -> None:
+    """A trace of no decision does not say what LLVM sends."""
+    silent = Module.from_ir("define void @f() { ret void }", "silent")
+    paths = [tmp_path / "silent.trace", tmp_path / "asks.trace"]
+    for path, module in zip(paths, (silent, small["frame_stream.c"]), strict=True):
+        record(compiler, module, Besides(), never, keep_observations=True).save(path)
+    recordings = [open_recording(path) for path in paths]
+    for name, order in (("one", recordings), ("two", recordings[::-1])):
+        with DatasetWriter(tmp_path / name, order[0].header) as writer:
+            for each in order:
+                assert writer.differences(each.header, of_decisions=each.decisions > 0) == []
+                each.write(writer)
+            plain = DatasetHeader.of(InliningForSize(), Trace.load(paths[0]).llvm_version)
+            assert [each.partition(":")[0] for each in writer.differences(plain)] == ["features"]
+        (episode,) = Dataset.open(tmp_path / name).episodes()
+        assert episode.observations["callee_embedding"].shape == (recordings[1].decisions, 80)
 
 
 def test_a_log_is_imported_once(tmp_path: Path) -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._logs import LogEpisodes, export_log
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.stream._events import Header
+from mlgo_gym.tensor_spec import TensorSpec
 from tests.datasets.samples import episode, same, source
 
 HEADER = DatasetHeader.of(InliningForSize(), "22.1.0")
@@ -224,3 +230,51 @@ def test_misuse(tmp_path: Path) -> None:
         add(writer, 1)
     assert str(caught.value) == f"{where}closed"
     writer.close()
+
+
+def more(spec: TensorSpec) -> Problem:
+    """The problem as an LLVM describes it that sends one tensor besides."""
+    header = Header((*InliningForSize.sent(), spec), advice=InliningForSize.advice)
+    return InliningForSize().with_all(header)
+
+
+def test_the_first_decisions_say_what_there_is(tmp_path: Path) -> None:
+    """What asks nothing says nothing, before them or behind; and so when it goes on."""
+    problem = more(TensorSpec("new", "float", (2,)))
+    for numbers in ((1, 2, 3), (4, 5)):
+        with DatasetWriter(tmp_path, HEADER, max_part_age_s=0) as writer:
+            for number in numbers:
+                rows = [episode(source(number), 2, problem=problem)] if number in {2, 5} else []
+                writer.add(source(number), rows)
+    assert len(names(tmp_path)) == 5
+    sent = [part.header.problem.sent() for part in Dataset.open(tmp_path).parts]
+    assert sent == [InliningForSize.sent(), *[problem.sent()] * 4]
+    dataset = Dataset.open(tmp_path, problem=InliningForSize())
+    assert dataset.header.problem.sent() == problem.sent()
+    assert [len(each) for each in dataset.episodes()] == [2, 2]
+    assert dataset.read(["new"])["new"].shape == (4, 2)
+    file = io.BytesIO()
+    assert export_log(dataset, file) == 4
+    file.seek(0)
+    assert LogEpisodes(file, "log").header.problem.sent() == problem.sent()
+
+
+def test_decisions_of_other_tensors(tmp_path: Path) -> None:
+    new = TensorSpec("new", "float", (2,))
+    with DatasetWriter(tmp_path, HEADER) as writer:
+        writer.add(source(0), [episode(source(0), problem=more(new))])
+        for problem, found in (
+            (InliningForSize, "none of them"),
+            (more(replace(new, shape=(3,))), "['new float (3,)']"),
+        ):
+            with pytest.raises(UsageError) as caught:
+                writer.add(source(1), [episode(source(1), problem=problem)])
+            assert str(caught.value) == (
+                f"dataset {str(tmp_path)!r}: module 'm1.c': features: expected ['new float (2,)'], "
+                f"found {found}"
+            )
+    described = more(replace(new, name="newer"))
+    with pytest.raises(DatasetError) as error:
+        DatasetWriter(tmp_path, DatasetHeader.of(described, "22.1.0"))
+    message = "features: expected ['newer float (2,)'], found ['new float (2,)']"
+    assert str(error.value).startswith(f"dataset '{tmp_path}/part-00000.parquet': {message}")

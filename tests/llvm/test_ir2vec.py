@@ -30,6 +30,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._task import OPTIMIZE
 from mlgo_gym.policies._models import load_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -146,7 +147,8 @@ def test_a_model_that_knows_less_goes_on(compiler: Compiler, small: Corpus) -> N
             record(compiler, module, problem, policy, keep_observations=True)
             for problem in (InliningForSize(), Besides(), InliningForSize(ir2vec="one-hot"))
         )
-    assert plain == more
+    assert plain == replace(more, features=plain.features, observations=plain.observations)
+    assert (more.features, more.observations) == (known.features, known.observations)
     assert (plain.advice, plain.object_sha256) == (known.advice, known.object_sha256)
     assert len(known.features) == len(plain.features) + 2
     assert replay(compiler, plain, module).decisions == plain.decisions
@@ -170,8 +172,51 @@ def test_what_comes_besides_is_in_info_and_in_traces(compiler: Compiler, small: 
     assert problem.sent() == known.sent()
     trace = record(compiler, module, problem, default, keep_observations=True)
     assert trace.features == known.sent()
+    assert record(compiler, module, Besides(), default, keep_observations=True) == trace
     read = problem_of(Trace.from_bytes(trace.to_bytes()))
     assert read.sent() == known.sent()
+
+
+def kept(
+    compiler: Compiler, corpus: Corpus, problem: InliningForSize, folder: Path
+) -> tuple[bytes, Trace, Dataset]:
+    """A log, the trace of the last module, and a dataset, with no option given."""
+    answers = {"default": default}
+    *silent, last = rollout(corpus, answers, problem, keep_decisions=True)
+    file = io.BytesIO()
+    with RolloutLog(file, problem) as log:
+        assert [log.write(report) for report in silent] == [0]
+        log.write(last)
+    trace = last.attempts[0].trace(problem, keep_observations=True)
+    again = record(compiler, corpus[last.module], problem, default, keep_observations=True)
+    assert trace == again
+    with DatasetWriter(folder, header_of(problem)) as writer:
+        list(record_dataset(writer, corpus, problem, "default", default))
+    return file.getvalue(), again, Dataset.open(folder, problem=problem)
+
+
+@pytest.mark.e2e
+def test_what_comes_besides_is_recorded(compiler: Compiler, small: Corpus, tmp_path: Path) -> None:
+    """As if it were asked for; the first module asks nothing."""
+    for suffix in ("bc", "cmd"):
+        data = (small.folder / f"frame_stream.c.{suffix}").read_bytes()
+        (tmp_path / f"frame_stream.c.{suffix}").write_bytes(data)
+    silent = compiler.produce(Module.from_ir("define void @f() { ret void }"), None, OPTIMIZE)
+    (tmp_path / "silent.bc").write_bytes(silent.data)
+    corpus = Corpus(tmp_path, ("silent", "frame_stream.c"))
+    known = InliningForSize(ir2vec="one-hot")
+    log, trace, dataset = kept(compiler, corpus, Besides(), tmp_path / "besides")
+    asked_for = kept(compiler, corpus, known, tmp_path / "known")
+    assert log == asked_for[0]
+    assert (trace.features, trace.observations) == (known.sent(), asked_for[1].observations)
+    (episode,), (expected,) = dataset.episodes(), asked_for[2].episodes()
+    assert (episode.observations == expected.observations).all()
+    assert [entry.decisions for entry in dataset.modules] == [trace.decisions, 0]
+    described = problem_of(trace)
+    assert described.sent() == dataset.problem.sent() == known.sent()
+    described = Besides().with_all(Header(known.sent(), advice=known.advice))
+    module = corpus["frame_stream.c"]
+    assert record(compiler, module, described, default, keep_observations=True) == trace
 
 
 def test_a_module_that_asks_nothing_tells_no_header(compiler: Compiler) -> None:

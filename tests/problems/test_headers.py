@@ -13,7 +13,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.problems._fit import Fit
+from mlgo_gym.problems._fit import Fit, with_all
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import observation_array, observation_dtype
 from mlgo_gym.problems._problem import Problem
@@ -105,6 +105,47 @@ def test_what_is_asked_stays_the_same(problem: Problem) -> None:
     (besides,) = problem.besides(found).items()
     assert (besides[0], besides[1].tolist()) == ("nr_copies", [[0, 0, 0, 7 << 24]])
     assert problem.as_sent(sent, observe=["nr_copies"]).besides(found) == {}
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_what_is_recorded_has_all(problem: Problem) -> None:
+    """Behind what the problem documents, as it documents it, whatever the header's order."""
+    specs = problem.sent()
+    sent = Header((NEW, *specs[::-1]), advice=problem.advice)
+    assert problem.with_all(Header(specs[::-1], advice=problem.advice)) is problem
+    asked = Observation(sent, "f", 0, _noise(sent))
+    found = Fit(problem, sent).observation(asked)
+    described, (payload, again) = with_all(problem, [found.sent, asked])
+    assert described.sent() == (*specs, NEW)
+    assert (described, described.features) == (problem, problem.features)
+    assert payload == again == found.payload + asked.payload[: NEW.size_bytes]
+    assert described.with_all(sent) is described
+    assert problem.as_sent(Header(described.sent(), advice=problem.advice)).sent() == (*specs, NEW)
+    same = copy.deepcopy(found).sent  # as a report goes to another process
+    assert (same.header, same.payload) == (sent, asked.payload)
+
+
+def test_what_may_be_a_feature_stands_with_them() -> None:
+    problem, known = PROBLEMS["inlining"], PROBLEMS["inlining-ir2vec"]
+    header = Header((*known.sent(), NEW), advice=known.advice)
+    assert problem.with_all(header).sent() == header.features
+    names = [each.spec.name for each in problem.with_all(header).features]
+    assert names == [each.spec.name for each in known.features]
+
+
+def test_what_is_recorded_of_fewer_positions() -> None:
+    """A corpus may be for several targets: what is documented stays as wide as it is."""
+    problem, sent = RegallocEviction(), columns(17)
+    asked = Observation(sent, "f", 0, _noise(sent))
+    documented = Fit(problem, sent).observation(asked).payload
+    assert with_all(problem, [asked]) == (problem, [documented])
+    more = Header((*sent.features, NEW), advice=sent.advice)
+    described, (payload,) = with_all(
+        problem, [Observation(more, "f", 0, asked.payload + bytes(15) + b"\7")]
+    )
+    assert described.sent() == (*problem.sent(), NEW)
+    assert payload == documented + bytes(15) + b"\7"
+    assert with_all(problem, []) == (problem, [])
 
 
 # As LLVM's development mode sends them under -regalloc-enable-development-features

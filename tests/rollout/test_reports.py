@@ -5,10 +5,15 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
+
 from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
-from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.rollout._rollout import Decision, RolloutLog, rollout
+from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
+from mlgo_gym.tensor_spec import TensorSpec
 
 INLINING = InliningForSize()
 
@@ -25,6 +30,39 @@ def test_a_policy_that_kills_the_compilation(sample: Corpus) -> None:
     assert report.rewards(failed) == {}
     assert report.reward(failed) is None
     file = io.BytesIO()
-    assert RolloutLog(file, INLINING).write(replace(report, attempts=(failed,))) == 0
+    with RolloutLog(file, INLINING) as log:
+        assert log.write(replace(report, attempts=(failed,))) == 0
     file.seek(0)
     assert list(TrainingLogReader(file)) == []
+
+
+def test_other_tensors_than_before(sample: Corpus) -> None:
+    """A log has one header: that of the first decisions, whatever else LLVM sent with them."""
+    (report,) = rollout(
+        sample.only(("frame_stream.c",)), {"never": never}, INLINING, keep_decisions=True
+    )
+    (attempt,) = report.attempts
+    (decision, *_) = attempt.decisions
+    specs = InliningForSize.sent()
+
+    def with_new(spec: TensorSpec) -> Decision:
+        header = Header((*specs, spec), advice=InliningForSize.advice)
+        payload = decision.payload + bytes(range(spec.size_bytes))
+        return replace(decision, sent=Observation(header, "", 0, payload))
+
+    one, other = TensorSpec("new", "int32_t", (2,)), TensorSpec("new", "int32_t", (1,))
+    file = io.BytesIO()
+    with RolloutLog(file, INLINING) as log:
+        log.write(replace(report, attempts=(replace(attempt, decisions=()),)))
+        log.write(replace(report, attempts=(replace(attempt, decisions=(with_new(one),)),)))
+        with pytest.raises(TrainingLogError) as caught:
+            log.write(replace(report, attempts=(replace(attempt, decisions=(with_new(other),)),)))
+    assert str(caught.value) == (
+        "training log: module 'frame_stream.c': features: expected ['new int32_t (2,)'], found "
+        "['new int32_t (1,)']"
+    )
+    file.seek(0)
+    reader = TrainingLogReader(file)
+    assert reader.header.features == (*specs, one, InliningForSize.advice)
+    (record,) = reader
+    assert record.observation.payload == decision.payload + bytes(range(8)) + decision.advice

@@ -57,6 +57,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _reason_to_skip(recording: TraceFile | LogFile, writer: DatasetWriter) -> str:
-    if differences := writer.header.differences(recording.header):
+    if differences := writer.differences(recording.header, of_decisions=recording.decisions > 0):
         return "; ".join(differences)
     return "it is there already" if recording.is_in(writer) else ""
