@@ -23,7 +23,7 @@ from mlgo_gym.runners import _interactive, _interpreter
 from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
-from mlgo_gym.training import _export, _run
+from mlgo_gym.training import _export, _run, _triplets
 
 LIMITS = _wire.StreamLimits()
 PAGE = Path(__file__).parent.parent / "docs" / "bounds.md"
@@ -42,6 +42,7 @@ BYTES = {
     "a recipe": recipes._LARGEST_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
     "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
+    "the triplets that `llvm-ir2vec` prints of a module": _triplets.MAX_OUTPUT_BYTES,
     "a line of JSON in a training log or on a channel": _training_log.MAX_LINE_BYTES,
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
     "the header of a trace": _trace._MAX_HEADER_BYTES,
@@ -68,9 +69,8 @@ BYTES = {
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
-    "a worker's memory at any time, unless told otherwise (`MLGO_MEMORY`)": (
-        _limits.DEFAULT_PEAK_BYTES
-    ),
+    "a worker's memory at any time, and that of `llvm-ir2vec`, unless told otherwise "
+    "(`MLGO_MEMORY`)": _limits.DEFAULT_PEAK_BYTES,
     "a worker's memory, unless told otherwise: after a compilation another takes its place": (
         llvm_compiler.DEFAULT_MEMORY_LIMIT_BYTES
     ),
@@ -114,6 +114,7 @@ SECONDS = {
     "clang, for one command of a corpus": clang.DEADLINE_S,
     "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
+    "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (
         _interactive.DEFAULT_DEADLINE_S
     ),

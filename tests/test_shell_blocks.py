@@ -208,6 +208,7 @@ def environment(place: Path) -> dict[str, str]:
 NEEDS = {
     "docs/compiler-driver.md": ("ccache", "distcc", "make"),
     "docs/extraction.md": ("cmake", "make"),
+    "docs/inlining-for-size.md": ("llvm-ir2vec-22",),
     "README.md": ("cmake", "make"),
 }
 
@@ -217,7 +218,7 @@ NEEDS = {
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_says_can_be_done(page: str, made: Path, tmp_path: Path) -> None:
     for tool in NEEDS.get(page, ()):
-        require(tool, tool)
+        require(tool, "llvm-22" if tool.startswith("llvm-") else tool)
     folder = tmp_path / "folder"
     if page == "CONTRIBUTING.md":
         clone(folder)

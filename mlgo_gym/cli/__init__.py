@@ -11,6 +11,7 @@ COMMANDS = {
     "_search": "find the smallest code of each module in a given time",
     "_replay": "repeat recorded compilations and verify their objects",
     "_train": "train a policy on corpora",
+    "vocabulary": "train a vocabulary for IR2Vec's embeddings",
     "_evaluate": "compare models with LLVM's default over packages",
     "_explain_features": "what an inlining model's decisions rest on",
     "_freeze": "compile a model to an object, a C header and a shared library",

@@ -71,6 +71,7 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("plots", "plot", "matplotlib")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
+    yield _tried("llvm-ir2vec, for vocabulary train", _llvm_ir2vec, is_required=False)
     yield _tried("clang, for corpus build", _clang, is_required=False)
 
 
@@ -132,6 +133,13 @@ def _check_extra(name: str, extra: str, *packages: str) -> _Finding:
             return _Finding(name, True, f"{package} {version}", is_required=False)
     missing = f"needs {packages[0]}; run: pip install 'mlgo-gym[{extra}]'"
     return _Finding(name, False, missing, is_required=False)
+
+
+def _llvm_ir2vec() -> str:
+    from mlgo_gym.training._triplets import TripletTool
+
+    tool = TripletTool.find()
+    return f"{tool.version}, {tool.path}"
 
 
 def _clang() -> str:

@@ -189,8 +189,9 @@ class InliningForSize(Problem):
             ``math.inf`` lifts the limit. With the limit in force, answering as LLVM's default
             would is not always the same as leaving the advisor off.
         ir2vec: the vocabulary of IR2Vec by which LLVM computes embeddings of callee and caller,
-            which become features: a file's path, ``"ones"`` for their sizes in instructions, or
-            ``"one-hot"`` for counts of opcodes and types; without it there are none.
+            which become features: a file's path, ``"ones"`` for their sizes in instructions,
+            ``"one-hot"`` for counts of opcodes and types, or ``"seed-75"``, which is trained;
+            without it there are none.
 
     Raises:
         OptionsError: the threshold is not a number above 0, or the vocabulary is none.

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import parse_json, read_bounded
+from mlgo_gym.model._card import PLACES
 
 SECTIONS: Final = ("Opcodes", "Types", "Arguments")
 MAX_BYTES: Final = 1 << 23
@@ -69,8 +70,8 @@ class Vocabulary:
         OptionsError: of methods, the file cannot be read, or is no vocabulary; the message says
             where.
 
-    >>> Vocabulary.of("ones").dimension, Vocabulary.of("one-hot").dimension
-    (1, 80)
+    >>> [Vocabulary.of(name).dimension for name in ("ones", "one-hot", "seed-75")]
+    [1, 80, 75]
     """
 
     name: str = field(compare=False)
@@ -83,7 +84,7 @@ class Vocabulary:
         """A vocabulary by a preset's name, or by a file's path; ``./ones`` is a file.
 
         ``ones`` counts instructions: an embedding is the size of the function. ``one-hot`` counts
-        each of `OPCODES`, then each of `TYPES`.
+        each of `OPCODES`, then each of `TYPES`. ``seed-75`` is trained, and ships.
         """
         if isinstance(given, Vocabulary):
             return given
@@ -93,7 +94,7 @@ class Vocabulary:
                 f"found {given!r}"
             )
         if isinstance(given, str) and given in PRESETS:
-            return cls.parse(_written(PRESETS[given]()), given)
+            return cls.parse(PRESETS[given](), given)
         try:
             data = read_bounded(Path(given), MAX_BYTES)
         except OSError as error:
@@ -169,31 +170,40 @@ def _written(vectors: _Vectors) -> bytes:
     return json.dumps(vectors, allow_nan=False).encode()
 
 
-def _ones() -> _Vectors:
-    return {
+def _ones() -> bytes:
+    vectors = {
         "Opcodes": {name: [1.0] for name in OPCODES},
         "Types": {name: [0.0] for name in TYPES},
         "Arguments": {name: [0.0] for name in ARGUMENTS},
     }
+    return _written(vectors)
 
 
-def _one_hot() -> _Vectors:
+def _one_hot() -> bytes:
     places = {name: place for place, name in enumerate((*OPCODES, *TYPES))}
 
     def vector(name: str, value: float) -> list[float]:
         return [value if place == places[name] else 0.0 for place in range(len(places))]
 
-    return {
+    vectors = {
         "Opcodes": {name: vector(name, 1.0) for name in OPCODES},
         "Types": {name: vector(name, 1 / _TYPE_WEIGHT) for name in TYPES},
         "Arguments": {name: [0.0] * len(places) for name in ARGUMENTS},
     }
+    return _written(vectors)
+
+
+def _shipped() -> bytes:
+    found = next(path for place in PLACES if (path := place / _SHIPPED).exists())
+    return read_bounded(found, MAX_BYTES)
 
 
 _TYPE_WEIGHT: Final = 0.5
 """LLVM's ``-ir2vec-type-weight``."""
 
-PRESETS: Final[Mapping[str, Callable[[], _Vectors]]] = MappingProxyType(
-    {"ones": _ones, "one-hot": _one_hot}
+_SHIPPED: Final = Path("ir2vec") / "seed-75.json"
+
+PRESETS: Final[Mapping[str, Callable[[], bytes]]] = MappingProxyType(
+    {"ones": _ones, "one-hot": _one_hot, _SHIPPED.stem: _shipped}
 )
-"""Vocabularies that count, by name."""
+"""Vocabularies that are found by name: those that count, and the one that ships."""

@@ -139,6 +139,12 @@ def _rolled_out(folder: Path) -> Outcome:
     return _command("rollout", "--corpus", corpus, "--policy", "never", *more)
 
 
+def _vocabulary(folder: Path) -> Outcome:
+    corpus, out = folder / "in", folder / "out" / "v.json"
+    settings = ("--corpus", corpus, "--dimension", "2", "--epochs", "1")
+    return _command("vocabulary", "train", *settings, "--output", out)
+
+
 def _whole_log(folder: Path) -> None:
     for log in (folder / "out").glob("*.log"):
         with log.open("rb") as file:
@@ -334,6 +340,7 @@ SCENARIOS: Final = {
     "env": Scenario(_corpus, partial(_python, _play), _whole_json, goes_on=True),
     "build": Scenario(_sdist, _built, _whole_corpora, goes_on=True),
     "driver": Scenario(_source, _driven, _whole_driven, goes_on=True),
+    "vocabulary": Scenario(_corpus, _vocabulary, _whole_json, goes_on=True),
     "train": Scenario(_two_packages, _trained, _nothing, goes_on=True),
 }
 """By name."""

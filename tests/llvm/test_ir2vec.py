@@ -86,6 +86,23 @@ def test_one_hot_counts_opcodes_and_types(compiler: Compiler) -> None:
     assert found == {"Mul": 1, "Store": 1, "Add": 1, "Ret": 1, "VoidTy": 2, "IntegerTy": 2}
 
 
+def test_the_vocabulary_that_ships(compiler: Compiler) -> None:
+    """An embedding is what LLVM's documentation says: a weighted sum over the instructions."""
+    first, _ = asked(compiler, InliningForSize(ir2vec="seed-75"))
+    sections = json.loads(Vocabulary.of("seed-75").data)
+    terms = {
+        "Opcodes": (1.0, ["Mul", "Store", "Add", "Ret"]),
+        "Types": (0.5, ["IntegerTy", "VoidTy", "IntegerTy", "VoidTy"]),
+        "Arguments": (0.2, ["Variable"] * 5 + ["Pointer", "Constant"]),
+    }
+    expected = sum(
+        weight * np.array(sections[section][name])
+        for section, (weight, names) in terms.items()
+        for name in names
+    )
+    np.testing.assert_allclose(first["callee_embedding"], expected, atol=1e-5)
+
+
 def test_with_and_without_in_one_worker(compiler: Compiler, tmp_path: Path) -> None:
     """LLVM's options outlast a compilation; what one was set up with is not the next one's."""
     twos = tmp_path / "twos.json"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from corpus_tools import available_recipes, load_recipe
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._vocabulary import (
@@ -52,6 +53,22 @@ def test_presets(name: str) -> None:
     found = Vocabulary.of(name)
     assert Vocabulary.parse(found.data, "x").dimension == found.dimension
     assert InliningForSize(ir2vec=name).features[-1].spec.shape == (found.dimension,)
+
+
+def test_the_one_that_ships() -> None:
+    """Its card is of this file, of LLVM 22, and of packages that may be trained on."""
+    (path,) = (Path(__file__).parents[2] / "models" / "ir2vec").glob("*-*[0-9].json")
+    found = Vocabulary.of("seed-75")
+    assert (found.name, found.is_preset, found.dimension) == ("seed-75", True, 75)
+    assert (found, found.data) == (Vocabulary.of(path), Vocabulary.of(path).data)
+    assert found.sha256 == hashlib.sha256(found.data).hexdigest(), "models' cards have either"
+    card = json.loads(path.with_suffix(".card.json").read_text())
+    assert (card["sha256"], card["dimension"]) == (found.sha256, found.dimension)
+    assert card["llvm_version"].startswith("22.")
+    packages = {each.rpartition("/")[2] for each in card["trained_on"]["modules"]}
+    recipes = {each.name: each for each in map(load_recipe, available_recipes())}
+    assert {recipes[name].split for name in packages} == {"train"}
+    assert path.stat().st_size < 100_000
 
 
 def test_a_file_beside_a_preset_of_its_name(
@@ -121,7 +138,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "none", f"ir2vec: {tmp_path / 'none'}: cannot be read: No such file"),
         (tmp_path, f"ir2vec: {tmp_path}: cannot be read: "),
         ("one-hit", "ir2vec: one-hit: cannot be read: No such file or directory"),
-        (75, "ir2vec: expected a vocabulary's path, or one of ones, one-hot, found 75"),
+        (75, "ir2vec: expected a vocabulary's path, or one of ones, one-hot, seed-75, found 75"),
     ):
         with pytest.raises(OptionsError) as caught:
             InliningForSize(ir2vec=given)  # type: ignore[arg-type]
