@@ -174,7 +174,8 @@ class TripletRun:
             return f"llvm-ir2vec: expected at most {most} of triplets, found more"
         if lack := lack_of_memory(words, self._limits):
             return f"llvm-ir2vec: {lack}"
-        return f"llvm-ir2vec ended with status {status}: {words}"
+        first = words.partition("\n")[0]  # of a crash, what follows has addresses
+        return f"llvm-ir2vec ended with status {status}: {first}"
 
 
 def _counted(file: IO[bytes], module: str) -> Counter[Triplet]:

@@ -102,6 +102,16 @@ def test_its_answer_memory_and_time_are_bounded(
     )
 
 
+def test_of_a_crash_nothing_is_told_that_changes(small: Corpus, tmp_path: Path) -> None:
+    crashing = tmp_path / "crashing"
+    crashing.write_text("#!/bin/sh\necho Crashed. >&2\necho at $$ >&2\nkill -SEGV $$\n")
+    crashing.chmod(0o755)
+    with pytest.raises(ModuleError) as caught:
+        TripletRun(crashing, 60).count(small["frame_stream.c"])
+    reason = "llvm-ir2vec ended with status -11: Crashed."
+    assert str(caught.value) == f"module 'frame_stream.c': {reason}"
+
+
 @pytest.fixture
 def stopped(tmp_path: Path) -> Path:
     """A tool that never answers."""
