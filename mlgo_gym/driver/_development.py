@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -38,6 +38,7 @@ from corpus_tools.reading import LARGEST_TEXT_BYTES
 from mlgo_gym.driver._jobs import Jobs, is_stream
 from mlgo_gym.errors import MlgoGymError, UsageError
 from mlgo_gym.files import replacing
+from mlgo_gym.policies._models import settings_of_models
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S, PipeHost
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
@@ -103,10 +104,10 @@ class _Session:
     def run(self) -> int:
         """Compile; returns clang's exit status."""
         timeout_s = float(os.environ.get("MLGO_TIMEOUT", DEFAULT_DEADLINE_S))
-        with PipeHost(self._make_runner, deadline_s=timeout_s) as host:
-            threshold = os.environ.get("MLGO_SIZE_INCREASE_THRESHOLD")
-            problem = InliningForSize(float(threshold)) if threshold else InliningForSize()
-            options = problem.advisor_options(host.base)
+        problem = _problem(self._model)
+        making = PipeHost(self._make_runner, deadline_s=timeout_s)
+        with making as host, tempfile.TemporaryDirectory() as folder:
+            options = [*problem.advisor_options(host.base), *_with_files(problem, Path(folder))]
             flags = [word for option in options for word in ("-mllvm", option)]
             command = [self._clang, *flags, *self._arguments]
             with subprocess.Popen(command, stdin=self._input(), close_fds=False) as process:
@@ -186,6 +187,24 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"mlgo-cc: error: {error}\n")
         return 1
     return status if status >= 0 else 128 - status
+
+
+def _problem(model: Path) -> InliningForSize:
+    """The problem, as the model's card and the user's settings say."""
+    settings = settings_of_models([str(model)], InliningForSize)
+    if threshold := os.environ.get("MLGO_SIZE_INCREASE_THRESHOLD"):
+        settings["size_increase_threshold"] = float(threshold)
+    if vocabulary := os.environ.get("MLGO_IR2VEC"):
+        settings["ir2vec"] = vocabulary
+    return InliningForSize(**settings)
+
+
+def _with_files(problem: InliningForSize, folder: Path) -> Iterator[str]:
+    """The options that name files of a problem, which are written for them."""
+    for number, (option, data) in enumerate(problem.files().items()):
+        path = folder / f"{number}.json"
+        path.write_bytes(data)
+        yield f"{option}={path}"
 
 
 def _response_file(word: str, folder: Path) -> str:

@@ -28,7 +28,7 @@ from mlgo_gym.files import read_bounded, replacing, write_atomically
 _DIGEST_BYTES: Final = 32
 _KEY_BYTES: Final = 16
 _CHECKSUM_DIGITS: Final = 2 * _DIGEST_BYTES
-_MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json")
+_MODEL_FILES: Final = ("model.tflite", "output_spec.json", "card.json", "ir2vec.json")
 _SAVED_FILES: Final = (
     "saved_model.pb",
     "variables/variables.index",
@@ -124,11 +124,11 @@ def checksum(name: str, data: bytes) -> bytes:
     return digest.hexdigest().encode()
 
 
-def copy_model(model: Path, target: Path) -> str:
+def copy_model(model: Path, target: Path, more: bytes) -> str:
     """Copy the files of a model that decide what it is, and return the key of what they hold.
 
     What cannot be copied, a FIFO or a file that is too long or may not be read, is linked to: the
-    copy fails to be read as the model does.
+    copy fails to be read as the model does. More than the files may be a part of the key.
     """
     target.mkdir()
     key = hashlib.blake2b(digest_size=_DIGEST_BYTES)
@@ -145,7 +145,16 @@ def copy_model(model: Path, target: Path) -> str:
             copy.unlink(missing_ok=True)
             copy.symlink_to(source.absolute())
         key.update(os.fsencode(name) + b"\0" + digest)
+    key.update(more)
     return key.digest()[:_KEY_BYTES].hex()
+
+
+def named_file(path: str, data: bytes | None) -> bytes:
+    """What stands in a key for a file that was named besides, which may not be there."""
+    name = os.fsencode(path) + b"\0"
+    if data is None:
+        return name
+    return name + name + hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def _model_files(model: Path) -> Iterator[Path]:

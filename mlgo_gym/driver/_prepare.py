@@ -3,7 +3,7 @@
 ::
 
     python -m mlgo_gym.driver._prepare driver FOLDER
-    python -m mlgo_gym.driver._prepare policy PROBLEM MODEL LIBRARY REFUSAL CLANG
+    python -m mlgo_gym.driver._prepare policy PROBLEM MODEL LIBRARY REFUSAL CLANG VOCABULARY
 
 A policy is compiled for the least CPU of this machine's architecture, so that machines of
 different age may share a cache. A frozen model is run if this user has frozen it on this machine,
@@ -15,6 +15,8 @@ compiler that was killed or took too long.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import platform
 import shutil
@@ -35,6 +37,7 @@ from mlgo_gym.driver._kept import (
     copy_model,
     is_kept,
     keep,
+    named_file,
 )
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
 from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
@@ -44,8 +47,10 @@ from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
+from mlgo_gym.policies._models import settings_of_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.problems._vocabulary import MAX_BYTES, PRESETS, Vocabulary
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S
 
 NATIVE: Final = Path(__file__).parent / "native"
@@ -65,7 +70,7 @@ _GLUE: Final = """\
 
 const struct mlgo_policy mlgo_policy = {{
     MLGO_POLICY_VERSION, {native.name}_inputs, {inputs}, {native.name}_outputs, {outputs},
-    {decision}, "{native.model_sha256}", {native.name}_evaluate,
+    {decision}, "{sha256}", {vocabulary}, sizeof {vocabulary} - 1, {native.name}_evaluate,
 }};
 """
 
@@ -93,21 +98,26 @@ def build_driver(folder: Path) -> None:
                 other.hardlink_to(program)
 
 
-def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
-    """Freeze a model, or take a frozen one, into the shared library that the driver loads."""
+def build_policy(problem: str, model: Path, library: Path, clang: str, named: str) -> None:
+    """Freeze a model, or take a frozen one, into the shared library that the driver loads.
+
+    The vocabulary is the one that the model's card names, unless another is named here.
+    """
     folder = library.parents[1]
+    given, more = _given(named)
     with _cache(folder):
         if is_kept(library):  # another compilation was first
             return
         with _scratch(folder) as place:
             copy = place / "model"
-            if library.stem != f"{problem}-{copy_model(model, copy)}":
+            if library.stem != f"{problem}-{copy_model(model, copy, more)}":
                 raise EnvironmentSetupError(f"model {str(model)!r}: changed while it was read")
             try:
                 native, decision = _load(problem, copy)
+                vocabulary = given or _vocabulary(problem, copy)
             except (ModelError, OptionsError) as error:
                 raise _moved(error, copy, model) from error.__cause__
-            sources = _sources(native, decision, place)
+            sources = _sources(native, decision, vocabulary, place)
             # The model's own header may be called policy.h, too.
             flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
             arguments = ["--driver-mode=gcc", *flags, *sources]
@@ -115,12 +125,38 @@ def build_policy(problem: str, model: Path, library: Path, clang: str) -> None:
         keep(library, made)
 
 
-def _sources(native: NativeModel, decision: int, folder: Path) -> list[str]:
+def _given(named: str) -> tuple[Vocabulary | None, bytes]:
+    """The vocabulary of a name, if there is one, and what it is in a model's key."""
+    if not named:
+        return None, b""
+    data = None
+    with contextlib.suppress(OSError):
+        data = read_bounded(Path(named), MAX_BYTES)
+    if data is None or named in PRESETS:
+        return Vocabulary.of(named), named_file(named, data)
+    return Vocabulary.parse(data, named), named_file(named, data)
+
+
+def _vocabulary(problem: str, model: Path) -> Vocabulary | None:
+    """The one that a model's card names."""
+    named = settings_of_models([str(model)], _PROBLEMS[problem])
+    return Vocabulary.of(named["ir2vec"]) if "ir2vec" in named else None
+
+
+def _sources(
+    native: NativeModel, decision: int, vocabulary: Vocabulary | None, folder: Path
+) -> list[str]:
     (folder / f"{native.name}.o").write_bytes(native.object.data)
     header = c_header(native.name, native.model_sha256, native.inputs, native.outputs, OBJECT)
     (folder / f"{native.name}.h").write_text(header, encoding="utf-8")
+    sha256, text = native.model_sha256, ""
+    if vocabulary:
+        text = vocabulary.data.decode("ascii")
+        sha256 = hashlib.sha256(sha256.encode() + vocabulary.data).hexdigest()
     glue = _GLUE.format(
         native=native,
+        sha256=sha256,
+        vocabulary=json.dumps(text),  # of ASCII, which C reads as JSON does
         decision=decision,
         inputs=len(native.inputs),
         outputs=len(native.outputs),
@@ -146,9 +182,9 @@ def main(arguments: Sequence[str]) -> int:
         match arguments:
             case ["driver", folder]:
                 build_driver(Path(folder))
-            case ["policy", problem, model, library, refused, clang]:
+            case ["policy", problem, model, library, refused, clang, named]:
                 refusal = Path(refused)
-                build_policy(problem, Path(model), Path(library), clang)
+                build_policy(problem, Path(model), Path(library), clang, named)
             case _:
                 sys.stderr.write("prepare: expected 'driver' or 'policy' and its arguments\n")
                 return 2

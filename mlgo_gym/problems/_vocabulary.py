@@ -118,6 +118,11 @@ class Vocabulary:
         """Whether its name is enough to have it again."""
         return self.name in PRESETS
 
+    @property
+    def counts(self) -> bool:
+        """Whether it counts instructions, of one kind or of several."""
+        return self.name in _COUNTING
+
     def settings(self) -> dict[str, str | float]:
         """What it is, for the record: its name, which decides nothing, and its hash."""
         return {"ir2vec": self.name, "ir2vec_sha256": self.sha256}
@@ -201,6 +206,7 @@ def _shipped() -> bytes:
 _TYPE_WEIGHT: Final = 0.5
 """LLVM's ``-ir2vec-type-weight``."""
 
+_COUNTING: Final = ("ones", "one-hot")
 _SHIPPED: Final = Path("ir2vec") / "seed-75.json"
 
 PRESETS: Final[Mapping[str, Callable[[], bytes]]] = MappingProxyType(

@@ -14,6 +14,7 @@ from typing import Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems._vocabulary import Vocabulary
 
 CORE: Final = "core"
 EMBEDDINGS: Final = "ir2vec"
@@ -41,9 +42,9 @@ def feature_sets(problem: Problem | type[Problem]) -> dict[str, tuple[str, ...]]
 
 
 def _counts(problem: Problem | type[Problem]) -> bool:
-    """Whether a setting names, in place of a file, what is known by name."""
-    settings = problem.settings() if isinstance(problem, Problem) else {}
-    return any(settings.get(name) in known for name, known in problem.file_settings.items())
+    """Whether a setting names a vocabulary that counts."""
+    files = (getattr(problem, name, None) for name in problem.file_settings)
+    return any(isinstance(each, Vocabulary) and each.counts for each in files)
 
 
 def choose_features(

@@ -288,6 +288,7 @@ def test_a_model_that_changes_while_it_is_compiled(
         str(MODELS / "never"),
         *map(str, (library, refusal)),
         own.clang,
+        "",
     ]
     assert prepare(command) == 1
     words = f"model '{MODELS}/never': changed while it was read\n"

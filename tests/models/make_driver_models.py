@@ -4,6 +4,7 @@
 
 - ``tests/models/default``: answers the inliner as LLVM's own heuristic would, which it is told;
 - ``tests/models/never``: inlines nothing;
+- ``tests/models/short``: inlines what has less than six instructions, by the vocabulary `ones`;
 - ``tests/models/unknown_feature``: the same, and needs a feature that no LLVM has;
 - ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``;
 - ``tests/models/forbidden``: evicts the first position that LLVM's mask rules out;
@@ -25,7 +26,12 @@ import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused
 
 
 def write(
-    folder: Path, advice: str, inputs: dict[str, Any], decide: Callable[..., Any], problem: str
+    folder: Path,
+    advice: str,
+    inputs: dict[str, Any],
+    decide: Callable[..., Any],
+    problem: str,
+    **more: Any,
 ) -> None:
     module = tf.Module()
     module.action = tf.function(lambda **features: {advice: decide(**features)})
@@ -36,10 +42,11 @@ def write(
         graph = converter.convert()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.tflite").write_bytes(graph)
-    tensor = {"name": "StatefulPartitionedCall", "port": 0, "type": "int64_t", "shape": [1]}
+    (output,) = tf.lite.Interpreter(model_content=graph).get_output_details()
+    tensor = {"name": output["name"].split(":")[0], "port": 0, "type": "int64_t", "shape": [1]}
     specs = [{"logging_name": advice, "tensor_spec": tensor}]
     (folder / "output_spec.json").write_text(json.dumps(specs, indent=2) + "\n")
-    card = {"problem": problem, "llvm_version": "22.1.0", "features": sorted(inputs)}
+    card = {"problem": problem, "llvm_version": "22.1.0", "features": sorted(inputs), **more}
     (folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
 
 
@@ -74,6 +81,15 @@ def make(target: Path) -> None:
     ):
         inputs = {feature: number(feature)}
         write(target / name, inliner[0], inputs, answer, inliner[1])
+    size = {"callee_embedding": tf.TensorSpec((1,), tf.float32, name="callee_embedding")}
+    write(
+        target / "short",
+        inliner[0],
+        size,
+        lambda callee_embedding: tf.cast(callee_embedding < 6.0, tf.int64),
+        inliner[1],
+        settings={"ir2vec": "ones"},
+    )
     eviction = ("index_to_evict", "RegallocEviction")
     inputs = {"mask": candidates("mask", tf.int64)}
     write(target / "forbidden", eviction[0], inputs, forbidden, eviction[1])

@@ -78,11 +78,12 @@ def test_sets_of_embeddings() -> None:
     counts = ("callee_embedding",) * 80 + ("caller_embedding",) * 80
     assert network_features(problem, "core+counts") == ALL + counts
     assert network_features(problem, "core+ir2vec-callee_embedding") == ALL + counts[80:]
-    with pytest.raises(OptionsError) as error:
-        network_features(InliningForSize, "core+counts")
-    assert str(error.value) == (
-        f"features: expected some of core, {', '.join(ALL)}, found 'counts'"
-    )
+    for other, sets in ((None, "core"), ("seed-75", "core, ir2vec")):
+        found = InliningForSize(ir2vec=other)
+        with pytest.raises(OptionsError) as error:
+            network_features(found, "core+counts")
+        names = ", ".join(each.spec.name for each in found.features)
+        assert str(error.value) == f"features: expected some of {sets}, {names}, found 'counts'"
 
 
 def test_eviction_without_some() -> None:

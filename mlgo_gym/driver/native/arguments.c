@@ -63,11 +63,13 @@ static const char *const SOURCES[] = {
     "ixx", "bc", "ll",  "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
 };
 
+static const char VOCABULARY[] = "ir2vec-vocab-";
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
-  bool runs_once, is_unseen, expects_value;
+  bool runs_once, is_unseen, expects_value, has_vocabulary;
   int depth;
 };
 
@@ -148,6 +150,7 @@ static void look_at(const char *argument, struct seen *seen) {
   seen->runs_once |= names_stream(argument);
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
     seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
+  seen->has_vocabulary |= strstr(argument, VOCABULARY) != NULL;
   if (is_value)
     return;
   seen->no_code |= is_among(argument, NO_CODE, COUNT(NO_CODE));
@@ -179,7 +182,8 @@ struct plan plan_of(const struct settings *settings) {
   struct plan plan = {.action = PASS_ON,
                       .reads_stdin = seen.reads_stdin,
                       .runs_once = seen.runs_once,
-                      .is_unseen = seen.is_unseen};
+                      .is_unseen = seen.is_unseen,
+                      .has_vocabulary = seen.has_vocabulary};
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

@@ -38,6 +38,13 @@ static void add(struct list *list, bool to_linker, const char *option, const cha
   add_word(list, joined(option, value));
 }
 
+static void add_vocabulary(struct list *list, bool to_linker, int file) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  add(list, to_linker, "-ml-inliner-ir2vec-vocab-file=", path);
+  add(list, to_linker, "-ir2vec-vocab-path=", path);
+}
+
 static void add_advisor(struct list *list, bool to_linker, const struct settings *settings,
                         const struct channel *channel) {
   const struct problem_flags *flags = &PROBLEMS[channel->problem];
@@ -91,6 +98,10 @@ char **advised(const struct settings *settings, const struct plan *plan, const s
     if (links)
       add_advisor(&list, true, settings, &job->channels[index]);
   }
+  if (job->vocabulary >= 0 && compiles)
+    add_vocabulary(&list, false, job->vocabulary);
+  if (job->vocabulary >= 0 && links)
+    add_vocabulary(&list, true, job->vocabulary);
   if (job->stderr_copy >= 0 && isatty(2))
     add_terminal(&list);
   add_word(&list, "--end-no-unused-arguments");

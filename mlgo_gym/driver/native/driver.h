@@ -45,6 +45,7 @@ struct settings {
   double timeout_s;                  /* of silence while a channel is open */
   const char *clang;                 /* what the user named; or NULL */
   const char *models[PROBLEM_COUNT]; /* folders; NULL leaves the problem to LLVM */
+  const char *ir2vec;                /* a vocabulary in place of the inliner's own; or NULL */
   const char *threshold;             /* growth at which the inline advisor stops asking; or NULL */
   const char *model_under_training;  /* development mode; or NULL */
   const char *training_log;
@@ -61,6 +62,7 @@ struct plan {
   bool reads_stdin;
   bool runs_once; /* an input or output is a pipe or a device, which cannot be had twice */
   bool is_unseen; /* so is a response file */
+  bool has_vocabulary; /* of IR2Vec, which LLVM would not be told of twice */
 };
 
 struct clang {
@@ -171,6 +173,7 @@ struct job {
   size_t channel_count;
   char folder[4096];
   int folder_file; /* under the same number in clang; or -1 */
+  int vocabulary;  /* so is this file; or -1 */
   double timeout_s;
   int stdout_copy; /* or -1 */
   int stderr_copy; /* or -1 */

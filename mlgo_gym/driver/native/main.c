@@ -60,6 +60,8 @@ static int become_python(const struct settings *settings, const struct clang *cl
                                clang->path,
                                clang->needs_cxx_mode ? "--driver-mode=g++" : NULL};
   pass_timeout_on(settings);
+  if (settings->ir2vec)
+    setenv("MLGO_IR2VEC", settings->ir2vec, 1);
   if (settings->threshold)
     setenv("MLGO_SIZE_INCREASE_THRESHOLD", settings->threshold, 1);
   for (size_t index = 0; index < sizeof start / sizeof *start && start[index]; ++index)
@@ -135,9 +137,23 @@ static int try_plain(const struct settings *settings, const struct clang *clang)
   return child > 0 ? end_as(status) : become_clang(settings, clang);
 }
 
+/* For LLVM to read what the inliner's policy was made with, under a number that stays. */
+static bool open_vocabulary(struct job *job, const struct mlgo_policy *policy,
+                            struct message *message) {
+  int file = memory_file();
+  bool is_whole = file >= 0 && write(file, policy->vocabulary, policy->vocabulary_bytes) ==
+                                   (ssize_t)policy->vocabulary_bytes;
+  job->vocabulary = is_whole ? fcntl(file, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) : -1;
+  if (job->vocabulary < 0)
+    snprintf(message->text, MESSAGE_BYTES, "cannot keep a vocabulary of %zu bytes: %s",
+             policy->vocabulary_bytes, strerror(errno));
+  close(file);
+  return job->vocabulary >= 0;
+}
+
 /* Policies first, since freezing one takes a while: nothing is on disk yet that could be left. */
 static bool open_channels(struct job *job, const struct settings *settings,
-                          struct message *message) {
+                          const struct plan *plan, struct message *message) {
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
     if (!settings->models[problem])
       continue;
@@ -145,6 +161,9 @@ static bool open_channels(struct job *job, const struct settings *settings,
     channel->problem = problem;
     channel->policy = load_policy(settings, job->clang, problem, message);
     if (!channel->policy)
+      return false;
+    if (channel->policy->vocabulary_bytes && !plan->has_vocabulary &&
+        !open_vocabulary(job, channel->policy, message))
       return false;
   }
   if (!make_folder(job, message))
@@ -163,11 +182,12 @@ static int compile(const struct settings *settings, const struct clang *clang,
   struct job job = {.clang = clang,
                     .channels = channels,
                     .folder_file = -1,
+                    .vocabulary = -1,
                     .timeout_s = settings->timeout_s,
                     .stdout_copy = -1,
                     .stderr_copy = -1};
   struct message message = {""};
-  if (!open_channels(&job, settings, &message))
+  if (!open_channels(&job, settings, plan, &message))
     return give_up(settings, clang, &message);
   if (plan->reads_stdin && !keep_stdin()) {
     remove_folder(&job);

@@ -17,7 +17,8 @@
 
 #define MOST_BYTES (1 << 28) /* of a model's file; a longer one is refused, whatever it holds */
 
-static const char *const MODEL_FILES[] = {"model.tflite", "output_spec.json", "card.json"};
+static const char *const MODEL_FILES[] = {"model.tflite", "output_spec.json", "card.json",
+                                          "ir2vec.json"};
 
 /* Of a model that TensorFlow has saved, and that has no graph for TFLite. */
 static const char *const SAVED_FILES[] = {"saved_model.pb", "variables/variables.index",
@@ -71,7 +72,7 @@ static void add_frozen(struct digest *all, const char *model, int folder) {
 }
 
 /* Of what a model's files hold (`mlgo_gym.driver._kept.ModelCopy` has the same). */
-static bool model_key(char *key, const char *model) {
+static bool model_key(char *key, const char *model, const char *vocabulary) {
   struct stat about;
   struct digest digest;
   uint8_t result[DIGEST_BYTES];
@@ -87,9 +88,18 @@ static bool model_key(char *key, const char *model) {
     add_frozen(&digest, model, folder);
   }
   close(folder);
+  if (*vocabulary) {
+    add_to_digest(&digest, vocabulary, strlen(vocabulary) + 1);
+    add_file(&digest, AT_FDCWD, vocabulary);
+  }
   end_digest(&digest, result);
   write_hex(key, result, KEY_BYTES);
   return true;
+}
+
+/* What the user names in place of what the model's card does; eviction has none. */
+static const char *vocabulary_of(const struct settings *settings, enum problem problem) {
+  return problem == INLINING && settings->ir2vec ? settings->ir2vec : "";
 }
 
 static void key_of_named(char *named, const char *key, const char *model) {
@@ -116,6 +126,7 @@ static bool freeze(const struct settings *settings, enum problem problem, const 
                      (char *)library,
                      (char *)refusal,
                      (char *)clang,
+                     (char *)vocabulary_of(settings, problem),
                      NULL};
   pass_timeout_on(settings);
   int status = ask(command, text, sizeof text);
@@ -155,7 +166,7 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
   char key[KEY_DIGITS + 1], named[KEY_DIGITS + 1], path[4096], refusal_path[4096];
   char name[128], refusal[128];
   size_t size;
-  if (!model_key(key, model)) {
+  if (!model_key(key, model, vocabulary_of(settings, problem))) {
     snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
              strerror(errno));
     return NULL;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MLGO_POLICY_VERSION 1
+#define MLGO_POLICY_VERSION 2
 #define MLGO_POLICY_SYMBOL "mlgo_policy"
 
 /* Laid out as the tables in the header that `mlgo-gym freeze` writes. */
@@ -24,7 +24,9 @@ struct mlgo_policy {
   const void *outputs;
   size_t output_count;
   size_t decision;    /* the number of the output that is the advice */
-  const char *sha256; /* of the graph that it was compiled from */
+  const char *sha256; /* of the graph that it was compiled from, and of the vocabulary */
+  const char *vocabulary; /* of IR2Vec, as LLVM reads it */
+  size_t vocabulary_bytes;
   int32_t (*evaluate)(const void *const *inputs, void *const *outputs);
 };
 

@@ -130,6 +130,8 @@ static pid_t start_clang(const struct job *job, const sigset_t *mask) {
       dup2(job->stderr_copy, 2);
     if (job->folder_file >= 0)
       fcntl(job->folder_file, F_SETFD, 0);
+    if (job->vocabulary >= 0)
+      fcntl(job->vocabulary, F_SETFD, 0);
     execv(job->clang->path, job->arguments);
     error = errno;
     _exit(write(report[1], &error, sizeof error) == sizeof error ? 127 : 126);

@@ -14,13 +14,14 @@ static const struct {
     {"--mlgo-clang=", "MLGO_CLANG", "clang"},
     {"--mlgo-inlining-model=", "MLGO_INLINING_MODEL", "inlining-model"},
     {"--mlgo-regalloc-model=", "MLGO_REGALLOC_MODEL", "regalloc-model"},
+    {"--mlgo-ir2vec=", "MLGO_IR2VEC", "ir2vec"},
     {"--mlgo-size-increase-threshold=", "MLGO_SIZE_INCREASE_THRESHOLD", "size-increase-threshold"},
     {"--mlgo-timeout=", "MLGO_TIMEOUT", "timeout"},
     {"--mlgo-strict=", "MLGO_STRICT", "strict"},
     {"--mlgo-model-under-training=", "MLGO_MODEL_UNDER_TRAINING", "model-under-training"},
     {"--mlgo-training-log=", "MLGO_TRAINING_LOG", "training-log"},
 };
-enum { CLANG, INLINING_MODEL, REGALLOC_MODEL, THRESHOLD, TIMEOUT, STRICT, TRAINING, LOG, COUNT };
+enum { CLANG, INLINING_MODEL, REGALLOC_MODEL, IR2VEC, THRESHOLD, TIMEOUT, STRICT, TRAINING, LOG, COUNT };
 
 #ifndef MLGO_MODELS
 #error "MLGO_MODELS is the folder of the models that ship with mlgo_gym"
@@ -175,6 +176,7 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
   settings->is_strict = values[STRICT] && strcmp(values[STRICT], "0");
   settings->models[INLINING] = model_folder(values[INLINING_MODEL]);
   settings->models[REGALLOC] = model_folder(values[REGALLOC_MODEL]);
+  settings->ir2vec = values[IR2VEC];
   settings->threshold = values[THRESHOLD];
   settings->model_under_training = model_folder(values[TRAINING]);
   settings->training_log = values[LOG];
