@@ -11,12 +11,11 @@ compilation takes about twice as long meanwhile.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
-
-import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import ModuleError
@@ -25,6 +24,7 @@ from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.objects._functions import FunctionSize, function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
+from mlgo_gym.stream._events import Observation
 
 CallSite = tuple[str, int]
 """The functions that the inliner looks at, as LLVM prints them, and how many decisions they have
@@ -36,6 +36,8 @@ _WITH_NAMES: Final = replace(
 )
 _LOOKS_AT: Final = re.compile(r" InlinerPass on \((.*)\)$", re.MULTILINE)
 _REMARK: Final = re.compile("remark: .*")
+_WORD_BYTES: Final = 8
+_UNKNOWN: Final = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class NamingCompiler:
         """
         flips = flips or {}
         reader = _Reader(self._module.name)
-        asked: list[tuple[CallSite, bytes, int]] = []
+        asked: list[tuple[CallSite, Observation, int]] = []
         with (
             self._policy.begin(self._module) as answer,
             self._compiler.start(
@@ -127,14 +129,14 @@ class NamingCompiler:
                 action = flips.get(site)
                 if action is None:
                     action = int(answer(observation))
-                asked.append((site, observation.payload, action))
+                asked.append((site, observation, action))
                 compilation.answer(action)
             reader.take(compilation.take_stderr())
             result = compilation.result
-        callees = reader.callees([payload for _, payload, _ in asked])
+        callees = reader.callees([observation.sent for _, observation, _ in asked])
         decisions = (
-            NamedDecision(site, callee, payload, action)
-            for (site, payload, action), callee in zip(asked, callees, strict=True)
+            NamedDecision(site, callee, observation.payload, action)
+            for (site, observation, action), callee in zip(asked, callees, strict=True)
         )
         return NamedCompilation(
             tuple(decisions),
@@ -165,21 +167,44 @@ class _Reader:
             self._callers = callers
         self._remarks += _REMARK.findall(printed)
 
-    def callees(self, payloads: list[bytes]) -> list[str]:
+    def callees(self, asked: Sequence[Observation]) -> list[str]:
         """The decisions' callees, from remarks with their features; LLVM decides others itself."""
         remarks = iter(self._remarks)
-        callees = []
-        for payload in payloads:
-            features = "".join(map(str, np.frombuffer(payload, np.int64).tolist()))
-            for remark in remarks:
-                head = remark.removesuffix("true").removesuffix("false")
-                if head.endswith(features):
-                    callees.append(head[: -len(features)].rpartition(": ")[2])
-                    break
-            else:
+        callees: list[str] = []
+        for observation in asked:
+            features = _as_printed(observation)
+            named = (_callee(remark, *features) for remark in remarks)
+            found = next((name for name in named if name is not None), None)
+            if found is None:
                 raise ModuleError(
                     self._module,
-                    f"expected a remark for each of {len(payloads)} decisions, found "
+                    f"expected a remark for each of {len(asked)} decisions, found "
                     f"{len(self._remarks)} remarks that name {len(callees)}",
                 )
+            callees.append(found)
         return callees
+
+
+def _as_printed(sent: Observation) -> tuple[str, str, str]:
+    """A decision's features in a remark: those before and behind `_UNKNOWN`, if that is between.
+
+    Of each tensor the first eight bytes are printed, as an integer. Behind a shorter one it is not
+    known what lies there.
+    """
+    words = (sent.payload[where][:_WORD_BYTES] for _, where in sent.header.slices.values())
+    text = "".join(
+        str(int.from_bytes(word, sys.byteorder, signed=True))
+        if len(word) == _WORD_BYTES
+        else _UNKNOWN
+        for word in words
+    )
+    before, unknown, rest = text.partition(_UNKNOWN)
+    return before, unknown, rest.rpartition(_UNKNOWN)[2]
+
+
+def _callee(remark: str, before: str, unknown: str, after: str) -> str | None:
+    """The name in front of these features; None where a remark has others."""
+    head = remark.removesuffix("true").removesuffix("false")
+    name, found, between = head.removesuffix(after).rpartition(before)
+    fits = found and head.endswith(after) and (unknown or not between)
+    return name.rpartition(": ")[2] if fits and not between.strip("-0123456789") else None

@@ -45,6 +45,7 @@ def inlined(driver: Driver, work: Path, model: Path, *options: str, **settings: 
     return {name for name in "gh" if f"\n{name}:" not in text}
 
 
+@pytest.mark.e2e
 def test_what_the_card_names(driver: Driver, work: Path) -> None:
     """Sizes: what has few instructions is inlined; a file beside the card serves as a name does."""
     assert inlined(driver, work, MODELS / "short") == {"g"}
@@ -57,6 +58,7 @@ def test_what_the_card_names(driver: Driver, work: Path) -> None:
         assert inlined(driver, work, model) == expected
 
 
+@pytest.mark.e2e
 def test_what_users_name(driver: Driver, work: Path, bare: Path) -> None:
     (work / "large.json").write_bytes(Vocabulary.of("ones").data.replace(b"1.0", b"100.0"))
     assert inlined(driver, work, bare, "--mlgo-ir2vec=ones") == {"g"}
@@ -67,6 +69,7 @@ def test_what_users_name(driver: Driver, work: Path, bare: Path) -> None:
     assert inlined(driver, work, MODELS / "short", *options) == set()
 
 
+@pytest.mark.e2e
 def test_it_decides_the_fingerprint(driver: Driver, work: Path, bare: Path) -> None:
     found = set()
     for more in ([], ["--mlgo-ir2vec=ones"], ["--mlgo-ir2vec=one-hot"]):

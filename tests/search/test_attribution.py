@@ -15,6 +15,8 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamingCompiler, _Reader
+from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.tensor_spec import TensorSpec
 from tests.search.recompiled import saved_by_single_flips
 
 _TWO_CALLERS = """
@@ -155,21 +157,46 @@ def test_sizes_of_what_is_no_elf() -> None:
     assert function_sizes(b"no object") == {}
 
 
-def test_decisions_have_the_remarks_of_their_features() -> None:
+@pytest.mark.parametrize(
+    ("types", "others"),
+    [
+        (("int64_t", "int64_t"), ("other99", "leaf7-21", "leaf17-2x")),
+        (("int64_t", "float"), ("other99", "leaf8-2")),  # behind -2 lies what nobody knows
+    ],
+)
+def test_decisions_have_the_remarks_of_their_features(
+    types: tuple[str, str], others: tuple[str, ...]
+) -> None:
     """In their order, with those of LLVM's own decisions between them; none may be missing."""
-    payloads = [np.array(each, np.int64).tobytes() for each in ((7, -2), (8, 2))]
-    said = [
-        "remark: x:0:0: other99true",
-        "remark: x:0:0: leaf7-2false",
-        "remark: x:0:0: deep82true",
+    specs = [TensorSpec(name, each, (1,)) for name, each in zip("ab", types, strict=True)]
+    header = Header(tuple(specs))
+    asked = [
+        Observation(header, "", 0, b"".join(map(TensorSpec.encode, specs, each)))
+        for each in ((7, -2), (8, 2))
     ]
+    said = [*(f"remark: x:0:0: {each}true" for each in others), "remark: x:0:0: leaf7-2false"]
+    reader = _Reader("m")
+    reader.take("\n".join([*said, "remark: x:0:0: deep82true"]))
+    assert reader.callees(asked) == ["leaf", "deep"]
     reader = _Reader("m")
     reader.take("\n".join(said))
-    assert reader.callees(payloads) == ["leaf", "deep"]
-    reader = _Reader("m")
-    reader.take("\n".join(said[:2]))
     with pytest.raises(ModuleError) as caught:
-        reader.callees(payloads)
+        reader.callees(asked)
     assert str(caught.value) == (
-        "module 'm': expected a remark for each of 2 decisions, found 2 remarks that name 1"
+        f"module 'm': expected a remark for each of 2 decisions, found {len(said)} remarks that "
+        "name 1"
     )
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("vocabulary", ["ones", "one-hot"])
+def test_names_where_there_are_embeddings(
+    vocabulary: str, compiler: Compiler, sample: Corpus
+) -> None:
+    """The same as without them."""
+    found = []
+    for problem in (InliningForSize(), InliningForSize(ir2vec=vocabulary)):
+        naming = NamingCompiler(compiler, sample["scene.cpp"], default, problem)
+        found.append([(each.site, each.callee) for each in naming.compile().decisions])
+    assert found[0] == found[1]
+    assert len(found[0]) > 100
