@@ -29,6 +29,7 @@ RUNS: Final[dict[str, _Run]] = {
     "clang_equality": lambda module, _: module.run(),
     "confinement": lambda module, options: module.run(options.rounds),
     "sweep_overhead": lambda module, options: module.run(_corpus(options), options.rounds),
+    "embeddings": lambda module, options: module.run(_corpus(options), options.rounds),
     "regalloc_baselines": lambda module, _: module.run(
         {name: built(name, "O3") for name in module.RECIPES}
     ),

@@ -63,6 +63,7 @@ class Tiny:
 CLANG = ("clang-22", "clang-22")
 OBJCOPY = ("llvm-objcopy-22", "llvm-22")
 TINY = {
+    "ablation": Tiny(("benchmarks.ablation --vocabulary entities.json",), ()),
     "clang_equality": Tiny(
         ("benchmarks clang_equality",),
         (
@@ -91,6 +92,13 @@ TINY = {
             for model in ("default", "inlining-for-size", "regalloc-eviction")
         ),
         (CLANG,),
+    ),
+    "embeddings": Tiny(
+        ("benchmarks embeddings --rounds 1",),
+        tuple(
+            f"{way} # s # x 2 of 2 objects as LLVM alone makes them"
+            for way in ("38 features", "ones", "one-hot", "seed-75")
+        ),
     ),
     "extraction_throughput": Tiny(
         ("benchmarks extraction_throughput --objects 4",),
