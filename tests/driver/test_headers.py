@@ -2,12 +2,80 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgo_gym.problems._vocabulary import Vocabulary
 from tests.driver.conftest import AS_DEFAULT, MODELS, SOURCE, Driver
+from tests.driver.test_streams import in_place_of_clang
+
+# A clang that asks what it is told to, and writes down what it is answered.
+ASKS = """
+import sys
+option = "-regalloc-evict-interactive-channel-base="
+base = next(word.removeprefix(option) for word in sys.argv if word.startswith(option))
+with open("asked", "rb") as asked, open(f"{base}.out", "wb") as out:
+    out.write(asked.read())
+    out.flush()
+    with open(f"{base}.in", "rb", buffering=0) as answers, open("answered", "wb") as answered:
+        answered.write(answers.read(8))
+"""
+
+
+def asked(mask: list[int], density: list[float]) -> bytes:
+    """What LLVM would send with as many positions, which its main branch no longer has 33 of."""
+    wide = {"port": 0, "shape": [1, len(mask)]}
+    features = [
+        {"name": "mask", "type": "int64_t", **wide},
+        {"name": "use_def_density", "type": "float", **wide},
+    ]
+    advice = {"name": "index_to_evict", "type": "int64_t", "port": 0, "shape": [1]}
+    header = json.dumps({"features": features, "advice": advice}, separators=(",", ":"))
+    tensors = np.array(mask, np.int64).tobytes() + np.array(density, np.float32).tobytes()
+    return f'{header}\n{{"context":"f"}}\n{{"observation":0}}\n'.encode() + tensors + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("mask", "density", "expected"),
+    [
+        ([1] * 17, [9.0] * 3 + [1.0] + [9.0] * 13, 3),
+        ([1] * 17, [9.0] * 16 + [1.0], 16),
+        ([0] * 15 + [1] * 2, [1.0] * 15 + [8.0, 9.0], 15),
+        ([0, 1], [1.0, 9.0], 1),
+        ([1] * 33, [9.0] * 32 + [1.0], 32),
+        ([1] * 40, [9.0] * 39 + [1.0], None),
+    ],
+)
+def test_fewer_positions_than_a_model_has(
+    mask: list[int], density: list[float], expected: int | None, driver: Driver, tmp_path: Path
+) -> None:
+    """The last one asks, in the model as in LLVM; what lies between is no choice."""
+    (tmp_path / "f.c").write_text(SOURCE)
+    (tmp_path / "asks.py").write_text(ASKS)
+    (tmp_path / "asked").write_bytes(asked(mask, density))
+    script = (
+        f'case "$*" in *channel-base*) exec {sys.executable} -IS asks.py "$@";; esac\n'
+        'exec $clang "$@"\n'
+    )
+    settings = in_place_of_clang(driver, tmp_path, script) | {
+        "MLGO_INLINING_MODEL": "",
+        "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density"),
+        "MLGO_STRICT": "1",
+    }
+    done = driver.run("-O2", "-c", "f.c", cwd=tmp_path, settings=settings)
+    if expected is None:
+        assert (done.returncode, done.stderr.decode()) == (
+            1,
+            "mlgo-cc: error: the regalloc model takes 'use_def_density' as float of 132 bytes, "
+            "this clang sends float of 160 bytes\n",
+        )
+        return
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert int.from_bytes((tmp_path / "answered").read_bytes(), sys.byteorder) == expected
 
 
 @pytest.mark.e2e

@@ -38,6 +38,8 @@ struct binding {
   const struct feature **sources; /* of the policy's inputs; NULL where nothing is offered */
   void **inputs, **outputs;
   const struct feature *mask;
+  int64_t last_position; /* of the model, where LLVM has fewer; or 0 */
+  int64_t moved;         /* an answer by LLVM's number of it */
 };
 
 static const struct mlgo_tensor *tensor(const void *table, size_t number) {
@@ -102,9 +104,15 @@ static const char *read_feature(const char *at, const char *end, struct feature 
   return feature->size_bytes && at < end ? at + 1 : NULL;
 }
 
-static bool fits(const struct feature *feature, const struct mlgo_tensor *wanted) {
+/* Of positions, fewer than the model knows fit, too (`mlgo_gym.problems._fit`). */
+static bool fits(const struct feature *feature, const struct mlgo_tensor *wanted,
+                 enum problem problem) {
+  size_t last = wanted->rank ? wanted->rank - 1 : 0;
+  bool is_narrow = PROBLEMS[problem].mask && wanted->rank == 2 && feature->rank == 2 &&
+                   feature->shape[last] < wanted->shape[last];
+  size_t same = is_narrow ? last : wanted->rank;
   return !strcmp(feature->type, wanted->type) && feature->rank == wanted->rank &&
-         !memcmp(feature->shape, wanted->shape, wanted->rank * sizeof *wanted->shape);
+         !memcmp(feature->shape, wanted->shape, same * sizeof *wanted->shape);
 }
 
 static bool is_step_input(const char *name) {
@@ -138,13 +146,15 @@ static bool bind_inputs(struct binding *binding, struct message *message) {
                PROBLEMS[binding->problem].name, wanted->name);
       return false;
     }
-    if (source && !fits(source, wanted)) {
+    if (source && !fits(source, wanted, binding->problem)) {
       snprintf(message->text, MESSAGE_BYTES,
                "the %s model takes '%s' as %s of %zu bytes, this clang sends %s of %zu bytes",
                PROBLEMS[binding->problem].name, wanted->name, wanted->type, wanted->size_bytes,
                source->type, source->size_bytes);
       return false;
     }
+    if (source && source->size_bytes < wanted->size_bytes)
+      binding->last_position = wanted->shape[1] - 1;
     binding->sources[number] = source;
     binding->inputs[number] = allocate(wanted->size_bytes);
   }
@@ -199,6 +209,32 @@ struct binding *bind_policy(const struct mlgo_policy *policy, enum problem probl
 
 size_t observation_bytes(const struct binding *binding) { return binding->observation_bytes; }
 
+/* The last of LLVM's positions, which asks, is the model's last; those between are 0, and masked. */
+static void fill(const struct binding *binding, size_t number, const uint8_t *observation) {
+  const struct feature *source = binding->sources[number];
+  size_t room = tensor(binding->policy->inputs, number)->size_bytes;
+  uint8_t *input = binding->inputs[number];
+  const uint8_t *from = observation + source->offset;
+  size_t each = source->size_bytes == room ? 0 : element_bytes(source->type);
+  memcpy(input, from, source->size_bytes - each);
+  memcpy(input + room - each, from + source->size_bytes - each, each);
+}
+
+static size_t position_count(const struct binding *binding) {
+  return binding->mask->size_bytes / sizeof(int64_t);
+}
+
+/* An answer as LLVM numbers positions. */
+static const void *as_sent(struct binding *binding, const void *advice) {
+  if (!binding->last_position || !binding->mask)
+    return advice;
+  memcpy(&binding->moved, advice, sizeof binding->moved);
+  if (binding->moved != binding->last_position)
+    return advice;
+  binding->moved = (int64_t)position_count(binding) - 1;
+  return &binding->moved;
+}
+
 /* LLVM takes an eviction for granted: what its mask rules out must not be sent. */
 static bool is_legal(const struct binding *binding, const uint8_t *observation,
                      const void *advice) {
@@ -206,7 +242,7 @@ static bool is_legal(const struct binding *binding, const uint8_t *observation,
   if (!binding->mask)
     return true;
   memcpy(&index, advice, sizeof index);
-  if (index < 0 || (size_t)index >= binding->mask->size_bytes / sizeof allowed)
+  if (index < 0 || (size_t)index >= position_count(binding))
     return false;
   memcpy(&allowed, observation + binding->mask->offset + (size_t)index * sizeof allowed,
          sizeof allowed);
@@ -216,13 +252,11 @@ static bool is_legal(const struct binding *binding, const uint8_t *observation,
 const void *answer(struct binding *binding, const uint8_t *observation, size_t *size_bytes,
                    struct message *message) {
   const struct mlgo_policy *policy = binding->policy;
-  for (size_t number = 0; number < policy->input_count; ++number) {
-    const struct feature *source = binding->sources[number];
-    if (source)
-      memcpy(binding->inputs[number], observation + source->offset, source->size_bytes);
-  }
+  for (size_t number = 0; number < policy->input_count; ++number)
+    if (binding->sources[number])
+      fill(binding, number, observation);
   int32_t status = policy->evaluate((const void *const *)binding->inputs, binding->outputs);
-  const void *advice = binding->outputs[policy->decision];
+  const void *advice = as_sent(binding, binding->outputs[policy->decision]);
   *size_bytes = tensor(policy->outputs, policy->decision)->size_bytes;
   if (status)
     snprintf(message->text, MESSAGE_BYTES, "the %s model: operator %d is not defined for its input",
