@@ -37,6 +37,7 @@ from typing import Any, Final
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, SpecError
 from mlgo_gym.files import read_bounded, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
+from mlgo_gym.model._card import CARD_FILE, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json, unreadable
 from mlgo_gym.model._saved_model import HOW_TO_TRUST, graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
@@ -95,7 +96,8 @@ def freeze(
     Args:
         model: a model directory with ``model.tflite`` and, if there is one, ``output_spec.json``;
             or a ``.tflite`` file.
-        output_dir: where to; made if needed. Each file appears whole or not at all.
+        output_dir: where to; made if needed. Each file appears whole or not at all. The card of a
+            model that needs a vocabulary is copied, and the vocabulary with it.
         name: a C identifier: the files' name and the prefix of the function's.
         cpu: LLVM's name of a CPU of the target's architecture; ``None`` is this CPU, or of another
             target the generic one.
@@ -125,9 +127,25 @@ def freeze(
             graph, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
         )
     try:
-        return _write(native, output_spec, Path(output_dir), links=target is None)
+        written = _write(native, output_spec, Path(output_dir), links=target is None)
+        for beside, data in _beside(path).items():
+            write_atomically(Path(output_dir) / beside, data)
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
+    return written
+
+
+def _beside(model: Path) -> dict[str, bytes]:
+    """The card, and the files that it names, of a model that needs settings of its problem."""
+    card = read_card(model)
+    if card is None or not card.settings:
+        return {}
+    files = [
+        value
+        for name, value in card.settings.items()
+        if name.isidentifier() and value == f"{name}.json"
+    ]
+    return {name: read_bounded(model / name, _MAX_OBJECT_BYTES) for name in (CARD_FILE, *files)}
 
 
 def _write(native: NativeModel, output_spec: Any, folder: Path, *, links: bool) -> FrozenFiles:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.model._card import CARD_FILE
+from mlgo_gym.native._freeze import freeze
 from mlgo_gym.problems._vocabulary import Vocabulary
 from tests.driver.conftest import MODELS, Driver
 
@@ -56,6 +57,8 @@ def test_what_the_card_names(driver: Driver, work: Path) -> None:
         data = Vocabulary.of("ones").data.replace(b"1.0", factor)
         (model / "ir2vec.json").write_bytes(data)
         assert inlined(driver, work, model) == expected
+        freeze(model, work / "frozen", name="policy")
+        assert inlined(driver, work, work / "frozen") == expected
 
 
 @pytest.mark.e2e

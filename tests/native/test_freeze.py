@@ -18,6 +18,7 @@ from mlgo_gym.native._model import compile_model
 from tests.native.agreement import Both, assert_agree
 from tests.native.make_models import FOLDER
 
+MODELS = Path(__file__).parents[1] / "models"
 CC = shutil.which("cc") or shutil.which("gcc")
 PROGRAM = r"""
 #include "policy.h"
@@ -228,3 +229,17 @@ def test_what_no_object_was_made_of(tmp_path: Path) -> None:
     assert str(caught.value) == (
         f"model '{path}': policy.o cannot be read: No such file or directory"
     )
+
+
+def test_what_a_model_needs_besides_comes_along(tmp_path: Path) -> None:
+    """Its card, and the file that names its own setting; a stranger's card leads nowhere else."""
+    model = shutil.copytree(MODELS / "short", tmp_path / "in" / "model")
+    about = json.loads((model / "card.json").read_text())
+    settings = {"ir2vec": "ir2vec.json", "../secret": "../secret.json", "other": "x.json"}
+    (model / "card.json").write_text(json.dumps(about | {"settings": settings}))
+    for name in ("ir2vec.json", "../secret.json", "x.json"):
+        (model / name).write_text(name)
+    freeze(model, tmp_path / "out" / "frozen", name="policy")
+    made = {each.name for each in (tmp_path / "out").rglob("*.json")}
+    assert made == {"policy.json", "card.json", "ir2vec.json"}
+    assert (tmp_path / "out" / "frozen" / "ir2vec.json").read_text() == "ir2vec.json"
