@@ -45,11 +45,30 @@ _HEADER_BYTES: Final = 1 << 15
 _MAX_LEVELS: Final = 8
 _MAGIC: Final = b"PAR1"
 _END: Final = struct.Struct("<I4s")  # how long the metadata are, before the magic number
-_DATA_HEADERS: Final = (5, 8)  # DataPageHeader and DataPageHeaderV2
+_HEADERS: Final = MappingProxyType(
+    {0: 5, 2: 7, 3: 8}
+)  # by a page's kind: data, dictionary, data V2
+_DICTIONARY: Final = 2
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY = range(1, 9)
 _LIST, _SET, _STRUCT = 9, 10, 12
 _INTEGERS: Final = (_I16, _I32, _I64)
 _SIZES: Final = MappingProxyType({_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8})
+_BITS: Final = MappingProxyType({_I16: 16, _I32: 32, _I64: 64})  # Thrift cuts off what is more
+_MAX_NUMBER: Final = (1 << 15) - 1  # of a field; of one above, too
+_MAX_HEADER_VALUES: Final = 64  # of a page; one has about 20
+
+# Of what the lists are that pyarrow knows, by the numbers of the fields from the metadata on. It
+# reads them so whatever they say of themselves; others it skips by what they say.
+_LISTS: Final = MappingProxyType(
+    {
+        **dict.fromkeys([(2,), (4,), (5,), (7,)], _STRUCT),
+        **dict.fromkeys([(4, 1), (4, 4), (4, 1, 3, 8), (4, 1, 3, 13)], _STRUCT),
+        **dict.fromkeys([(4, 1, 3, 2), (4, 1, 3, 17, 2)], _I32),
+        **dict.fromkeys([(4, 1, 3, 16, 2), (4, 1, 3, 16, 3)], _I64),
+        **dict.fromkeys([(4, 1, 3, 3), (4, 1, 8, 2, 1)], _BINARY),
+    }
+)
+_Path = tuple[int, ...]
 
 
 class _Fields(NamedTuple):
@@ -164,7 +183,7 @@ def _groups(file: BufferedReader, path: Path) -> list[_Group]:
     try:
         length, _ = _footer_bytes(file)
         file.seek(-_END.size - length, 2)
-        fields, _ = _Reader(file.read(length), MAX_FOOTER_VALUES).struct()
+        fields, _ = _Reader(file.read(length), MAX_FOOTER_VALUES, _LISTS).struct()
         return [_group(each) for each in fields.structs_of(4)]
     except (ValueError, OSError) as error:
         raise DatasetError(str(path), f"damaged: metadata: {error}") from error
@@ -201,63 +220,79 @@ def _pages(file: BufferedReader, column: _Column, name: str, path: Path) -> Iter
 
 
 def _page(data: bytes) -> _Page:
-    header, length = _Reader(data, _HEADER_BYTES).struct()
-    compressed, size = header.number(3, _I32), header.number(2, _I32)
+    header, length = _Reader(data, _MAX_HEADER_VALUES).struct()
+    kind, compressed, size = (header.number(number, _I32) for number in (1, 3, 2))
     if min(compressed, size) < 0:
         raise ValueError(f"expected its sizes, found {compressed} and {size}")
-    values = 0
-    for key in _DATA_HEADERS:
-        if key in header.structs:
-            values = header.structs[key].number(1, _I32)
+    expected, found = _HEADERS.get(kind), sorted(header.structs)
+    if expected is None or found != [expected]:  # of several, pyarrow goes by the kind
+        raise ValueError(f"expected one header of its kind, found kind {kind} and fields {found}")
+    values = header.structs[expected].number(1, _I32)
     if values < 0:
         raise ValueError(f"expected a number of values, found {values}")
+    values = 0 if kind == _DICTIONARY else values
     return _Page(length + compressed, max(compressed, size), values)
 
 
 class _Reader:
     """What is looked at of a struct in Thrift's compact protocol."""
 
-    def __init__(self, data: bytes, max_values: int) -> None:
-        self._data = data
+    def __init__(
+        self, data: bytes, max_values: int, lists: Mapping[_Path, int] = MappingProxyType({})
+    ) -> None:
+        self._data, self._lists = data, lists
         self._values, self._max_values = 0, max_values
 
     def struct(self) -> tuple[_Fields, int]:
         """The struct that the data start with, and where it ends."""
         try:
-            return self._struct(0, 1)
+            return self._struct(0, ())
         except IndexError:
             raise ValueError(f"expected more than {len(self._data)} bytes") from None
 
-    def _struct(self, at: int, level: int) -> tuple[_Fields, int]:
+    def _struct(self, at: int, path: _Path, level: int = 1) -> tuple[_Fields, int]:
         self._count(level)
         fields = _Fields({}, {}, {})
         seen: set[tuple[int, int]] = set()
         number = 0
         while head := self._data[at]:
-            at, kind = at + 1, head & 15
-            if head >> 4:
-                number += head >> 4
-            else:
-                number, at = self._signed(at)
+            kind = head & 15
+            number, at = self._number(at, number)
             if (number, kind) in seen:  # Thrift's own readers would join them
                 raise ValueError(f"expected field {number} once, found it twice")
             seen.add((number, kind))
+            place = (*path, number)
             if kind in _INTEGERS:
                 self._count(level)
-                fields.numbers[number, kind], at = self._signed(at)
+                fields.numbers[number, kind], at = self._signed(at, _BITS[kind])
             elif kind == _STRUCT:
-                fields.structs[number], at = self._struct(at, level + 1)
-            elif kind == _LIST and self._data[at] & 15 == _STRUCT:
-                fields.lists[number], at = self._structs(at, level)
+                fields.structs[number], at = self._struct(at, place, level + 1)
+            elif kind == _LIST and self._kind_of_list(at, place) == _STRUCT:
+                fields.lists[number], at = self._structs(at, place, level)
             else:
                 at = self._skipped(at, kind, level)
         return fields, at + 1
 
-    def _structs(self, at: int, level: int) -> tuple[list[_Fields], int]:
+    def _number(self, at: int, before: int) -> tuple[int, int]:
+        """A field's number, and where its value begins."""
+        step = self._data[at] >> 4
+        number, at = (before + step, at + 1) if step else self._signed(at + 1, _BITS[_I16])
+        if not 0 < number <= _MAX_NUMBER:
+            raise ValueError(f"expected numbers of fields of 1 to {_MAX_NUMBER}, found {number}")
+        return number, at
+
+    def _kind_of_list(self, at: int, place: _Path) -> int:
+        found = self._data[at] & 15
+        if (expected := self._lists.get(place, found)) != found:
+            where = ".".join(map(str, place))
+            raise ValueError(f"field {where}: expected a list of kind {expected}, found {found}")
+        return found
+
+    def _structs(self, at: int, path: _Path, level: int) -> tuple[list[_Fields], int]:
         count, at = self._length(at)
         structs = []
         for _ in range(count):
-            struct, at = self._struct(at, level + 1)
+            struct, at = self._struct(at, path, level + 1)
             structs.append(struct)
         return structs, at
 
@@ -274,9 +309,9 @@ class _Reader:
                 at = self._skipped(at, _BYTE if each in (_TRUE, _FALSE) else each, level + 1)
             return at
         if kind == _STRUCT:
-            return self._struct(at, level + 1)[1]
+            return self._struct(at, (0,), level + 1)[1]
         if kind in _INTEGERS:
-            return self._unsigned(at)[1]
+            return self._unsigned(at, _BITS[kind])[1]
         if kind not in _SIZES:
             raise ValueError(f"expected no field of kind {kind}")
         return at + _SIZES[kind]
@@ -293,16 +328,16 @@ class _Reader:
         count = self._data[at] >> 4
         return (count, at + 1) if count < 15 else self._unsigned(at + 1)
 
-    def _signed(self, at: int) -> tuple[int, int]:
-        value, at = self._unsigned(at)
+    def _signed(self, at: int, bits: int) -> tuple[int, int]:
+        value, at = self._unsigned(at, bits)
         return (value >> 1) ^ -(value & 1), at
 
-    def _unsigned(self, at: int) -> tuple[int, int]:
+    def _unsigned(self, at: int, bits: int = 31) -> tuple[int, int]:
         value = 0
-        for shift in range(0, 70, 7):
+        for shift in range(0, bits, 7):
             byte = self._data[at]
             at += 1
             value |= (byte & 127) << shift
-            if byte < 128:
+            if byte < 128 and value < 1 << bits:
                 return value, at
-        raise ValueError("expected a number of 64 bits")
+        raise ValueError(f"expected a number of {bits} bits")

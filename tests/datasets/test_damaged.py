@@ -154,7 +154,14 @@ def test_metadata_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (b"", "expected more than 0 bytes"),
         (b"\x00", "expected a list of structs in field 4, found none"),
         (b"\x46\x00\x00", "expected a list of structs in field 4, found none"),
-        (b"\x49\x16\x02\x00", "expected a list of structs in field 4, found none"),
+        (b"\x49\x16\x02\x00", "field 4: expected a list of kind 12, found 6"),
+        (b"\x49\x1c\x19\x13\x00\x00\x00", "field 4.1: expected a list of kind 12, found 3"),
+        (b"\x09\x88\x80\x08\x0c\x00", "expected a number of 16 bits"),
+        (b"\x09\x07\x0c\x00", "expected numbers of fields of 1 to 32767, found -4"),
+        (b"\x06\xfe\xff\x03\x02\x16\x02\x00", "expected numbers of fields of 1 to 32767, "
+                                                "found 32768"),
+        (b"\x15\xff\xff\xff\xff\x1f\x00", "expected a number of 32 bits"),
+        (b"\x16" + b"\xff" * 9 + b"\x02", "expected a number of 64 bits"),
         (b"\x49\x1c\x00\x00", "expected an integer in field 3, found none"),
         (b"\x49\x1c\x35\x02\x00\x00", "expected an integer in field 3, found none"),
         (b"\x49\x1c\x36\x02\x00\x00", "expected a list of structs in field 1, found none"),
@@ -163,10 +170,11 @@ def test_metadata_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         (b"\x1b", "expected no field of kind 11"),
         (b"\x19" * 9, "expected at most 8 levels, found more"),
         (b"\x1c" * 9, "expected at most 8 levels, found more"),
-        (b"\x19\xf1" + b"\xff" * 9 + b"\x00", "expected at most 100 values, found more"),
+        (b"\x19\xf1\xff\xff\xff\xff\x07\x00", "expected at most 100 values, found more"),
+        (b"\x19\xf1" + b"\xff" * 9 + b"\x00", "expected a number of 31 bits"),
         (b"\x16" + b"\xff" * 11, "expected a number of 64 bits"),
     ],
-)
+)  # fmt: skip
 def test_metadata_that_are_damaged(
     metadata: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +185,56 @@ def test_metadata_that_are_damaged(
     with path.open("rb") as file, pytest.raises(DatasetError) as caught:
         _pages.check_pages(file, {}, None, path)
     assert str(caught.value) == f"dataset {str(path)!r}: damaged: metadata: {problem}"
+
+
+def header(*fields: bytes, kind: int = 0) -> bytes:
+    """A page's header: its kind, two sizes, then what is given."""
+    return b"\x15%c\x15\x00\x15\x00" % (2 * kind) + b"".join(fields) + b"\x00"
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (header(b"\x2c\x15\x06\x00"), ""),
+        (header(b"\x2c\x15\x06\x00", b"\x3c\x15\x00\x00"), "kind 0 and fields [5, 8]"),
+        (header(b"\x5c\x15\x06\x00"), "kind 0 and fields [8]"),
+        (header(b"\x2c\x15\x06\x00", kind=1), "kind 1 and fields [5]"),
+    ],
+)
+def test_headers_of_pages_of_several_kinds(data: bytes, problem: str, tmp_path: Path) -> None:
+    """Pyarrow goes by the kind; what would be counted is another header's number of values."""
+    path = tmp_path / "part"
+    path.write_bytes(data)
+    column = _pages._Column(0, len(data))
+    with path.open("rb") as file:
+        if not problem:
+            assert [page.values for page in _pages._pages(file, column, "step", path)] == [3]
+            return
+        with pytest.raises(DatasetError) as caught:
+            list(_pages._pages(file, column, "step", path))
+    expected = f"expected one header of its kind, found {problem}"
+    assert str(caught.value).endswith(f"column 'step': expected a page at byte 0: {expected}")
+
+
+def test_headers_of_pages_of_too_many_values(tmp_path: Path) -> None:
+    """Many columns may share a page, so that a small file could take hours."""
+    path = tmp_path / "part"
+    path.write_bytes(header(b"\x2c\x15\x06\x00", b"\x42" * 80))
+    with path.open("rb") as file, pytest.raises(DatasetError) as caught:
+        list(_pages._pages(file, _pages._Column(0, 99), "step", path))
+    assert str(caught.value).endswith("expected at most 64 values, found more")
+
+
+def test_metadata_in_which_pyarrow_would_see_something_else(tmp_path: Path) -> None:
+    """It keeps 16 bits of a field's number: the row groups once more, of which there are none."""
+    path = write(tmp_path, episode(source())) / "part-00000.parquet"
+    data = path.read_bytes()
+    size = int.from_bytes(data[-8:-4], "little")
+    metadata = data[-8 - size : -9] + b"\x09\x88\x80\x08\x0c\x00"
+    path.write_bytes(data[: -8 - size] + metadata + len(metadata).to_bytes(4, "little") + b"PAR1")
+    assert pq.read_metadata(path).num_row_groups == 0
+    problem = "damaged: metadata: expected a number of 16 bits"
+    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
 
 
 def test_episodes_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
