@@ -38,7 +38,7 @@ from corpus_tools.reading import LARGEST_TEXT_BYTES
 from mlgo_gym.driver._jobs import Jobs, is_stream
 from mlgo_gym.errors import MlgoGymError, UsageError
 from mlgo_gym.files import replacing
-from mlgo_gym.policies._models import settings_of_models
+from mlgo_gym.policies._models import check_files, settings_of_models
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S, PipeHost
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
@@ -196,7 +196,10 @@ def _problem(model: Path) -> InliningForSize:
         settings["size_increase_threshold"] = float(threshold)
     if vocabulary := os.environ.get("MLGO_IR2VEC"):
         settings["ir2vec"] = vocabulary
-    return InliningForSize(**settings)
+    problem = InliningForSize(**settings)
+    if not vocabulary:
+        check_files(model, problem)
+    return problem
 
 
 def _with_files(problem: InliningForSize, folder: Path) -> Iterator[str]:

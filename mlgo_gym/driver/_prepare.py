@@ -47,7 +47,7 @@ from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
-from mlgo_gym.policies._models import settings_of_models
+from mlgo_gym.policies._models import check_files, settings_of_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import MAX_BYTES, PRESETS, Vocabulary
@@ -140,7 +140,11 @@ def _given(named: str) -> tuple[Vocabulary | None, bytes]:
 def _vocabulary(problem: str, model: Path) -> Vocabulary | None:
     """The one that a model's card names."""
     named = settings_of_models([str(model)], _PROBLEMS[problem])
-    return Vocabulary.of(named["ir2vec"]) if "ir2vec" in named else None
+    if "ir2vec" not in named:
+        return None
+    vocabulary = Vocabulary.of(named["ir2vec"])
+    check_files(model, InliningForSize(ir2vec=vocabulary))
+    return vocabulary
 
 
 def _sources(

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from mlgo_gym.corpus._packages import shortest_names
 from mlgo_gym.errors import ModelError
-from mlgo_gym.model._card import CARD_FILE, ModelCard, read_card
+from mlgo_gym.model._card import CARD_FILE, read_card
 from mlgo_gym.native._freeze import find_description, freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
@@ -64,20 +64,25 @@ class Model:
                 str(self.path),
                 f"expected a model for {self.problem.name}, found one for {card.problem}",
             )
-        if card is not None:
-            self._check_files(card)
+        check_files(self.path, self.problem)
 
-    def _check_files(self, card: ModelCard) -> None:
-        """See that what LLVM computes features by is what the model was trained with."""
-        found = {hashlib.sha256(data).hexdigest() for data in self.problem.files().values()}
-        for name in self.problem.file_settings:
-            expected = card.settings.get(f"{name}{HASH}")
-            if found and expected and expected not in found:
-                raise ModelError(
-                    str(self.path),
-                    f"{name}: expected that of SHA-256 {expected}, which it was trained with, "
-                    f"found {', '.join(sorted(found))}; what the card names need not be given",
-                )
+
+def check_files(model: Path, problem: Problem) -> None:
+    """See that what LLVM computes features by is what a model was trained with.
+
+    Raises:
+        ModelError: the model's card has another hash.
+    """
+    card = read_card(model)
+    found = {hashlib.sha256(data).hexdigest() for data in problem.files().values()}
+    for name in problem.file_settings:
+        expected = card.settings.get(f"{name}{HASH}") if card else None
+        if found and expected and expected not in found:
+            raise ModelError(
+                str(model),
+                f"{name}: expected that of SHA-256 {expected}, which it was trained with, "
+                f"found {', '.join(sorted(found))}; what the card names need not be given",
+            )
 
 
 def load_model(

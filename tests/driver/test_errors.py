@@ -16,9 +16,11 @@ import pytest
 
 from mlgo_gym import __version__
 from mlgo_gym.driver._prepare import main as prepare
+from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.native._freeze import freeze
+from mlgo_gym.problems._vocabulary import Vocabulary
 from mlgo_gym.stream._channel import remove_stale_folders
-from tests.driver.conftest import MODELS, ROOT, Driver
+from tests.driver.conftest import MODELS, ROOT, SOURCE, Driver
 
 
 @dataclass(frozen=True)
@@ -489,3 +491,20 @@ def test_prepare(
 ) -> None:
     assert prepare(arguments) == status
     assert capsys.readouterr().err == message
+
+
+@pytest.mark.parametrize("role", ["inlining-model", "model-under-training"])
+def test_a_vocabulary_that_is_not_the_one_of_the_card(
+    role: str, driver: Driver, tmp_path: Path
+) -> None:
+    model = shutil.copytree(MODELS / "short", tmp_path / "own")
+    (model / "ir2vec.json").write_bytes(Vocabulary.of("ones").data.replace(b"1.0", b"9.0"))
+    named = {"ir2vec": "ir2vec.json", "ir2vec_sha256": Vocabulary.of("ones").sha256}
+    about = json.loads((model / CARD_FILE).read_text()) | {"settings": named}
+    (model / CARD_FILE).write_text(json.dumps(about))
+    (tmp_path / "f.c").write_text(SOURCE)
+    strict = {"MLGO_STRICT": "1"}
+    done = driver.run("-Oz", "-c", "f.c", f"--mlgo-{role}={model}", cwd=tmp_path, settings=strict)
+    assert done.returncode == 1
+    problem = f"ir2vec: expected that of SHA-256 {named['ir2vec_sha256']}, which it was trained "
+    assert f"mlgo-cc: error: model {str(model)!r}: {problem}" in done.stderr.decode()
