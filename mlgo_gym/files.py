@@ -118,7 +118,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     temporary = target.with_name(name)
     with _naming(path):
         descriptor = _new_file(temporary)
-    unnamed = None if temporary.exists() else f"/proc/{os.getpid()}/fd/{descriptor}"
+    unnamed = None if temporary.exists() else f"{_descriptors()}/{descriptor}"
     try:
         with _NamedFile(path, descriptor, unnamed or str(temporary)).buffered() as file:
             if mode is not None:
@@ -259,10 +259,15 @@ def _mode(path: Path) -> int | None:
 
 def _followed(path: Path) -> Path:
     """Where symbolic links lead, which do not go round in a circle; not into descriptors' files."""
-    descriptors = f"/proc/{os.getpid()}/fd"
+    descriptors = _descriptors()
     while path.is_symlink() and os.path.realpath(path.parent) != descriptors:
         path = path.parent / path.readlink()
     return path
+
+
+def _descriptors() -> str:
+    """This process's descriptors, for others too; /proc may number processes as another does."""
+    return os.path.realpath("/proc/self/fd")
 
 
 def _sync(path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import socket
 import stat
@@ -122,6 +123,30 @@ def test_a_killed_writer(before: str, tmp_path: Path) -> None:
     assert [(each[:4], each[-len(PARTIAL) :]) for each in left] == [(".it.", PARTIAL)] * bool(
         before
     )
+
+
+UNSHARE = shutil.which("unshare")
+
+
+@pytest.mark.skipif(UNSHARE is None, reason="needs unshare: apt-get install util-linux")
+def test_a_proc_with_other_numbers_of_processes(tmp_path: Path) -> None:
+    """As in a container that has the /proc of the system around it."""
+    inner = [str(UNSHARE), "--user", "--map-root-user", "--pid", "--fork"]
+    if subprocess.run([*inner, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs namespaces of users and processes")
+    program = (
+        "import os, pathlib, sys\n"
+        "from mlgo_gym.files import write_atomically\n"
+        "write_atomically(pathlib.Path(sys.argv[1]), b'new')\n"
+        "write_atomically(pathlib.Path('/dev/stdout'), b'said')\n"
+        "print(os.getpid())\n"
+    )
+    command = [*inner, sys.executable, "-c", program, str(tmp_path / "it")]
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    left = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    assert left == {"it": b"new", "out": b"said1\n"}
 
 
 def nameless_files_are_refused(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
