@@ -29,6 +29,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,6 +46,7 @@ from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._lowering import check_name
 from mlgo_gym.native._model import NativeModel, NativePort, compile_model
 from mlgo_gym.native._seal import SEAL, is_sealed, seal
+from mlgo_gym.problems._registry import problems
 from mlgo_gym.tensor_spec import TensorSpec
 
 _FORMAT: Final = "mlgo-gym native model"
@@ -126,13 +128,11 @@ def freeze(
         native = compile_model(
             graph, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
         )
+    beside = _beside(path)
     try:
-        written = _write(native, output_spec, Path(output_dir), links=target is None)
-        for beside, data in _beside(path).items():
-            write_atomically(Path(output_dir) / beside, data)
+        return _write(native, output_spec, beside, Path(output_dir), links=target is None)
     except OSError as error:
         raise EnvironmentSetupError(f"cannot write to {output_dir}: {error}") from error
-    return written
 
 
 def _beside(model: Path) -> dict[str, bytes]:
@@ -140,16 +140,23 @@ def _beside(model: Path) -> dict[str, bytes]:
     card = read_card(model)
     if card is None or not card.settings:
         return {}
-    files = [
-        value
-        for name, value in card.settings.items()
-        if name.isidentifier() and value == f"{name}.json"
-    ]
-    return {name: read_bounded(model / name, _MAX_OBJECT_BYTES) for name in (CARD_FILE, *files)}
+    known = {name for kind in problems().values() for name in kind.file_settings}
+    files = {f"{name}.json" for name in known if card.settings.get(name) == f"{name}.json"}
+    found = {}
+    for name in (CARD_FILE, *sorted(files)):
+        try:
+            found[name] = read_bounded(model / name, _MAX_OBJECT_BYTES)
+        except OSError as error:
+            raise unreadable(error, str(model), name) from error
+    return found
 
 
-def _write(native: NativeModel, output_spec: Any, folder: Path, *, links: bool) -> FrozenFiles:
+def _write(
+    native: NativeModel, output_spec: Any, beside: Mapping[str, bytes], folder: Path, *, links: bool
+) -> FrozenFiles:
     folder.mkdir(parents=True, exist_ok=True)
+    for name, data in beside.items():
+        write_atomically(folder / name, data)
     files = {suffix: folder / f"{native.name}{suffix}" for suffix in (".o", ".h", ".so", ".json")}
     write_atomically(files[".o"], native.object.data)
     header = c_header(native.name, native.model_sha256, native.inputs, native.outputs, OBJECT)

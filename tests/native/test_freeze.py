@@ -236,10 +236,16 @@ def test_what_a_model_needs_besides_comes_along(tmp_path: Path) -> None:
     model = shutil.copytree(MODELS / "short", tmp_path / "in" / "model")
     about = json.loads((model / "card.json").read_text())
     settings = {"ir2vec": "ir2vec.json", "../secret": "../secret.json", "other": "x.json"}
+    settings["policy"] = "policy.json"  # the name of the description
     (model / "card.json").write_text(json.dumps(about | {"settings": settings}))
-    for name in ("ir2vec.json", "../secret.json", "x.json"):
+    with pytest.raises(ModelError) as caught:
+        freeze(model, tmp_path / "out" / "frozen", name="policy")
+    problem = "ir2vec.json cannot be read: No such file or directory"
+    assert str(caught.value) == f"model '{model}': {problem}"
+    for name in ("ir2vec.json", "../secret.json", "x.json", "policy.json"):
         (model / name).write_text(name)
     freeze(model, tmp_path / "out" / "frozen", name="policy")
+    load_frozen(tmp_path / "out" / "frozen")
     made = {each.name for each in (tmp_path / "out").rglob("*.json")}
     assert made == {"policy.json", "card.json", "ir2vec.json"}
     assert (tmp_path / "out" / "frozen" / "ir2vec.json").read_text() == "ir2vec.json"
