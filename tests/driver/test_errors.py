@@ -493,6 +493,15 @@ def test_prepare(
     assert capsys.readouterr().err == message
 
 
+def test_a_folder_called_as_an_option_of_vocabularies(driver: Driver, tmp_path: Path) -> None:
+    folder = tmp_path / "ir2vec-vocab-1"
+    folder.mkdir()
+    (folder / "f.c").write_text(SOURCE)
+    settings = {"MLGO_STRICT": "1", "MLGO_INLINING_MODEL": str(MODELS / "short")}
+    done = driver.run("-Oz", "-c", f"{folder}/f.c", cwd=tmp_path, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("role", ["inlining-model", "model-under-training"])
 def test_a_vocabulary_that_is_not_the_one_of_the_card(
     role: str, driver: Driver, tmp_path: Path

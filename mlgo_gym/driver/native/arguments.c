@@ -63,7 +63,7 @@ static const char *const SOURCES[] = {
     "ixx", "bc", "ll",  "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
 };
 
-static const char VOCABULARY[] = "ir2vec-vocab-";
+static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2vec-vocab-file"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -150,7 +150,8 @@ static void look_at(const char *argument, struct seen *seen) {
   seen->runs_once |= names_stream(argument);
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
     seen->has_advisor |= strstr(argument, ADVISORS[index]) != NULL;
-  seen->has_vocabulary |= strstr(argument, VOCABULARY) != NULL;
+  for (size_t index = 0; index < COUNT(VOCABULARY); ++index)
+    seen->has_vocabulary |= strstr(argument, VOCABULARY[index]) != NULL;
   if (is_value)
     return;
   seen->no_code |= is_among(argument, NO_CODE, COUNT(NO_CODE));
