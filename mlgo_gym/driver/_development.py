@@ -35,6 +35,7 @@ from corpus_tools.code import code_sections
 from corpus_tools.errors import ExtractionError
 from corpus_tools.object_file import read_bounded
 from corpus_tools.reading import LARGEST_TEXT_BYTES
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.driver._jobs import Jobs, is_stream
 from mlgo_gym.errors import MlgoGymError, UsageError
 from mlgo_gym.files import replacing
@@ -106,8 +107,8 @@ class _Session:
         timeout_s = float(os.environ.get("MLGO_TIMEOUT", DEFAULT_DEADLINE_S))
         problem = _problem(self._model)
         making = PipeHost(self._make_runner, deadline_s=timeout_s)
-        with making as host, tempfile.TemporaryDirectory() as folder:
-            options = [*problem.advisor_options(host.base), *_with_files(problem, Path(folder))]
+        with making as host, scratch_folder() as folder:
+            options = [*problem.advisor_options(host.base), *_with_files(problem, folder)]
             flags = [word for option in options for word in ("-mllvm", option)]
             command = [self._clang, *flags, *self._arguments]
             with subprocess.Popen(command, stdin=self._input(), close_fds=False) as process:
@@ -146,8 +147,8 @@ class _Session:
         if stream := self._jobs.stream:
             _warn(f"the log has no scores: expected files, found {stream!r}, which is read once")
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            jobs = self._jobs.elsewhere(Path(folder))
+        with scratch_folder() as folder:
+            jobs = self._jobs.elsewhere(folder)
             for command in jobs.commands:
                 done = subprocess.run(
                     command, stdin=self._input(), stderr=subprocess.DEVNULL, check=False
@@ -170,8 +171,8 @@ class _Session:
 def main(arguments: Sequence[str]) -> int:
     model, log, clang, *rest = arguments
     try:
-        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as copy:
-            rest = [_response_file(word, Path(folder)) for word in rest]
+        with scratch_folder() as folder, tempfile.TemporaryFile() as copy:
+            rest = [_response_file(word, folder) for word in rest]
             jobs = Jobs.of(clang, rest)
             if len(jobs.optimised) > 1:
                 found = ", ".join(map(repr, jobs.optimised))

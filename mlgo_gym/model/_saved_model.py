@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError
 from mlgo_gym.model._output_spec import model_files
 
@@ -47,8 +47,8 @@ def graph_file(model: Path, *, trusted: bool = False) -> Iterator[Path]:
             f"model {str(model)!r}: expected model.tflite, found a SavedModel, which TensorFlow "
             f"would run as this user; {HOW_TO_TRUST}"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "model.tflite"
+    with scratch_folder() as folder:
+        made = folder / "model.tflite"
         _run(model, made)
         yield made
 

@@ -32,9 +32,9 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, SpecError
 from mlgo_gym.files import read_bounded, write_atomically
 from mlgo_gym.llvm.process._request import NativeObject
@@ -304,8 +304,8 @@ def _link(source: Path, target: Path) -> Path | None:
     driver = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
     if driver is None:
         return None
-    with TemporaryDirectory() as folder:  # linkers replace what is there
-        linked = Path(folder) / target.name
+    with scratch_folder() as folder:  # linkers replace what is there
+        linked = folder / target.name
         done = subprocess.run(
             [driver, "-shared", "-o", str(linked), str(source)],
             stdin=subprocess.DEVNULL,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.scratch import scratch_folder
 from mlgo_gym.corpus._packages import shortest_names
 from mlgo_gym.errors import ModelError
 from mlgo_gym.model._card import CARD_FILE, read_card
@@ -197,7 +197,7 @@ def native_runner(
     made = load_model(path, problem, trusted=trusted)
     if path.suffix == ".json" or find_description(path):
         return made.runner
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mlgo-gym-model-"))
+    folder = str(stack.enter_context(scratch_folder()))
     freeze(path, folder, name=_FROZEN_NAME)
     return runner_factory(folder, _RELEASE, trusted=True)  # it was made here, just now
 
