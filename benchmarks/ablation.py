@@ -126,7 +126,8 @@ def run(folders: Sequence[Path], seeds: int, config: TeacherConfig) -> None:
                 here = each[labels.packages == place]
                 shares[measure].append([share(here, flip) for flip in flips])
         for measure, found in shares.items():
-            print(line(title, measure, np.array(found), [names[place] for place in asked]))
+            packages = [names[place] for place in asked]
+            print(line(title, measure, np.array(found), packages), flush=True)
 
 
 def line(title: str, measure: str, found: _Array, packages: list[str]) -> str:
@@ -157,11 +158,13 @@ def main() -> None:
     parser.add_argument("--labels", type=Path, nargs="*", help="of runs with embeddings by it")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--bags", type=int, default=TeacherConfig.bags)
+    parser.add_argument("--iterations", type=int, default=TeacherConfig.iterations)
     options = parser.parse_args()
     if options.vocabulary:
         options.vocabulary.write_text(json.dumps(vocabulary()))
     if options.labels:
-        run(options.labels, options.seeds, TeacherConfig(bags=options.bags))
+        config = TeacherConfig(bags=options.bags, iterations=options.iterations)
+        run(options.labels, options.seeds, config)
 
 
 if __name__ == "__main__":
