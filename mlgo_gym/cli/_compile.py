@@ -50,7 +50,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
     from mlgo_gym.policies._models import load_model
     from mlgo_gym.rollout._deployment import deploy_modules
-    from mlgo_gym.rollout._rollout import ModuleReport, RolloutLog
+    from mlgo_gym.rollout._log import RolloutLog
+    from mlgo_gym.rollout._rollout import ModuleReport
     from mlgo_gym.scoring._measures import TextSize
 
     model = None

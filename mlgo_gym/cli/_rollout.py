@@ -43,7 +43,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
     from mlgo_gym.records._trace import trace_path
-    from mlgo_gym.rollout._rollout import RolloutLog
+    from mlgo_gym.rollout._log import RolloutLog
     from mlgo_gym.scoring._measures import measure_of
 
     problem = shared.problem_of(options)

@@ -19,7 +19,7 @@ from mlgo_gym.errors import DatasetError, InternalError, SpecError
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.rollout._rollout import log_context
+from mlgo_gym.rollout._log import log_context
 from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
 from mlgo_gym.stream._training_log import TrainingLogWriter, read_events

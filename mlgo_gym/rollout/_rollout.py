@@ -12,30 +12,24 @@ functions. For networks that are faster with many at once there is `policies.Bat
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
-from typing import BinaryIO, TypedDict, Unpack
-
-import numpy as np
+from typing import TypedDict, Unpack
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import CompilationError, InputError, TrainingLogError
+from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._fit import with_all
-from mlgo_gym.problems._headers import layout_differences
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.scoring._measures import Measure, Result, check_alone, measure_of
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.stream._training_log import TrainingLogWriter
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream._events import Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,72 +273,3 @@ def compared(
             failure = str(error)
         attempts.append(Attempt(name, result, failure, tuple(decisions)))
     return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
-
-
-def log_context(module: str, function: str) -> str:
-    """The name of a context in a log of several modules, all of which are different.
-
-    >>> log_context("a.c", "main"), log_context("a.c", ""), log_context("", "main")
-    ('a.c:main', 'a.c', 'main')
-    """
-    return ":".join(filter(None, (module, function)))
-
-
-class RolloutLog(AbstractContextManager["RolloutLog"]):
-    """A training log of rollouts: one context for whatever is scored by itself.
-
-    That is a function, as ``MODULE:FUNCTION``, where LLVM names contexts, and otherwise a module;
-    LLVM's own logs, each of one module, have the function's bare name. An observation holds the
-    problem's features, then what LLVM sends besides, then the action under the advice's name, which
-    is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
-    a context's last decision the share of the baseline's score that was saved.
-
-    The header is that of the first decisions, which say what LLVM sends besides; others that come
-    with other tensors are a `TrainingLogError`. Leaving the ``with`` block writes the problem's
-    where there were none.
-
-    >>> import io
-    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
-    >>> policies, log = {"never": lambda _: 0}, RolloutLog(io.BytesIO(), InliningForSize())
-    >>> (report,) = rollout(corpus, policies, InliningForSize(), keep_decisions=True)
-    >>> log.write(report) == report.attempts[0].result.decisions
-    True
-    """
-
-    def __init__(self, file: BinaryIO, problem: Problem) -> None:
-        self._file = file
-        self._problem = problem
-        self._writer: TrainingLogWriter | None = None
-
-    def write(self, report: ModuleReport) -> int:
-        """Write the decisions of a report's one policy, if it has a result; returns how many."""
-        if not report.attempts:
-            return 0
-        (attempt,) = report.attempts
-        rewards = report.rewards(attempt)
-        if not rewards:
-            return 0
-        described, recorded = attempt.with_all(self._problem)
-        for context, group in groupby(recorded, lambda decision: decision.context):
-            decisions = tuple(group)
-            writer = self._started(described, str(report.key))
-            writer.start_context(log_context(str(report.key), context))
-            for left, decision in enumerate(decisions, 1 - len(decisions)):
-                writer.log_observation(decision.payload + decision.advice)
-                writer.log_outcome(np.float32(0.0 if left else rewards[context]))
-        return len(recorded)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None and self._writer is None:
-            self._started(self._problem, "")
-
-    def _started(self, problem: Problem, module: str) -> TrainingLogWriter:
-        features = *problem.sent(), problem.advice
-        if self._writer is None:
-            score = TensorSpec("reward", "float", (1,))
-            self._writer = TrainingLogWriter(self._file, Header(features, score))
-        elif features != (expected := self._writer.header.features):
-            found = layout_differences(expected, features)
-            raise TrainingLogError(f"training log: module {module!r}: {found}")
-        return self._writer

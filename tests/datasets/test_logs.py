@@ -22,7 +22,8 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
-from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.rollout._log import RolloutLog
+from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec

@@ -19,7 +19,8 @@ from mlgo_gym.errors import DatasetError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.rollout._log import RolloutLog
+from mlgo_gym.rollout._rollout import rollout
 from tests.datasets.samples import same
 
 PROBLEM = InliningForSize()

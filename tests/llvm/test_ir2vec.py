@@ -37,7 +37,8 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import OPCODES, TYPES, Vocabulary
 from mlgo_gym.records._replay import problem_of, record, replay
 from mlgo_gym.records._trace import Trace
-from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.rollout._log import RolloutLog
+from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._events import Header, Observation

@@ -10,7 +10,8 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
-from mlgo_gym.rollout._rollout import Decision, RolloutLog, rollout
+from mlgo_gym.rollout._log import RolloutLog
+from mlgo_gym.rollout._rollout import Decision, rollout
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
 from mlgo_gym.tensor_spec import TensorSpec

@@ -17,7 +17,8 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._schedule import Executor, workers
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.rollout._rollout import RolloutLog, rollout
+from mlgo_gym.rollout._log import RolloutLog
+from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
 

@@ -1,0 +1,87 @@
+"""Training logs of rollouts, in LLVM's format."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from itertools import groupby
+from typing import BinaryIO
+
+import numpy as np
+
+from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.problems._headers import layout_differences
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.rollout._rollout import ModuleReport
+from mlgo_gym.stream._events import Header
+from mlgo_gym.stream._training_log import TrainingLogWriter
+from mlgo_gym.tensor_spec import TensorSpec
+
+
+def log_context(module: str, function: str) -> str:
+    """The name of a context in a log of several modules, all of which are different.
+
+    >>> log_context("a.c", "main"), log_context("a.c", ""), log_context("", "main")
+    ('a.c:main', 'a.c', 'main')
+    """
+    return ":".join(filter(None, (module, function)))
+
+
+class RolloutLog(AbstractContextManager["RolloutLog"]):
+    """A training log of rollouts: one context for whatever is scored by itself.
+
+    That is a function, as ``MODULE:FUNCTION``, where LLVM names contexts, and otherwise a module;
+    LLVM's own logs, each of one module, have the function's bare name. An observation holds the
+    problem's features, then what LLVM sends besides, then the action under the advice's name, which
+    is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
+    a context's last decision the share of the baseline's score that was saved.
+
+    The header is that of the first decisions, which say what LLVM sends besides; others that come
+    with other tensors are a `TrainingLogError`. Leaving the ``with`` block writes the problem's
+    where there were none.
+
+    >>> import io
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> from mlgo_gym.rollout import rollout
+    >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
+    >>> policies, log = {"never": lambda _: 0}, RolloutLog(io.BytesIO(), InliningForSize())
+    >>> (report,) = rollout(corpus, policies, InliningForSize(), keep_decisions=True)
+    >>> log.write(report) == report.attempts[0].result.decisions
+    True
+    """
+
+    def __init__(self, file: BinaryIO, problem: Problem) -> None:
+        self._file = file
+        self._problem = problem
+        self._writer: TrainingLogWriter | None = None
+
+    def write(self, report: ModuleReport) -> int:
+        """Write the decisions of a report's one policy, if it has a result; returns how many."""
+        if not report.attempts:
+            return 0
+        (attempt,) = report.attempts
+        rewards = report.rewards(attempt)
+        if not rewards:
+            return 0
+        described, recorded = attempt.with_all(self._problem)
+        for context, group in groupby(recorded, lambda decision: decision.context):
+            decisions = tuple(group)
+            writer = self._started(described, str(report.key))
+            writer.start_context(log_context(str(report.key), context))
+            for left, decision in enumerate(decisions, 1 - len(decisions)):
+                writer.log_observation(decision.payload + decision.advice)
+                writer.log_outcome(np.float32(0.0 if left else rewards[context]))
+        return len(recorded)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None and self._writer is None:
+            self._started(self._problem, "")
+
+    def _started(self, problem: Problem, module: str) -> TrainingLogWriter:
+        features = *problem.sent(), problem.advice
+        if self._writer is None:
+            score = TensorSpec("reward", "float", (1,))
+            self._writer = TrainingLogWriter(self._file, Header(features, score))
+        elif features != (expected := self._writer.header.features):
+            found = layout_differences(expected, features)
+            raise TrainingLogError(f"training log: module {module!r}: {found}")
+        return self._writer
