@@ -39,6 +39,7 @@ ENTITIES: Final = tuple((section, name) for section, names in SECTIONS.items() f
 CORE: Final = len(InliningForSize.features)
 FEWEST: Final = 200
 """A package with fewer labels is learned from, and not asked about."""
+_ROWS: Final = ("features", "advantages", "weights", "defaults", "packages")
 
 
 def vocabulary() -> dict[str, dict[str, list[float]]]:
@@ -53,10 +54,10 @@ def vocabulary() -> dict[str, dict[str, list[float]]]:
 
 def embedded(counts: _Array, of: str) -> _Array:
     """Embeddings by a vocabulary of functions of which every entity was counted."""
-    vectors = json.loads(Vocabulary.of(of).data)
-    dimension = Vocabulary.of(of).dimension
+    known = Vocabulary.of(of)
+    vectors = json.loads(known.data)
     matrix = [
-        np.array(vectors[section].get(name, [0.0] * dimension)) * WEIGHTS[section]
+        np.array(vectors[section].get(name, [0.0] * known.dimension)) * WEIGHTS[section]
         for section, name in ENTITIES
     ]
     found: _Array = counts @ np.array(matrix)
@@ -147,9 +148,6 @@ def interval(shares: _Array) -> tuple[float, float]:
     means = random.choice(shares, (2000, len(shares))).mean(axis=1)
     low, high = np.percentile(means, (2.5, 97.5))
     return float(low), float(high)
-
-
-_ROWS: Final = ("features", "advantages", "weights", "defaults", "packages")
 
 
 def main() -> None:

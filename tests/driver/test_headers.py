@@ -11,13 +11,10 @@ import pytest
 
 from mlgo_gym.problems._vocabulary import Vocabulary
 from tests.driver.conftest import AS_DEFAULT, MODELS, SOURCE, Driver
-from tests.driver.test_streams import in_place_of_clang
+from tests.driver.test_streams import speaking
 
 # A clang that asks what it is told to, and writes down what it is answered.
 ASKS = """
-import sys
-option = "-regalloc-evict-interactive-channel-base="
-base = next(word.removeprefix(option) for word in sys.argv if word.startswith(option))
 with open("asked", "rb") as asked, open(f"{base}.out", "wb") as out:
     out.write(asked.read())
     out.flush()
@@ -55,13 +52,8 @@ def test_fewer_positions_than_a_model_has(
 ) -> None:
     """The last one asks, in the model as in LLVM; what lies between is no choice."""
     (tmp_path / "f.c").write_text(SOURCE)
-    (tmp_path / "asks.py").write_text(ASKS)
     (tmp_path / "asked").write_bytes(asked(mask, density))
-    script = (
-        f'case "$*" in *channel-base*) exec {sys.executable} -IS asks.py "$@";; esac\n'
-        'exec $clang "$@"\n'
-    )
-    settings = in_place_of_clang(driver, tmp_path, script) | {
+    settings = speaking(driver, tmp_path, ASKS) | {
         "MLGO_INLINING_MODEL": "",
         "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density"),
         "MLGO_STRICT": "1",

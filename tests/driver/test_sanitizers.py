@@ -29,7 +29,7 @@ from tests.driver.conftest import (
     Driver,
     build_sanitized,
 )
-from tests.driver.test_streams import in_place_of_clang
+from tests.driver.test_streams import speaking
 
 pytestmark = pytest.mark.e2e
 
@@ -46,9 +46,7 @@ ELSEWHERE = {
 
 # A clang that says what it is told to, and ends when all of it was read.
 SAYS = """
-import array, fcntl, sys, termios, time
-option = "-inliner-interactive-channel-base="
-base = next(word.removeprefix(option) for word in sys.argv if word.startswith(option))
+import array, fcntl, termios, time
 with open("said", "rb") as said, open(f"{base}.out", "wb") as out:
     out.write(said.read())
     out.flush()
@@ -129,12 +127,7 @@ def mutations(whole: bytes, count: int) -> Iterator[bytes]:
 
 
 def test_whatever_clang_says(sanitized: Driver, work: Path, reports: Path) -> None:
-    (work / "says.py").write_text(SAYS)
-    script = (
-        f'case "$*" in *channel-base*) exec {sys.executable} -IS says.py "$@";; esac\n'
-        'exec $clang "$@"\n'
-    )
-    settings = in_place_of_clang(sanitized, work, script) | AS_DEFAULT
+    settings = speaking(sanitized, work, SAYS) | AS_DEFAULT
     refused = 0
     for said in (stream(), *mutations(stream(), 200)):
         (work / "said").write_bytes(said)

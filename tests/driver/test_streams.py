@@ -7,6 +7,7 @@ import select
 import shlex
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,24 @@ def in_place_of_clang(driver: Driver, folder: Path, script: str) -> dict[str, st
     program.write_text(f"#!/bin/sh\nclang={driver.clang}\n{script}")
     program.chmod(0o755)
     return NEVER | {"MLGO_CLANG": str(program)}
+
+
+# Where the program begins that speaks in clang's place: it finds its channel.
+_CHANNEL = """
+import sys
+option = "-interactive-channel-base="
+base = next(word.partition(option)[2] for word in sys.argv if option in word)
+"""
+
+
+def speaking(driver: Driver, folder: Path, program: str) -> dict[str, str]:
+    """Settings under which a Python program, with `base` in it, speaks to us in clang's place."""
+    (folder / "speaks.py").write_text(_CHANNEL + program)
+    script = (
+        f'case "$*" in *channel-base*) exec {sys.executable} -IS speaks.py "$@";; esac\n'
+        'exec $clang "$@"\n'
+    )
+    return in_place_of_clang(driver, folder, script)
 
 
 @pytest.mark.parametrize("name", ["/dev/stdin", "/dev/fd/0"])
