@@ -18,6 +18,7 @@
         CompilationTimeoutError  LLVM outran its deadline
         DecisionLimitError     LLVM asked more often than it may
       RunnerError              the other end of an interactive runner failed
+      PolicyError              a policy raised inside a worker
       EnvironmentSetupError    this machine lacks something: llvmlite, an extra, a tool
       UsageError               calls in an order that has no meaning
       InternalError            a state that should be impossible: please report it
@@ -43,6 +44,7 @@ __all__ = [
     "ModelError",
     "ModuleError",
     "OptionsError",
+    "PolicyError",
     "RunnerError",
     "SpecError",
     "TraceError",
@@ -169,6 +171,23 @@ class DecisionLimitError(CompilationError):
 
 class RunnerError(MlgoGymError):
     """The other end of an interactive runner went away, broke the protocol or took too long."""
+
+
+class PolicyError(MlgoGymError):
+    """A policy raised an exception inside a worker, or cannot be loaded there.
+
+    Attributes:
+        traceback: the worker's, as Python prints it.
+    """
+
+    def __init__(self, traceback: str) -> None:
+        super().__init__(
+            f"a policy raised in the worker: {traceback.strip().splitlines()[-1]}\n\n{traceback}"
+        )
+        self.traceback = traceback
+
+    def __reduce__(self) -> tuple[type[PolicyError], tuple[str]]:
+        return type(self), (self.traceback,)
 
 
 class EnvironmentSetupError(MlgoGymError):

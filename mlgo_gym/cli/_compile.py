@@ -38,7 +38,9 @@ def add_options(add: shared.Options) -> None:
     add("input", "IN", "IN.bc or IN.ll", nargs="?")
     add.corpus()
     add("-o --output", "OUT", "a file; of corpora a folder", required=True)
-    add.model("what answers LLVM", modes=IN_PROCESS)
+    add.model("what answers LLVM", modes=IN_PROCESS, many=True)
+    what = "take the best of LLVM's own and each --model's: the object with the least text"
+    add("--keep-smaller", "", what)
     add.problem()
     what = "what comes out (default: by the ending of OUT; of corpora, objects)"
     add("--emit", tuple(_SUFFIXES), what)
@@ -48,33 +50,36 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
+    from mlgo_gym.corpus._packages import shortest_names
     from mlgo_gym.policies._models import load_model
     from mlgo_gym.rollout._deployment import deploy_modules
     from mlgo_gym.rollout._log import RolloutLog
-    from mlgo_gym.rollout._rollout import ModuleReport
+    from mlgo_gym.rollout._rollout import BASELINE, SMALLEST, ModuleReport
     from mlgo_gym.scoring._measures import TextSize
 
-    model = None
-    if options.model is not None:
-        problem, trusted = shared.problem_of(options), options.trust_code
-        model = load_model(Path(options.model), problem, options.mode, trusted=trusted)
-    if options.log and model is None:
-        raise OptionsError("--log: expected a --model whose decisions are logged, found none")
+    _check_models(options)
+    problem = shared.problem_of(options)
+    paths = [Path(each) for each in options.model]
+    models = [
+        load_model(path, problem, options.mode, name, trusted=options.trust_code)
+        for path, name in shortest_names(paths, (BASELINE, SMALLEST)).items()
+    ]
     read, targets = _inputs(options)
     deployed = deploy_modules(
         read,
         targets,
-        model,
+        models,
         **shared.compilation_of(options),
         form=options.emit or _FORMS.get(options.output.suffix, "object"),
         keep_decisions=options.log is not None,
+        keep_smaller=options.keep_smaller,
     )
     reports: list[ModuleReport] = []
     with contextlib.ExitStack() as stack:
         log = None
-        if options.log and model:
+        if options.log:
             lines = stack.enter_context(writing(options.log))
-            log = stack.enter_context(RolloutLog(lines, model.problem))
+            log = stack.enter_context(RolloutLog(lines, problem))
         for done in output.track(deployed, "compiling", len(targets)):
             if done.error and options.corpus:
                 reports.append(ModuleReport(done.item, TextSize, None, (), str(done.error)))
@@ -87,10 +92,24 @@ def run(options: argparse.Namespace, output: Output) -> int:
             if log:
                 log.write(report)
             reports.append(report.without_decisions())
-    names = [model.name] if model else []
+    names = [each.name for each in models] + [SMALLEST] * options.keep_smaller
     output.print(comparison.as_grid(reports, names))
     output.json(comparison.as_json(reports, names))
     return output.warn_of_failures(reports)
+
+
+def _check_models(options: argparse.Namespace) -> None:
+    """See that there are as many models as there may be."""
+    count = len(options.model)
+    if options.keep_smaller and not count:
+        raise OptionsError("--keep-smaller: expected a --model to compare with LLVM, found none")
+    if options.log and count != 1:
+        found = count or "none"
+        raise OptionsError(f"--log: expected a --model whose decisions are logged, found {found}")
+    if count > 1 and not options.keep_smaller:
+        raise OptionsError(
+            f"--model: expected one, found {count}; --keep-smaller takes the best of several"
+        )
 
 
 def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[str, Path]]:

@@ -153,7 +153,7 @@ def _compile(
     (done,) = deploy_modules(
         lambda _: packages[largest],
         [largest.name],
-        load_model(frozen, shared.problem_of(options), name=name, trusted=True),  # made just now
+        [load_model(frozen, shared.problem_of(options), name=name, trusted=True)],  # made just now
         opt_level=options.opt_level,
         timeout_s=options.timeout,
     )

@@ -29,6 +29,8 @@ def add_options(add: shared.Options) -> None:
     add.policy(many=True)
     add.problem()
     add.seed("the bootstrap and of the random policy")
+    what = "add what comes of keeping the best of each module, LLVM's own among them"
+    add("--keep-smaller", "", what)
     add("--traces", "DIR", "what 'search --output' has written")
     add("--text", "", "with register allocation: compare the code as well, in twice the time")
     what = f"time compilations too, {_REPEATS} of each module under each policy, one at a time"
@@ -51,6 +53,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = shared.packages_of(options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
     how |= {"with_text": options.text, "traces": options.traces}
+    how |= {"keep_smaller": options.keep_smaller}
     setting = Setting(**how)
     times: list[ModuleTimes] = []
     with shared.policies_of(options, setting.problem) as policies:

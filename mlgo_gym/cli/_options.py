@@ -145,10 +145,14 @@ class Options:
         settings = {each.name: each for kind in problems().values() for each in _settings(kind)}
         for name in _file_settings() if files_alone else settings:
             each = settings[name]
+            option = f"--{name.replace('_', '-')}"
+            if isinstance(each.default, bool):
+                self(option, "", each.metadata["help"], action=argparse.BooleanOptionalAction)
+                continue
             number = "N" if isinstance(each.default, int) else "NUMBER"
             default = "none" if each.default is None else f"{each.default:g}"
             self(
-                f"--{name.replace('_', '-')}",
+                option,
                 "NAME" if each.default is None else number,
                 f"{each.metadata.get('help', 'a setting')} (default: {default})",
                 metavar=each.metadata.get("metavar", "NUMBER"),

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack
 from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, language_of
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import InputError, OptionsError, TraceError
-from mlgo_gym.evaluation._scores import BASELINE, ModuleScores, scores_of
+from mlgo_gym.evaluation._scores import ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import Scored
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Jobs
@@ -21,7 +21,7 @@ from mlgo_gym.policies._models import model_policies, problem_of_models, setting
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace, trace_path
-from mlgo_gym.rollout._rollout import Comparison, ModuleReport, rollout
+from mlgo_gym.rollout._rollout import BASELINE, SMALLEST, Comparison, ModuleReport, rollout
 from mlgo_gym.scoring._measures import TextSize, measure_of
 
 
@@ -37,6 +37,7 @@ class Setting:
         with_text: make objects too where the problem is scored without (register allocation),
             which takes about twice the time.
         traces: a folder with what a search has found, as `search._corpus_search` leaves it.
+        keep_smaller: add what comes of keeping the best of each module, LLVM's own among them.
 
     Raises:
         OptionsError: there are traces, and they cannot be for this problem.
@@ -52,6 +53,7 @@ class Setting:
     timeout_s: float = DEFAULT_TIMEOUT_S
     with_text: bool = False
     traces: Path | None = None
+    keep_smaller: bool = False
 
     def __post_init__(self) -> None:
         if self.traces and not measure_of(self.problem).makes_objects:
@@ -90,6 +92,7 @@ class EvaluationSettings(TypedDict, total=False):
     timeout_s: float
     with_text: bool
     traces: Path | None
+    keep_smaller: bool
 
 
 def evaluate(
@@ -135,15 +138,17 @@ def evaluate(
         answering = {**found, **policies}
         with closing(module_scores(packages, answering, setting)) as scores:
             known = list(track(scores, len(packages)))
-    return Scored(in_order(known, packages), tuple(answering), seed)
+    added = (SMALLEST,) if setting.keep_smaller else ()
+    return Scored(in_order(known, packages), (*answering, *added), seed)
 
 
 def module_scores(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[ModuleScores]:
     """Compile every module plainly and under each policy; with errors, as they are finished."""
-    if BASELINE in policies:
-        raise OptionsError(f"policy: expected a name other than {BASELINE!r}, found it")
+    for name in (BASELINE, SMALLEST):
+        if name in policies:
+            raise OptionsError(f"policy: expected a name other than {name!r}, found it")
     packages = Packages.of(corpora)
     with closing(_compiled(packages, policies, setting)) as reports:
         for parts in reports:
@@ -151,6 +156,8 @@ def module_scores(
             scores, *more = (scores_of(each, language) for each in parts)
             for other in more:
                 scores = scores.with_code(other)
+            if setting.keep_smaller:
+                scores = scores.with_smallest()
             yield _with_oracle(scores, setting.traces)
 
 

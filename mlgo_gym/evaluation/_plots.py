@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from mlgo_gym.evaluation._figure import new_figure
-from mlgo_gym.evaluation._scores import BASELINE
 from mlgo_gym.evaluation._summary import RelativeChange, Scored, Statistic
+from mlgo_gym.rollout._rollout import BASELINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.rollout._rollout import ModuleReport
+from mlgo_gym.rollout._rollout import BASELINE, SMALLEST, ModuleReport
 from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.scoring._linked_text import Code
 from mlgo_gym.scoring._measures import Result, TextSize
-
-BASELINE: Final = "LLVM"
-"""What LLVM's own heuristic is called among the policies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +39,25 @@ class ModuleScores:
     @property
     def is_complete(self) -> bool:
         return not self.errors
+
+    def with_smallest(self) -> ModuleScores:
+        """These scores, and as `SMALLEST` the least of all, LLVM's own where none is less.
+
+        By the measure's score where there is one, otherwise by the object's text.
+        """
+        sizes = dict(self.costs) or {name: each.text_bytes for name, each in self.code.items()}
+        if not self.is_complete or not sizes:
+            return self
+        kept = min((BASELINE, *self.decisions), key=sizes.__getitem__)
+        none = {name: replace(each, ratio=1.0) for name, each in self.functions.items()}
+        functions = {**none, **self.functions}.get(kept) or next(iter(none.values()), None)
+        return replace(
+            self,
+            decisions={**self.decisions, SMALLEST: self.decisions.get(kept, 0)},
+            costs={**self.costs, **({SMALLEST: sizes[kept]} if self.costs else {})},
+            functions={**self.functions, **({SMALLEST: functions} if functions else {})},
+            code={**self.code, **({SMALLEST: self.code[kept]} if self.code else {})},
+        )
 
     def with_code(self, other: ModuleScores) -> ModuleScores:
         """These scores, with the code of another evaluation of the same module."""

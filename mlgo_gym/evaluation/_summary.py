@@ -22,7 +22,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
+from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.rollout._rollout import BASELINE
 from mlgo_gym.scoring._linked_text import linked_text_shares
 
 RESAMPLES: Final = 2000

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._scores import BASELINE
 from mlgo_gym.evaluation._summary import RelativeChange, draw, interval
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.rollout._rollout import BASELINE
 from mlgo_gym.scoring._measures import TextSize
 
 

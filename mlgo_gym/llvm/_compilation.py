@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, NoReturn
@@ -19,7 +19,9 @@ from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
+from mlgo_gym.llvm.process._loading import load, recorded
 from mlgo_gym.llvm.process._request import CompileRequest
+from mlgo_gym.llvm.process._symbols import symbols
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.problems import _registry as registry
 from mlgo_gym.problems._policy import Action
@@ -77,10 +79,18 @@ class Compilation(AbstractContextManager["Compilation"]):
             order.module,
             order.timeout_s,
             order.problems,
+            order.inside,
             keep_stderr=order.keep_stderr or order.task.print_frequencies,
             owns_worker=is_branch,
         )
         self._exchange.send(self._request())
+
+    def take_kept(self, problem: Problem) -> Sequence[tuple[Observation, bytes]]:
+        """What was answered in the worker since the last call, with the advice, if it is kept.
+
+        It is known once a question has come that was left to its host, or the end.
+        """
+        return self._exchange.kept.pop(problem, ())
 
     def _request(self) -> CompileRequest:
         return CompileRequest(
@@ -92,6 +102,8 @@ class Compilation(AbstractContextManager["Compilation"]):
             keep_object=self._order.keep_object,
             plain_options=plain_options(),
             advisor_options=self._exchange.advisor_options(),
+            asking=self._exchange.asking(),
+            symbols=symbols() if any(each.derives for each in self.problems) else {},
             llvm_options=self._order.options.llvm_options,
         )
 
@@ -311,13 +323,16 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     def _replayed(self) -> Compilation:
         worker = Worker(self._exchange.worker.llvm_options, self._exchange.worker.limits)
-        order = replace(self._order, keep_stderr=False)
+        inside = recorded(self.asked_by, self.advice)
+        for sent in inside.values():
+            load(worker, self.module, sent, self._order.timeout_s, plain_options())
+        order = replace(self._order, keep_stderr=False, inside=inside)
         branch = Compilation(worker, order, self._branches, is_branch=True)
         self._branches.add(branch._exchange.worker)
-        for advice in self.advice:
-            if branch.next_observation() is not None:
-                branch._exchange.reply(branch.asked_by, advice)
         pending = branch.next_observation()
+        while pending is not None and branch.decisions < self.decisions:
+            branch._exchange.reply(branch.asked_by, self.advice[branch.decisions])
+            pending = branch.next_observation()
         if pending is None or pending.payload != self._question()[1].payload:
             branch.close()
             raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")

@@ -10,8 +10,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import EnvironmentSetupError, ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation
+from mlgo_gym.errors import (
+    EnvironmentSetupError,
+    ModuleError,
+    OptionsError,
+    PolicyError,
+    UsageError,
+)
+from mlgo_gym.llvm._compilation import Compilation, plain_options
 from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
@@ -19,9 +25,10 @@ from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._branches import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._limits import Limits, peak_bytes
-from mlgo_gym.llvm.process._request import Request
+from mlgo_gym.llvm.process._loading import load
+from mlgo_gym.llvm.process._request import MAX_ANSWERERS, Request
 from mlgo_gym.llvm.process._worker import Alone, Worker
-from mlgo_gym.problems._policy import PolicyLike, as_policy
+from mlgo_gym.problems._policy import PolicyLike, SentPolicy, as_policy
 from mlgo_gym.problems._problem import Problem
 
 DEFAULT_TIMEOUT_S: Final = 300.0
@@ -83,6 +90,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         self._worker: Worker | None = None
         self._current: Compilation | None = None
         self._closed = False
+        self._functions: tuple[SentPolicy, ...] = ()
 
     @property
     def worker_pid(self) -> int | None:
@@ -98,6 +106,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         keep_object: bool = False,
         task: Task = COMPILE,
         keep_stderr: bool = False,
+        inside: Mapping[Problem, SentPolicy] = MappingProxyType({}),
     ) -> Compilation:
         """Start compiling a module; an unfinished compilation is closed first.
 
@@ -110,21 +119,25 @@ class Compiler(AbstractContextManager["Compiler"]):
             keep_object: the result holds the object's bytes.
             task: what is done with the module, and what comes out.
             keep_stderr: `Compilation.take_stderr` has what LLVM prints.
+            inside: who answers in the worker (`Policy.for_worker`); only what they decline, and
+                what other problems ask, is asked here.
 
         Raises:
             ModuleError: the module's command line cannot be honoured.
             OptionsError: the task emits what was optimised before, and the options have no level.
             EnvironmentSetupError: no worker can be started.
+            PolicyError: who is to answer in the worker cannot be loaded there.
             UsageError: the compiler is closed, or another thread is using it.
         """
         chosen = options or options_of(module)
         if not task.optimize and task.product == "machine code" and chosen.opt_level is None:
             raise OptionsError("opt_level: expected that of the optimised module, found None")
         asked = (problems,) if isinstance(problems, Problem) else tuple(problems or ())
-        order = Order(module, chosen, asked, task, self.timeout_s, keep_object, keep_stderr)
+        order = Order(module, chosen, asked, task, self.timeout_s, keep_object, keep_stderr, inside)
         with self._alone:
             self._end_current()
             worker = self._ready_worker((*chosen.llvm_options, *task.printing))
+            worker = self._with_policies(worker, order)
             self._current = Compilation(worker, order, self._branches)
             return self._current
 
@@ -199,17 +212,25 @@ class Compiler(AbstractContextManager["Compiler"]):
     ) -> Steps[Compilation]:
         """`compile_module` and `produce`, for several at once (`llvm._waiting`)."""
         with ExitStack() as stack:
+            policies = {problem: as_policy(policy) for problem, policy in answers.items()}
             asked = {
-                problem: stack.enter_context(as_policy(policy).begin(module))
-                for problem, policy in answers.items()
+                problem: stack.enter_context(policy.begin(module))
+                for problem, policy in policies.items()
             }
-            compilation = stack.enter_context(
-                self.start(module, tuple(answers), options, keep_object=keep_object, task=task)
+            sent = {problem: policy.for_worker(problem) for problem, policy in policies.items()}
+            inside = {problem: each for problem, each in sent.items() if each}
+            started = self.start(
+                module, tuple(answers), options, keep_object=keep_object, task=task, inside=inside
             )
+            compilation = stack.enter_context(started)
             yield compilation
             while (observation := compilation.next_observation()) is not None:
+                for problem in inside:
+                    policies[problem].answered(compilation.take_kept(problem))
                 compilation.answer(asked[compilation.asked_by](observation))
                 yield compilation
+            for problem in inside:
+                policies[problem].answered(compilation.take_kept(problem))
             return compilation
 
     def inquire(
@@ -260,6 +281,24 @@ class Compiler(AbstractContextManager["Compiler"]):
         if self._current:
             self._current.close()
 
+    def _with_policies(self, worker: Worker, order: Order) -> Worker:
+        """The worker, or where policies import what cannot be read there, one that has it."""
+        for sent in order.inside.values():
+            raised = load(worker, order.module, sent, self.timeout_s, plain_options())
+            if not raised:
+                continue
+            before = self._functions
+            if sent in before or "imports" not in sent.about:
+                raise PolicyError(raised)
+            self._functions = (*before[1 - MAX_ANSWERERS :], sent)
+            worker.close()
+            try:
+                return self._with_policies(self._ready_worker(worker.llvm_options), order)
+            except PolicyError:
+                self._functions = before
+                raise
+        return worker
+
     def _ready_worker(self, llvm_options: tuple[str, ...]) -> Worker:
         worker = self._worker
         if worker and not (
@@ -270,7 +309,9 @@ class Compiler(AbstractContextManager["Compiler"]):
         ):
             worker.close()
             worker = None
-        self._worker = worker or Worker(llvm_options, self._limits, self._alone)
+        self._worker = worker or Worker(
+            llvm_options, self._limits, self._alone, functions=self._functions
+        )
         if self._closed:  # interrupted meanwhile
             self._worker.signal_kill()
         return self._worker

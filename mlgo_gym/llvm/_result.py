@@ -9,6 +9,7 @@ from typing import Any, Final
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.problems._problem import Problem
 
 _TEXT: Final = (".text", ".ltext", "__text")
@@ -25,6 +26,7 @@ class Order:
     timeout_s: float
     keep_object: bool
     keep_stderr: bool
+    inside: Mapping[Problem, SentPolicy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

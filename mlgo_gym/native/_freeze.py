@@ -138,7 +138,8 @@ def freeze(
 def _beside(model: Path) -> dict[str, bytes]:
     """The card, and the files that it names, of a model that needs settings of its problem."""
     card = read_card(model)
-    if card is None or not card.settings:
+    optional = {name for kind in problems().values() for name in kind.optional_names()}
+    if card is None or not optional & {*card.features}:
         return {}
     known = {name for kind in problems().values() for name in kind.file_settings}
     files = {f"{name}.json" for name in known if card.settings.get(name) == f"{name}.json"}

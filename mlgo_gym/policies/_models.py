@@ -113,19 +113,24 @@ def problem_of_models(models: Sequence[str]) -> type[Problem]:
 
 
 def settings_of_models(models: Sequence[str], problem: type[Problem]) -> dict[str, Any]:
-    """What the first card names that names files: known names, or paths.
+    """What the first card says is needed: files, by known names or paths, and switches.
 
     Raises:
         ModelError: it names another file than the one beside it.
     """
     for model in models:
         card = read_card(Path(model))
-        if card and card.problem == problem.name and card.settings:
-            return {
+        if card and card.problem == problem.name:
+            switches = problem.optional.keys() - problem.file_settings.keys()
+            features = {*card.features}
+            needed = {name: True for name in switches if features & {*problem.optional[name]}}
+            files = {
                 name: _named(card.settings[name], name, known, model)
                 for name, known in problem.file_settings.items()
                 if name in card.settings
             }
+            if needed or files:
+                return needed | files
     return {}
 
 

@@ -32,6 +32,7 @@ class Feature:
         high: no value is above it, but infinity and NaN may be sent where `may_be_infinite`.
         may_be_infinite: LLVM sends infinity or NaN for some.
         is_wide: its last dimension is as long as the header says, and as that of the others.
+        is_derived: it is no feature of LLVM's, but read from its module where it asks.
 
     >>> spec = TensorSpec("callee_users", "int64_t", (1,))
     >>> Feature(spec, "uses of the callee", "count", low=0, high=100).unit
@@ -45,6 +46,7 @@ class Feature:
     high: float
     may_be_infinite: bool = False
     is_wide: bool = False
+    is_derived: bool = False
 
 
 class OfBoth(Generic[_T]):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
-from mlgo_gym.problems._problem import COUNT_LIMIT, Problem
+from mlgo_gym.problems._problem import COUNT_LIMIT, Problem, laid_out
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.tensor_spec import TensorSpec
@@ -143,6 +143,28 @@ _FEATURES: Final = (
 )
 
 
+def _derived(name: str, meaning: str, unit: str = "count") -> Feature:
+    high = 1 if unit == "flag" else COUNT_LIMIT
+    return Feature(_spec(name), meaning, unit, 0, high, is_derived=True)
+
+
+_DERIVED: Final = (
+    _derived("callee_is_local", "the callee is internal or private to its module", "flag"),
+    _derived(
+        "callee_is_shared",
+        "the callee is linkonce or weak: other objects may have it, and a linker keeps one",
+        "flag",
+    ),
+    _derived("callee_is_hidden", "the callee's visibility is hidden", "flag"),
+    _derived("callee_call_sites", "calls and invokes of the callee in the module at this moment"),
+    _derived("callee_callers", "functions that have such calls; at most 64 are told apart"),
+    _derived("callee_other_uses", "uses of the callee other than calls: its address is taken"),
+    _derived("callee_instruction_count", "instructions of the callee"),
+    _derived("caller_instruction_count", "instructions of the caller"),
+)
+"""In the order of `mlgo_gym.llvm.process._call_site`, which reads them from LLVM's module."""
+
+
 def _embeddings(dimension: int) -> tuple[Feature, ...]:
     """What LLVM sends after the others where it has a vocabulary (LLVM's pull request 143479)."""
     return tuple(
@@ -192,12 +214,16 @@ class InliningForSize(Problem):
             which become features: a file's path, ``"ones"`` for their sizes in instructions,
             ``"one-hot"`` for counts of opcodes and types, or ``"seed-75"``, which is trained;
             without it there are none.
+        derived: features that LLVM does not send, of the call that it asks about, are read from
+            its module and sent behind its own: linkage, uses and sizes.
 
     Raises:
         OptionsError: the threshold is not a number above 0, or the vocabulary is none.
 
     >>> len(InliningForSize.features), len(InliningForSize(ir2vec="ones").features)
     (38, 40)
+    >>> [each.spec.name for each in InliningForSize(derived=True).features[38:41]]
+    ['callee_is_local', 'callee_is_shared', 'callee_is_hidden']
     >>> InliningForSize(size_increase_threshold=-1)
     Traceback (most recent call last):
     ...
@@ -219,6 +245,10 @@ class InliningForSize(Problem):
             f"features, or one of {', '.join(PRESETS)}",
         },
     )
+    derived: bool = field(
+        default=False,
+        metadata={"help": "read linkage, uses and sizes of a call from LLVM's module, as features"},
+    )
 
     name: ClassVar[str] = "InliningForSize"
     driver_name: ClassVar[str] = "inlining"
@@ -238,9 +268,15 @@ class InliningForSize(Problem):
     default_policy: ClassVar[str] = "default"
     rule: ClassVar[str] = "default"
     compared: ClassVar[tuple[str, ...]] = ("always", "never")
+    allowed: ClassVar[tuple[float, float, str]] = (0, 1, "")
     measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
     network: ClassVar[str] = "mlgo_gym.training._networks:InliningNetwork"
-    optional: ClassVar[tuple[str, ...]] = tuple(each.spec.name for each in _embeddings(1))
+    optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+        {
+            "ir2vec": tuple(each.spec.name for each in _embeddings(1)),
+            "derived": tuple(each.spec.name for each in _DERIVED),
+        }
+    )
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({"ir2vec": PRESETS})
 
     def __post_init__(self) -> None:
@@ -253,6 +289,11 @@ class InliningForSize(Problem):
             vocabulary = Vocabulary.of(self.ir2vec)
             object.__setattr__(self, "ir2vec", vocabulary)
             vars(self)["features"] = _FEATURES + _embeddings(vocabulary.dimension)
+        if not isinstance(self.derived, bool):
+            raise OptionsError(f"derived: expected True or False, found {self.derived!r}")
+        if self.derived:
+            sent = (*self.features, *self.extras, *_DERIVED)
+            vars(self).update(features=self.features + _DERIVED, **laid_out(sent))
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the inline advisor ask over the channel of this base path."""
@@ -313,4 +354,5 @@ class InliningForSize(Problem):
             "problem": self.name,
             "size_increase_threshold": "inf" if math.isinf(limit) else float(limit),
             **(self.ir2vec.settings() if isinstance(self.ir2vec, Vocabulary) else {}),
+            **({"derived": True} if self.derived else {}),
         }

@@ -8,14 +8,18 @@ A plain function from an observation to an action is one too, wherever a policy 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.stream._events import Observation
+
+if TYPE_CHECKING:
+    from mlgo_gym.problems._problem import Problem
 
 Action = int | float
 """What answers an observation: a number, whole where the advice is."""
@@ -24,14 +28,31 @@ Answer = Callable[[Observation], Action]
 """Turns an observation of one compilation into an action."""
 
 
+@dataclass(frozen=True, slots=True)
+class SentPolicy:
+    """Who answers inside a worker, as it is sent there.
+
+    Attributes:
+        key: what it is known by, the same for the same answers.
+        about: what it is, as JSON values: the ``kind`` and what that needs
+            (`mlgo_gym.llvm.process._answers`).
+        data: a model's code, a function's source, or recorded answers.
+        is_for_once: it answers one compilation.
+        keep: what it was asked is handed to `Policy.answered`.
+    """
+
+    key: str
+    about: Mapping[str, Any] = field(repr=False)
+    data: bytes = field(repr=False)
+    is_for_once: bool = False
+    keep: bool = False
+
+
 class Policy(ABC):
     """What answers observations, with a beginning and an end for each compilation.
 
     A policy may be used by several threads at once, each with compilations of its own. It is a
     context manager: closing it releases what outlives compilations.
-
-    Attributes:
-        can_run_in_worker: it can answer inside the worker, without leaving LLVM's process.
 
     >>> from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
     >>> from mlgo_gym.problems import InliningForSize
@@ -41,11 +62,22 @@ class Policy(ABC):
     True
     """
 
-    can_run_in_worker: ClassVar[bool] = False
-
     @abstractmethod
     def begin(self, module: Module) -> AbstractContextManager[Answer]:
         """What answers one compilation of a module; leaving the context ends it."""
+
+    def for_worker(self, problem: Problem) -> SentPolicy | None:  # noqa: ARG002
+        """What answers inside the worker, without leaving LLVM's process, if it can.
+
+        It gives the answers that `begin` would; where it declines, those are asked.
+
+        Raises:
+            UsageError: it should, and cannot be sent.
+        """
+        return None
+
+    def answered(self, decisions: Sequence[tuple[Observation, bytes]]) -> None:  # noqa: B027
+        """Take what was answered inside the worker, with the raw advice, where it is kept."""
 
     def close(self) -> None:  # noqa: B027 - most policies hold nothing
         """Release what the policy holds; safe to call twice."""
@@ -71,6 +103,39 @@ class FunctionPolicy(Policy):
         return nullcontext(self._answer)
 
 
+class WatchedPolicy(Policy):
+    """The same policy, and ``watch`` is told of every decision, with the raw advice."""
+
+    def __init__(
+        self, policy: PolicyLike, problem: Problem, watch: Callable[[Observation, bytes], None]
+    ) -> None:
+        self._policy = as_policy(policy)
+        self._problem = problem
+        self._watch = watch
+
+    @contextmanager
+    def begin(self, module: Module) -> Iterator[Answer]:
+        """The policy's answers to one compilation."""
+        with self._policy.begin(module) as answer:
+
+            def watched(observation: Observation) -> Action:
+                action = answer(observation)
+                self._watch(observation, self._problem.encode_advice(action, observation))
+                return action
+
+            yield watched
+
+    def for_worker(self, problem: Problem) -> SentPolicy | None:
+        """What the policy answers with in the worker, which tells of it afterwards."""
+        sent = self._policy.for_worker(problem)
+        return replace(sent, keep=True) if sent else None
+
+    def answered(self, decisions: Sequence[tuple[Observation, bytes]]) -> None:
+        """Tell of what was answered in the worker."""
+        for observation, advice in decisions:
+            self._watch(observation, advice)
+
+
 class RandomPolicy(Policy):
     """Answers by chance: the same seed and module give the same answers, in whatever order."""
 
@@ -88,7 +153,7 @@ class RandomPolicy(Policy):
 def as_policy(given: PolicyLike) -> Policy:
     """A policy; of a function, the one that answers with it.
 
-    >>> as_policy(lambda observation: 1).can_run_in_worker
-    False
+    >>> isinstance(as_policy(lambda observation: 1), Policy)
+    True
     """
     return given if isinstance(given, Policy) else FunctionPolicy(given)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, SupportsIndex
@@ -49,10 +49,13 @@ class Problem(ABC):
         default_policy: the name of the one that is taken where none is named.
         rule: the name of the one that new networks start as; empty where there is no network.
         compared: the names of those that are worth comparing with.
+        allowed: what the advice may be, so that it can be checked where LLVM asks: the least and
+            the most, and the feature whose numbers other than 0 mark the positions that may be
+            chosen, or ``""``; ``None`` where that does not say it, so that all is checked here.
         measure: what compilations are compared by: where a `mlgo_gym.scoring.Measure` stands, as
             ``module:name``.
         network: what is trained: where a network stands, as ``module:name``; empty for none.
-        optional: the names of features that LLVM sends only under some settings.
+        optional: the names of features that are sent only under a setting, by its name.
         file_settings: which settings name a file, and what else each may be set to; `settings` has
             the file's hash under the setting's name and `HASH`, and the name decides nothing.
 
@@ -70,9 +73,10 @@ class Problem(ABC):
     default_policy: ClassVar[str]
     rule: ClassVar[str] = ""
     compared: ClassVar[tuple[str, ...]]
+    allowed: ClassVar[tuple[float, float, str] | None] = None
     measure: ClassVar[str]
     network: ClassVar[str] = ""
-    optional: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
 
     @abstractmethod
@@ -126,6 +130,16 @@ class Problem(ABC):
             return {}
         return {name: array.copy() for name, array in sent.items() if name not in known}
 
+    @classmethod
+    def optional_names(cls) -> set[str]:
+        """The names of all `optional` features."""
+        return {name for names in cls.optional.values() for name in names}
+
+    @property
+    def derives(self) -> bool:
+        """Whether features of its own making are among them, which no LLVM sends by itself."""
+        return any(each.is_derived for each in self.features)
+
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
         """What LLVM's own heuristic would answer; ``None`` where LLVM does not say."""
         return None
@@ -160,6 +174,13 @@ class Problem(ABC):
         """The specs of everything in an observation, in order: of a problem, or of its class."""
         layout: tuple[TensorSpec, ...] = getattr(self, _LAYOUT, ())
         return layout or tuple(feature.spec for feature in self.features + self.extras)
+
+    def for_worker(self) -> dict[str, Any] | None:
+        """What it takes to check answers where LLVM asks, as JSON values; ``None`` if it cannot."""
+        if self.allowed is None:
+            return None
+        sent = [[spec.name, spec.type, list(spec.shape)] for spec in self.sent()]
+        return {"allowed": list(self.allowed), "sent": sent}
 
     @OfBoth
     def infinite_features(self) -> tuple[Feature, ...]:
@@ -208,7 +229,7 @@ class Problem(ABC):
                 f"{self.name}: observe: expected some of {names}, which this LLVM sends besides, "
                 f"found {sorted(lacking)}"
             )
-        wanted = {*observe, *self.optional}
+        wanted = {*observe, *self.optional_names()}
         chosen = tuple(each for each in more if each.spec.name in wanted)
         extra = tuple(each for each in more if each.spec.name not in wanted)
         made = copy.copy(self)
@@ -263,6 +284,11 @@ class Problem(ABC):
 _LAYOUT: Final = "_layout"
 _DESCRIBED: Final = ("features", "extras", _LAYOUT)
 """What an object may say otherwise than its class; no settings."""
+
+
+def laid_out(sent: Iterable[Feature]) -> dict[str, Any]:
+    """What an object says of an order other than features and extras."""
+    return {_LAYOUT: tuple(each.spec for each in sent)}
 
 
 def _copy_of(

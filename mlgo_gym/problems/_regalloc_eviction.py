@@ -21,6 +21,7 @@ Contexts are functions, in the order in which LLVM generates code for them.
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -219,6 +220,7 @@ class RegallocEviction(Problem):
     default_policy: ClassVar[str] = "random"
     rule: ClassVar[str] = "lowest-density"
     compared: ClassVar[tuple[str, ...]] = ("random", "first", "lowest-density")
+    allowed: ClassVar[tuple[float, float, str]] = (0, math.inf, "mask")
     measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
     network: ClassVar[str] = "mlgo_gym.training._networks:EvictionNetwork"
 

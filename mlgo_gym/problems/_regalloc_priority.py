@@ -85,6 +85,7 @@ class RegallocPriority(Problem):
     )
     default_policy: ClassVar[str] = "random"
     compared: ClassVar[tuple[str, ...]] = ("random", "by-size")
+    allowed: ClassVar[tuple[float, float, str]] = (0, HIGHEST_PRIORITY, "")
     measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:

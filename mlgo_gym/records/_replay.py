@@ -14,9 +14,11 @@ from mlgo_gym.errors import OptionsError, TraceError, TrainingLogError, UsageErr
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._waiting import run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.process._loading import recorded
 from mlgo_gym.problems._fit import with_all
-from mlgo_gym.problems._policy import PolicyLike, as_policy
+from mlgo_gym.problems._policy import PolicyLike, WatchedPolicy
 from mlgo_gym.problems._problem import HASH, Problem
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.records._trace import Trace
@@ -44,15 +46,10 @@ def record(
     'digest.c'
     """
     observations: list[Observation] = []
-    with (
-        as_policy(policy).begin(module) as answer,
-        compiler.start(module, problem, options) as compilation,
-    ):
-        while (observation := compilation.next_observation()) is not None:
-            if keep_observations:
-                observations.append(observation)
-            compilation.answer(answer(observation))
-        return trace_of(compilation, observations)
+    if keep_observations:
+        policy = WatchedPolicy(policy, problem, lambda seen, _: observations.append(seen))
+    compilation = run_to_end(compiler.running(module, options, {problem: policy}))
+    return trace_of(compilation, observations)
 
 
 def trace_of(compilation: Compilation, observations: Sequence[Observation] = ()) -> Trace:
@@ -148,8 +145,12 @@ def resume(
             f"trace {trace.module!r}: expected 0 to {trace.decisions} decisions to repeat, "
             f"found {decisions}"
         )
-    recorded = _check(trace, module, options)
-    compilation = compiler.start(module, problem_of(trace, files or {}), recorded)
+    options_used = _check(trace, module, options)
+    problem = problem_of(trace, files or {})
+    # Observations are compared here; where there are none, nobody needs to be asked.
+    answers = [] if trace.features else [each.tobytes() for each in trace.actions()[:decisions]]
+    inside = recorded(problem, answers)
+    compilation = compiler.start(module, problem, options_used, inside=inside)
     try:
         _repeat(compilation, trace, decisions)
     except BaseException:
@@ -246,14 +247,16 @@ def _check(trace: Trace, module: Module, options: CompileOptions | None) -> Comp
 def _repeat(compilation: Compilation, trace: Trace, decisions: int) -> None:
     if compilation.llvm_version != trace.llvm_version:
         raise _differs(trace, "llvm_version", trace.llvm_version, compilation.llvm_version)
-    for index, advice in enumerate(trace.actions()[:decisions]):
-        observation = compilation.next_observation()
+    actions = trace.actions()
+    observation = compilation.next_observation()
+    while (index := compilation.decisions) < decisions:
         if observation is None:
             raise TraceError(
                 trace.module, f"expected {trace.decisions} decisions, found only {index}"
             )
         _compare(trace, index, observation)
-        compilation.answer(advice.item())
+        compilation.answer(actions[index].item())
+        observation = compilation.next_observation()
 
 
 def _compare(trace: Trace, index: int, observation: Observation) -> None:

@@ -6,11 +6,11 @@ of one more compilation, which the same model answers alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict, Unpack
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -19,9 +19,15 @@ from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.policies._models import Model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport, RecordingPolicy
+from mlgo_gym.problems._policy import Policy
+from mlgo_gym.rollout._rollout import (
+    BASELINE,
+    SMALLEST,
+    Attempt,
+    Decision,
+    ModuleReport,
+    RecordingPolicy,
+)
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.scoring._measures import ObjectUnit, TextSize, measure_of
 
@@ -29,6 +35,14 @@ Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""
 
 _TASKS: Final[Mapping[str, Task]] = MappingProxyType({"assembly": ASSEMBLE, "bitcode": OPTIMIZE})
+
+
+class Deployment(TypedDict, total=False):
+    """What comes out of a module, and what is kept: `deploy`."""
+
+    form: Form
+    keep_decisions: bool
+    keep_smaller: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,63 +57,74 @@ def deploy(
     compiler: Compiler,
     module: Module,
     options: CompileOptions,
-    model: Model | None,
+    models: Sequence[Model] = (),
     *,
     form: Form = "object",
     keep_decisions: bool = False,
+    keep_smaller: bool = False,
 ) -> Deployed:
-    """Compile a module with a model, and without it to compare.
+    """Compile a module with models, and without them to compare.
 
-    Without a model all is left to LLVM's own heuristics. Where decisions are kept, the report holds
-    every one, for a training log.
+    What comes out is the first model's, or where the smaller is kept the best of all, LLVM's own
+    among them and where none is better; without a model all is left to LLVM's own heuristics. Where
+    decisions are kept, the report holds every one, for a training log.
 
     Raises:
-        ModelError: the model does not fit what LLVM offers.
+        ModelError: a model does not fit what LLVM offers.
 
-    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
     >>> corpus = Corpus.load(SAMPLE_CORPUS)
     >>> from mlgo_gym.llvm import options_of
     >>> module = corpus["digest.c"]
     >>> with Compiler() as compiler:
-    ...     made = deploy(compiler, module, options_of(module), None, form="assembly")
+    ...     made = deploy(compiler, module, options_of(module), form="assembly")
     >>> b".text" in made.output
     True
     """
-    problem = model.problem if model else InliningForSize()
+    problem = models[0].problem if models else InliningForSize()
+    policies: dict[str, Policy] = {each.name: RunnerPolicy(each.runner) for each in models}
     unit = ObjectUnit(compiler, module, options, problem, keep_object=True)
-    baseline = made = unit.baseline()
-    attempts: tuple[Attempt, ...] = ()
-    answers: dict[Problem, PolicyLike] = {}
-    if model is not None:
+    results = {BASELINE: unit.baseline()}
+    attempts = []
+    for name, policy in policies.items():
         decisions: list[Decision] = []
-        policy = answers[problem] = RunnerPolicy(model.runner)
         recording = RecordingPolicy(policy, problem, decisions)
-        made = unit.attempt(recording if keep_decisions else policy)
-        attempts = (Attempt(model.name, made, None, tuple(decisions)),)
+        results[name] = unit.attempt(recording if keep_decisions else policy)
+        attempts.append(Attempt(name, results[name], None, tuple(decisions)))
+    measure = measure_of(problem)
+    kept = next(iter(policies), BASELINE)
+    if keep_smaller:
+        scores = {name: measure.score(result) for name, result in results.items()}
+        if not measure.makes_objects:
+            scored = measure.unit(compiler, module, options, problem)
+            scores = {BASELINE: scored.baseline().score}
+            scores |= {name: scored.attempt(policy).score for name, policy in policies.items()}
+        kept = min(scores, key=scores.__getitem__)
+        attempts.append(Attempt(SMALLEST, results[kept]))
+    measure = measure if measure.makes_objects else TextSize
     lacking = options.not_honoured
-    measure = measure_of(problem) if measure_of(problem).makes_objects else TextSize
-    report = ModuleReport(module.name, measure, baseline, attempts, None, lacking)
-    if form == "object":
-        return Deployed(report, made.object_bytes or b"")
-    return Deployed(report, compiler.produce(module, options, _TASKS[form], answers).data)
+    report = ModuleReport(module.name, measure, results[BASELINE], tuple(attempts), None, lacking)
+    output = results[kept].object_bytes or b""
+    if form != "object":
+        answers = {problem: policies[kept]} if kept in policies else {}
+        output = compiler.produce(module, options, _TASKS[form], answers).data
+    return Deployed(report, output)
 
 
 def deploy_modules(
     read: Callable[[str], Module],
     names: Iterable[str],
-    model: Model | None,
+    models: Sequence[Model] = (),
     *,
     opt_level: str | None = None,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    form: Form = "object",
-    keep_decisions: bool = False,
+    **how: Unpack[Deployment],
 ) -> Generator[Done[str, Deployed]]:
     """The same for modules by their names, in order; one that fails does not end the rest."""
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)
-        options = options_of(module, opt_level)
-        return deploy(compiler, module, options, model, form=form, keep_decisions=keep_decisions)
+        return deploy(compiler, module, options_of(module, opt_level), models, **how)
 
     return each(names, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)

@@ -11,11 +11,11 @@ functions. For networks that are faster with many at once there is `policies.Bat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import Final, TypedDict, Unpack
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
@@ -25,11 +25,17 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._fit import with_all
-from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
+from mlgo_gym.problems._policy import PolicyLike, WatchedPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.scoring._measures import Measure, Result, check_alone, measure_of
 from mlgo_gym.stream._events import Observation
+
+BASELINE: Final = "LLVM"
+"""What LLVM's own heuristic is called among the policies."""
+
+SMALLEST: Final = "smallest"
+"""What the best of all is called, module by module, LLVM's own heuristic among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +54,15 @@ class Decision:
     sent: Observation | None = None
 
 
-class RecordingPolicy(Policy):
+class RecordingPolicy(WatchedPolicy):
     """The same policy, which puts every decision into a list."""
 
     def __init__(self, policy: PolicyLike, problem: Problem, decisions: list[Decision]) -> None:
-        self._policy = as_policy(policy)
-        self._problem = problem
-        self._decisions = decisions
+        def watch(observation: Observation, advice: bytes) -> None:
+            sent = None if observation.sent is observation else observation.sent
+            decisions.append(Decision(observation.payload, advice, observation.context, sent))
 
-    @contextmanager
-    def begin(self, module: Module) -> Iterator[Answer]:
-        """The policy's answers to one compilation."""
-        with self._policy.begin(module) as answer:
-
-            def answered(observation: Observation) -> Action:
-                action = answer(observation)
-                advice = self._problem.encode_advice(action, observation)
-                sent = None if observation.sent is observation else observation.sent
-                made = Decision(observation.payload, advice, observation.context, sent)
-                self._decisions.append(made)
-                return action
-
-            yield answered
+        super().__init__(policy, problem, watch)
 
 
 @dataclass(frozen=True, slots=True)

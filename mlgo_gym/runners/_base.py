@@ -57,6 +57,10 @@ class MLModelRunner(ABC):
     3
     """
 
+    def for_worker(self) -> tuple[dict[str, Any], bytes] | None:
+        """The code that answers, to run elsewhere, and what is known about it; if there is any."""
+        return None
+
     def __init__(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> None:
         names = [spec.name for spec in inputs]
         if not names or len(set(names)) != len(names):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import pkgutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from mlgo_gym.errors import OptionsError
@@ -19,7 +19,8 @@ _CLASSES: Final = {
 }
 """Where the class of each mode stands; each needs packages of its own, and is loaded when used."""
 
-IN_PROCESS: Final = ("release", "under-training")
+RELEASE: Final = "release"
+IN_PROCESS: Final = (RELEASE, "under-training")
 """The modes that run a model's files in this process, without a host."""
 
 MODES: Final = tuple(_CLASSES)
@@ -63,15 +64,18 @@ def runner_factory(
     settings: dict[str, object] = {"token": token, "credentials": certificate}
     if mode in IN_PROCESS:
         settings = {"trusted": trusted}
-    return functools.partial(_made, _CLASSES[mode], settings, model)
+    return RunnerOfMode(mode, model, settings)
 
 
-def _made(
-    place: str,
-    settings: Mapping[str, object],
-    model: str,
-    inputs: Sequence[TensorSpec],
-    output: TensorSpec,
-) -> MLModelRunner:
-    runner: MLModelRunner = pkgutil.resolve_name(place)(model, inputs, output, **settings)
-    return runner
+@dataclass(frozen=True, slots=True)
+class RunnerOfMode:
+    """Makes runners of a mode for a model; `runner_factory` makes it."""
+
+    mode: str
+    model: str
+    settings: Mapping[str, object]
+
+    def __call__(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> MLModelRunner:
+        kind = pkgutil.resolve_name(_CLASSES[self.mode])
+        runner: MLModelRunner = kind(self.model, inputs, output, **self.settings)
+        return runner

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import UsageError
-from mlgo_gym.problems._policy import Action, Answer, Policy
+from mlgo_gym.errors import ModelError, UsageError
+from mlgo_gym.problems._policy import Action, Answer, Policy, SentPolicy
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
+from mlgo_gym.runners._load import RELEASE, RunnerOfMode
 from mlgo_gym.stream._events import Header, Observation
 
 
@@ -36,6 +40,29 @@ class RunnerPolicy(Policy):
         self._keep = keep
         self._own = threading.local()
         self._kept: list[_Session] = []
+        self._sent: dict[Problem, SentPolicy | None] = {}
+
+    def for_worker(self, problem: Problem) -> SentPolicy | None:
+        """A model's machine code, where that is what answers."""
+        if problem not in self._sent:
+            self._sent[problem] = self._made_for_worker(problem)
+        return self._sent[problem]
+
+    def _made_for_worker(self, problem: Problem) -> SentPolicy | None:
+        factory = self._factory
+        if not isinstance(factory, RunnerOfMode) or factory.mode != RELEASE:
+            return None
+        checks = problem.for_worker()
+        try:
+            with factory(problem.sent(), problem.advice) as runner:
+                found = runner.for_worker()
+        except ModelError:  # whoever is asked here will say so
+            return None
+        if found is None or checks is None:
+            return None
+        about = {"kind": "native", "allowed": checks["allowed"]} | found[0]
+        digest = hashlib.sha256(json.dumps(about).encode() + found[1])
+        return SentPolicy(f"native-{digest.hexdigest()}", about, found[1])
 
     @contextmanager
     def begin(self, module: Module) -> Iterator[Answer]:  # noqa: ARG002

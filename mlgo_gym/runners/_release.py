@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -74,7 +74,7 @@ class ReleaseModeModelRunner(MLModelRunner):
         self.card: Final = read_card(Path(model), self.inputs)
         native, specs = _load(Path(model), trusted=trusted, timeout_s=timeout_s)
         self.model: Final = native
-        decision, self._extra = _choose(native, specs, output)
+        self._decision, self._extra = _choose(native, specs, output)
         known = {port.spec.name for port in native.inputs}
         self.ignored_inputs: Final = tuple(
             spec.name for spec in self.inputs if spec.name not in known
@@ -85,10 +85,23 @@ class ReleaseModeModelRunner(MLModelRunner):
         for index, spec in enumerate(self.inputs):
             self.set_up_buffer_for_tensor(index, spec, by_name.get(spec.name))
         self._outputs = side_by_side([port.spec for port in native.outputs])
-        self._answer = self._outputs[decision]
+        self._answer = self._outputs[self._decision]
         self._result = self._answer.reshape(-1).view(np.uint8).data.toreadonly()
         self._bound = native.bind(buffers, self._outputs)
         self._call: Callable[[], int] = self._bound.call
+
+    def for_worker(self) -> tuple[dict[str, Any], bytes]:
+        """The model's code, to run elsewhere, and what is known about it."""
+        ports = {"inputs": self.model.inputs, "outputs": self.model.outputs}
+        about = {
+            kind: [
+                {"name": each.spec.name, "type": each.spec.type, "shape": list(each.spec.shape)}
+                for each in found
+            ]
+            for kind, found in ports.items()
+        }
+        more = {"name": self.model.name, "decision": self._decision, "zeroed": sorted(STEP_INPUTS)}
+        return about | more, self.model.object.data
 
     def evaluate(self) -> Array:
         """Answer what the inputs hold: a fresh array of the output's dtype and shape.

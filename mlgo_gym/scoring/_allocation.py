@@ -30,7 +30,7 @@ from mlgo_gym.llvm.text._allocation_score import (
     score_function,
 )
 from mlgo_gym.llvm.text._machine_code import block_frequencies, machine_functions
-from mlgo_gym.problems._policy import Action, PolicyLike, as_policy
+from mlgo_gym.problems._policy import Action, PolicyLike, WatchedPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
@@ -186,14 +186,8 @@ class Allocator:
     def allocate(self, optimized: OptimizedModule, policy: PolicyLike) -> AllocationResult:
         """Allocate with a policy, after `baseline`."""
         asked: set[str] = set()
-
-        with as_policy(policy).begin(optimized.module) as answer:
-
-            def watched(observation: Observation) -> Action:
-                asked.add(observation.context)
-                return answer(observation)
-
-            product = run_to_end(self._producing(optimized, {self.problem: watched}))
+        watched = WatchedPolicy(policy, self.problem, lambda seen, _: asked.add(seen.context))
+        product = run_to_end(self._producing(optimized, {self.problem: watched}))
         return replace(self.result(optimized, product), asked=frozenset(asked))
 
     def result(self, optimized: OptimizedModule, product: Product) -> AllocationResult:

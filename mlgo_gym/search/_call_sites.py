@@ -4,8 +4,9 @@ LLVM's observations name neither caller nor callee, but what it prints does. Wit
 ``-print-pass-numbers`` it says which functions the inliner is about to look at
 (``PrintIRInstrumentation`` in ``llvm/lib/Passes/StandardInstrumentations.cpp``), and with remarks
 on, its advisor names the callee of each decision, followed by the features
-(``MLInlineAdvice::reportContextForRemark`` in ``llvm/lib/Analysis/MLInlineAdvisor.cpp``). A
-compilation takes about twice as long meanwhile.
+(``MLInlineAdvice::reportContextForRemark`` in ``llvm/lib/Analysis/MLInlineAdvisor.cpp``). What of
+that says nothing of the inliner never leaves the worker, so that a compilation takes about a tenth
+longer meanwhile.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _LOOKS_AT: Final = re.compile(r" InlinerPass on \((.*)\)$", re.MULTILINE)
 _REMARK: Final = re.compile("remark: .*")
 _WORD_BYTES: Final = 8
 _UNKNOWN: Final = "?"
+_NOT_LLVMS: Final = InliningForSize.optional["derived"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +190,14 @@ class _Reader:
 def _as_printed(sent: Observation) -> tuple[str, str, str]:
     """A decision's features in a remark: those before and behind `_UNKNOWN`, if that is between.
 
-    Of each tensor the first eight bytes are printed, as an integer. Behind a shorter one it is not
-    known what lies there.
+    Of each of LLVM's tensors the first eight bytes are printed, as an integer. Behind a shorter one
+    it is not known what lies there.
     """
-    words = (sent.payload[where][:_WORD_BYTES] for _, where in sent.header.slices.values())
+    words = (
+        sent.payload[where][:_WORD_BYTES]
+        for name, (_, where) in sent.header.slices.items()
+        if name not in _NOT_LLVMS
+    )
     text = "".join(
         str(int.from_bytes(word, sys.byteorder, signed=True))
         if len(word) == _WORD_BYTES

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,8 +54,8 @@ def save_model(
                 _write(model, problem, staged)
                 made_for = {"problem": problem.name, "llvm_version": llvm_version()}
                 made_for["features"] = list(model.features())
-                if {*model.features()} & {*problem.optional}:
-                    made_for["settings"] = _with_files(problem, staged)
+                if files := _files_of(problem, model.features()):
+                    made_for["settings"] = _with_files(problem, files, staged)
             write_json(staged / CARD_FILE, made_for | dict(card))
     except OSError as error:
         raise ModelError(str(directory), f"cannot be written: {error.strerror}") from error
@@ -127,10 +127,16 @@ def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec
     }
 
 
-def _with_files(problem: Problem, folder: Path) -> dict[str, str]:
+def _files_of(problem: Problem, features: Collection[str]) -> list[str]:
+    """The settings that name files without which some of these features are not sent."""
+    return [each for each in problem.file_settings if {*features} & {*problem.optional[each]}]
+
+
+def _with_files(problem: Problem, names: Sequence[str], folder: Path) -> dict[str, str]:
     """Settings that name files, of which there is a copy then, but of those that are known."""
     settings = {}
-    for name, known in problem.file_settings.items():
+    for name in names:
+        known = problem.file_settings[name]
         value = getattr(problem, name)
         settings[name] = value.name if value.name in known else f"{name}.json"
         settings[f"{name}{HASH}"] = hashlib.sha256(value.data).hexdigest()

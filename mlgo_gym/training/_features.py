@@ -2,8 +2,8 @@
 
 A text of names, joined by ``+`` and ``-``: sets, such as ``core``, what LLVM's advisor sends,
 ``ir2vec``, embeddings of callee and caller, or ``counts``, the same where the vocabulary counts,
-and single features. What comes first is what there is to begin with; a text that begins with ``-``
-leaves out of all.
+``derived``, what is read from LLVM's module besides, and single features. What comes first is what
+there is to begin with; a text that begins with ``-`` leaves out of all.
 """
 
 from __future__ import annotations
@@ -35,10 +35,13 @@ def feature_sets(problem: Problem | type[Problem]) -> dict[str, tuple[str, ...]]
     ('callee_embedding', 'caller_embedding')
     """
     names = tuple(each.spec.name for each in problem.features if each.spec.name != _MASK)
-    asked_for = tuple(name for name in names if name in problem.optional)
-    core = {CORE: tuple(name for name in names if name not in asked_for)}
-    sets = (EMBEDDINGS, *([COUNTS] if _counts(problem) else [])) if asked_for else ()
-    return core | dict.fromkeys(sets, asked_for)
+    sets = {CORE: tuple(name for name in names if name not in problem.optional_names())}
+    for setting, optional in problem.optional.items():
+        if there := tuple(name for name in names if name in optional):
+            sets[setting] = there
+    if EMBEDDINGS in sets and _counts(problem):
+        sets[COUNTS] = sets[EMBEDDINGS]
+    return sets
 
 
 def _counts(problem: Problem | type[Problem]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -84,6 +85,30 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
     assert contexts == set(small)
 
 
+@pytest.mark.e2e
+@pytest.mark.parametrize("model", ["inlining-for-size", "regalloc-eviction"])
+def test_the_best_of_several_is_kept(
+    sample: Corpus, tmp_path: Path, model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [model] if model.startswith("reg") else [model, ADVICE]
+    names = [Path(each).name for each in given]
+    options = [each for name in given for each in ("--model", name)]
+    kept = set[str]()
+    for name in ("lru_cache.cpp", "regex_match.c", "regex_parse.c"):
+        target = tmp_path / "out.o"
+        arguments = [str(sample.folder / f"{name}.bc"), "-o", str(target), *options, "--json"]
+        assert main(["compile", *arguments, "--keep-smaller"]) == 0
+        (module,) = json.loads(capsys.readouterr().out)["modules"]
+        made = {"LLVM": module["baseline"], **{each: module["policies"][each] for each in names}}
+        digest = hashlib.sha256(target.read_bytes()).hexdigest()
+        assert digest == module["policies"]["smallest"]["object_sha256"]
+        sizes = {each: value["text_size_bytes"] for each, value in made.items()}
+        if model.startswith("inl"):
+            assert module["policies"]["smallest"]["text_size_bytes"] == min(sizes.values())
+        kept.add(next(each for each in made if made[each]["object_sha256"] == digest))
+    assert len(kept) > 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -111,6 +136,14 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
             ["--corpus", ".", "-o", "OUT"],
             "corpus '.': expected corpus_description.json in it or in folders in it, found none; "
             "'mlgo-gym corpus build' makes a corpus",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--keep-smaller"],
+            "--keep-smaller: expected a --model to compare with LLVM, found none",
+        ),
+        (
+            ["IN.bc", "-o", "OUT", "--model", "a", "--model", "b"],
+            "--model: expected one, found 2; --keep-smaller takes the best of several",
         ),
         (["-o", "OUT"], "input: expected a file or --corpus, found neither"),
         (

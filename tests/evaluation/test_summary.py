@@ -9,8 +9,9 @@ import pytest
 
 from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables
 from mlgo_gym.cli.show._grid import Cell, Grid
-from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
+from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
+from mlgo_gym.rollout._rollout import BASELINE
 from mlgo_gym.scoring._allocation import GeometricMean
 from mlgo_gym.scoring._linked_text import Code
 

@@ -15,6 +15,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
+from mlgo_gym.native._freeze import freeze
 from mlgo_gym.policies._models import load_model, settings_of_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array
@@ -115,6 +116,35 @@ def test_a_model_that_looks_at_embeddings(vocabulary: str, sample: Corpus, tmp_p
         f"[{numbers}], offered is float [{81 - numbers}]"
     )
     assert network_features(problem).count("caller_embedding") == numbers
+    assert network_features(problem, "core") == network_features(InliningForSize())
+
+
+def test_a_model_that_looks_at_call_sites(sample: Corpus, tmp_path: Path) -> None:
+    """Its card's features say that they are to be derived, and a frozen model has the card."""
+    problem, model = InliningForSize(derived=True), tmp_path / "model"
+    save_model(network_of(problem, record(sample, problem, ("scene.cpp",))), problem, model, {})
+    freeze(model, tmp_path / "frozen", name="model")
+    for folder in (model, tmp_path / "frozen"):
+        assert settings_of_models([str(folder)], InliningForSize) == {"derived": True}
+    results = []
+    with Compiler(timeout_s=120) as compiler:
+        for path, runner_class in (
+            (tmp_path / "frozen", ReleaseModeModelRunner),
+            (model, ModelUnderTrainingRunner),
+        ):
+            policy = RunnerPolicy(functools.partial(runner_class, path))
+            done = compiler.compile_module(sample["scene.cpp"], problem=problem, policy=policy)
+            results.append(done.object_sha256)
+    assert results[0] == results[1]
+    with pytest.raises(ModelError) as caught:
+        load_model(model, InliningForSize())
+    assert str(caught.value) == (
+        f"model {str(model)!r}: was trained on features of LLVM 22.1.0 that are not offered: "
+        "'callee_is_local', 'callee_is_shared', 'callee_is_hidden', 'callee_call_sites', "
+        "'callee_callers', 'callee_other_uses', 'callee_instruction_count', "
+        "'caller_instruction_count'"
+    )
+    assert network_features(problem, "core+derived") == network_features(problem)
     assert network_features(problem, "core") == network_features(InliningForSize())
 
 

@@ -7,9 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._scores import BASELINE, ModuleScores
+from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import RelativeChange, Scored, Worse
 from mlgo_gym.evaluation._timing import ModuleTimes, TimeChange
+from mlgo_gym.rollout._rollout import BASELINE
 
 
 def as_record(scored: Scored, setting: Setting, seed: int) -> dict[str, Any]:

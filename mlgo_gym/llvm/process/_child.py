@@ -13,6 +13,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import json
 import os
 import resource
 import signal
@@ -24,14 +25,22 @@ from typing import Any, Final
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.process._answers import Answerer, answerer_of
+from mlgo_gym.llvm.process._besides import Besides
+from mlgo_gym.llvm.process._call_site import FEATURES, CallSite
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
+from mlgo_gym.llvm.process._inside import Conversation, Inside, words_of
+from mlgo_gym.llvm.process._interposer import can_interpose
+from mlgo_gym.llvm.process._library import loaded_at, put
 from mlgo_gym.llvm.process._limits import Limits
 from mlgo_gym.llvm.process._request import (
+    MAX_ANSWERERS,
     MAX_CHANNELS,
     CancelRequest,
     CompileRequest,
     DescribeRequest,
     FrameDecoder,
+    LoadRequest,
     SplitRequest,
     can_fork,
     encode_frame,
@@ -49,18 +58,24 @@ _Answer = tuple[dict[str, Any], bytes]
 """JSON values, and raw bytes."""
 
 
-def main(socket_fd: int, control_fd: int, peak_bytes: float, cpu_s: float) -> None:
+def main(
+    socket_fd: int, control_fd: int, functions_fd: int, peak_bytes: float, cpu_s: float
+) -> None:
     """Serve requests from the socket until it is closed; the control socket asks to fork.
 
     All that Python and LLVM load is loaded before the limits hold: no file can be read any more.
+    That includes what functions import that are to answer here; a file has them.
     """
     _die_with_parent()
     with socket.socket(fileno=socket_fd) as parent:
         session = binding.Session()
+        with os.fdopen(functions_fd, "rb") as file:
+            raised = _imported(file.read())
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
         limits = Limits(peak_bytes, cpu_s)
         places = _Places()
         about = {"versions": versions, "places": places.numbers, "rss_bytes": _rss_bytes()}
+        about |= {"raised": raised} if raised else {}
         parent.sendall(encode_frame(about | {"sandbox": astuple(limits.hold())}))
         server = _Server(parent, session, control_fd, limits, places)
         while (frame := server.receive()) is not None:
@@ -81,6 +96,10 @@ class _Server:
         self._places = places
         self._control_fd = control_fd
         self._fork_handler: ForkHandler | None = None
+        self._inside: Inside | None = None
+        self._call_site: CallSite | None = None
+        self._answerers: dict[str, Answerer] = {}
+        self._once: set[str] = set()
         self._session = session
         self._decoder = FrameDecoder()
 
@@ -108,11 +127,13 @@ class _Server:
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
     def _answer(
-        self, request: CompileRequest | DescribeRequest | SplitRequest, data: bytes
+        self, request: CompileRequest | LoadRequest | DescribeRequest | SplitRequest, data: bytes
     ) -> _Answer:
         match request:
             case CompileRequest():
                 return self._compile(request, data)
+            case LoadRequest():
+                return self._load(request, data)
             case DescribeRequest():
                 return _describe(request, data)
             case SplitRequest():
@@ -125,10 +146,62 @@ class _Server:
         self._session.undo_targets()
         self._session.set_options(options)
 
-    def _compile(self, request: CompileRequest, data: bytes) -> _Answer:
-        if request.is_forkable and self._fork_handler is None and can_fork():
+    def _load(self, request: LoadRequest, data: bytes) -> _Answer:
+        self._set_options((*request.plain_options, *COMPILE.llvm_options()))
+        try:
+            self._answerers[request.key] = answerer_of(request.about, data)
+        except binding.BitcodeError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - it is anybody's code
+            return {"raised": words_of(error)}, b""
+        if request.is_for_once:
+            self._once.add(request.key)
+        while len(self._answerers) > MAX_ANSWERERS:
+            del self._answerers[next(iter(self._answerers))]
+        return {}, b""
+
+    def _prepare(self, request: CompileRequest) -> None:
+        """Compile what the process needs for such a request, once, while LLVM asks nothing."""
+        forks = request.is_forkable and self._fork_handler is None and can_fork()
+        takes = bool(request.asking) and self._inside is None and can_interpose()
+        knows = bool(request.symbols) and self._call_site is None
+        if forks or takes or knows:
             self._set_options((*request.plain_options, *COMPILE.llvm_options()))
+        if forks:
             self._fork_handler = ForkHandler(self._control_fd)
+        if takes:
+            self._inside = Inside(self._tell)
+        if knows:
+            start = loaded_at()
+            addresses = {name: start + offset for name, offset in request.symbols.items()}
+            self._call_site = CallSite(addresses, put)
+
+    def _tell(self, message: dict[str, Any], data: bytes) -> None:
+        """Say something in the middle of a compilation."""
+        self._parent.sendall(encode_frame(message | {"rss_bytes": _rss_bytes()}, data))
+
+    def _compile(self, request: CompileRequest, data: bytes) -> _Answer:
+        self._prepare(request)
+        if self._inside is None or not request.asking:
+            return self._product(request, data)
+        asked = [
+            Conversation(os.fsencode(base), self._answerers.get(key), keep, self._besides(derives))
+            for base, key, keep, derives in request.asking
+        ]
+        while self._once:
+            self._answerers.pop(self._once.pop())
+        self._inside.begin(asked, hides_passes=bool(request.task.printing))
+        try:
+            answer, product = self._product(request, data)
+            told, answered = self._inside.answered()
+            return answer | {"inside": told}, product + answered
+        finally:
+            self._inside.end()
+
+    def _besides(self, derives: bool) -> Besides | None:
+        return Besides(FEATURES, self._call_site.features) if derives and self._call_site else None
+
+    def _product(self, request: CompileRequest, data: bytes) -> _Answer:
         own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())
         self._set_options((*own, *request.llvm_options))
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
@@ -143,6 +216,16 @@ class _Server:
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.
         return self._decoder.next_frame() is not None or is_readable(self._parent.fileno(), 0)
+
+
+def _imported(data: bytes) -> str:
+    """Import what functions need that will answer here; what one of them raised, in words."""
+    try:
+        for about, source in json.loads(data):
+            answerer_of(about, source.encode())
+    except BaseException as error:  # noqa: BLE001 - it is anybody's code
+        return words_of(error)
+    return ""
 
 
 class _Places:

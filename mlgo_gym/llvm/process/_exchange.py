@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from time import monotonic
+from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
@@ -17,16 +19,25 @@ from mlgo_gym.errors import (
     CompilerCrashError,
     InternalError,
     ModuleError,
+    PolicyError,
     UsageError,
 )
 from mlgo_gym.llvm.process._branches import fork_worker
 from mlgo_gym.llvm.process._limits import lack_of_memory
-from mlgo_gym.llvm.process._request import CancelRequest, Request, request_to_json
+from mlgo_gym.llvm.process._request import (
+    MAX_ANSWERERS,
+    CancelRequest,
+    LoadRequest,
+    Request,
+    request_to_json,
+)
 from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems._fit import Fit
+from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._channel import Channel, open_bytes, path_of
 from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream._training_log import StreamDecoder
 
 _READING: Final = re.compile(r"Could not find (incbin|include) file ('.*')$", re.MULTILINE)
 
@@ -41,7 +52,8 @@ class Exchange:
     Attributes:
         owns_worker: the worker is this exchange's alone, and is killed when it ends.
         question: the observation that waits for an answer, and the problem that it belongs to.
-        advice: the raw tensors of the answers so far.
+        advice: the raw tensors of the answers so far, those that were given in the worker included.
+        kept: of each problem, what was answered in the worker and is kept, with the answers.
         answer: what the worker answered to the request, and the bytes with it.
         headers: what LLVM has said that it sends.
     """
@@ -52,6 +64,7 @@ class Exchange:
         module: Module,
         timeout_s: float,
         problems: Sequence[Problem] = (),
+        inside: Mapping[Problem, SentPolicy] = MappingProxyType({}),
         *,
         keep_stderr: bool = False,
         owns_worker: bool = False,
@@ -73,10 +86,14 @@ class Exchange:
         self._module = module
         self._timeout_s = timeout_s
         self._asks = bool(problems)
+        self._problems = tuple(problems)
+        self._inside = inside
+        self._raised = ""
         self._stderr = ""
         self._channels: dict[Problem, Channel] = {}
         self._fits: dict[Problem, Fit] = {}
         self.headers: dict[Problem, Header] = {}
+        self.kept: dict[Problem, list[tuple[Observation, bytes]]] = {}
         places = [place for pair in worker.places[len(problems) :] for place in pair]
         self._files = [
             (f"{option}={path_of(place)}", data)
@@ -99,6 +116,15 @@ class Exchange:
         )
         return (*asking, *(option for option, _ in self._files))
 
+    def asking(self) -> tuple[tuple[str, str, bool, bool], ...]:
+        """What a `CompileRequest` says of each problem."""
+        return tuple(
+            (channel.base, sent.key, sent.keep, problem.derives)
+            if (sent := self._inside.get(problem))
+            else (channel.base, "", False, problem.derives)
+            for problem, channel in self._channels.items()
+        )
+
     def send(self, request: Request) -> None:
         """Send the request, with the module's bytes."""
         try:
@@ -112,6 +138,17 @@ class Exchange:
         except BaseException:
             self.abort()
             raise
+
+    def load(self, request: LoadRequest, data: bytes) -> str:
+        """Have the worker load who answers there; why it cannot, in words."""
+        self.worker.send(request_to_json(request), data)
+        while not self.poll():
+            self.wait(self.remaining_s)
+        loaded = self.worker.loaded
+        loaded[request.key] = None
+        while len(loaded) > MAX_ANSWERERS:
+            del loaded[next(iter(loaded))]
+        return str((self.answer or ({}, b""))[0].get("raised", ""))
 
     def run(self, request: Request) -> tuple[dict[str, Any], bytes]:
         """Send a request over which LLVM asks nothing, and wait for the answer."""
@@ -131,12 +168,16 @@ class Exchange:
         """Whether a question waits, or it is over; never waits."""
         if self.question is None and not self.is_over:
             try:
-                self.question = self._next_question()
-                if self.question is None and (frame := self.worker.take_frame()) is not None:
+                while not self.is_over and (frame := self.worker.take_frame()) is not None:
                     self._take(*frame)
+                if not self.is_over:
+                    self.question = self._next_question()
             except BaseException:
                 self.abort()
                 raise
+            if self._raised:
+                raised, self._raised = self._raised, ""
+                raise PolicyError(raised)
         return self.question is not None or self.is_over
 
     def wait(self, timeout_s: float) -> None:
@@ -204,11 +245,30 @@ class Exchange:
         return None
 
     def _take(self, answer: dict[str, Any], payload: bytes) -> None:
+        if "handed" in answer:  # from now on LLVM asks here
+            self._take_answered(answer["handed"], payload)
+            return
+        if "raised" in answer and self._asks:
+            self._raised = answer["raised"]
+            return
+        payload = self._take_answered(answer.pop("inside", []), payload)
         self._end()
         if "error" in answer:
             raise ModuleError(self._module.name, answer["error"])
         self.worker.verified.add(self._module.sha256)
         self.answer = answer, payload
+
+    def _take_answered(self, about: Sequence[Mapping[str, Any]], payload: bytes) -> bytes:
+        """What was answered in the worker stands at the end of the bytes; returns the rest."""
+        start = len(payload) - sum(sum(each["advice"]) + each["stream"] for each in about)
+        rest, file = payload[:start], io.BytesIO(payload[start:])
+        for problem, each in zip(self._problems, about, strict=False):
+            advice = [file.read(size) for size in each["advice"]]
+            self.advice += advice
+            if each["stream"]:
+                asked = _observations(problem, file.read(each["stream"]))
+                self.kept.setdefault(problem, []).extend(zip(asked, advice, strict=True))
+        return rest
 
     def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError | ModuleError:
         self.abort()
@@ -240,3 +300,16 @@ class Exchange:
             self.worker.kill()
         self._stderr = self.worker.take_stderr()
         self.worker.keep_stderr(False)
+
+
+def _observations(problem: Problem, stream: bytes) -> Iterator[Observation]:
+    """What LLVM has asked, as the problem documents it."""
+    decoder = StreamDecoder()
+    decoder.feed(stream)
+    fit: Fit | None = None
+    while (event := decoder.next_event()) is not None:
+        match event:
+            case Header():
+                fit = Fit(problem, event)
+            case Observation() if fit:
+                yield fit.observation(event)

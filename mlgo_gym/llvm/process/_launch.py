@@ -7,11 +7,13 @@ compilation (`llvm.process._branches`). Both have the same link, so both are wor
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +23,8 @@ from packaging.version import Version
 
 from mlgo_gym.errors import EnvironmentSetupError, InternalError
 from mlgo_gym.llvm.process._limits import Limits
+from mlgo_gym.problems._policy import SentPolicy
+from mlgo_gym.stream._channel import open_bytes
 from mlgo_gym.stream._readable import is_readable
 
 MINIMUM_LLVMLITE: Final = "0.48"
@@ -150,21 +154,27 @@ class Link:
         self.close()
 
 
-def start_child(limits: Limits) -> Link:
-    """Start a child anew; it finds modules just as this process does."""
+def start_child(limits: Limits, functions: Sequence[SentPolicy] = ()) -> Link:
+    """Start a child anew; it finds modules just as this process does.
+
+    What functions import that are to answer there is imported while files can be read.
+    """
     limited = tuple(min(each, _MOST) for each in astuple(limits))
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         try:
             frames, childs_frames = connected_sockets(socket.SOCK_STREAM, ours, theirs)
             control, childs_control = connected_sockets(socket.SOCK_SEQPACKET, ours, theirs)
             numbers = (childs_frames.fileno(), childs_control.fileno())
-            arguments = ", ".join(map(repr, (*numbers, *limited)))
+            sent = [(dict(each.about), each.data.decode()) for each in functions]
+            told = open_bytes(json.dumps(sent).encode())
+            theirs.callback(os.close, told)
+            arguments = ", ".join(map(repr, (*numbers, told, *limited)))
             process = subprocess.Popen(
                 child_command("mlgo_gym.llvm.process._child", arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                pass_fds=numbers,
+                pass_fds=(*numbers, told),
                 env=child_environment(),
                 start_new_session=True,
             )

@@ -8,7 +8,8 @@ Nothing is unpickled; the parent takes in no more than the lengths allow. A requ
 JSON object, ``op`` saying which one it is, and the module's bytes follow. The compiler's ends of
 its channels are attached to its first bytes (``SCM_RIGHTS``), and take the places that the
 greeting has named. One is served after the other; only a cancellation may come while another is
-served. Nothing of LLVM is imported here.
+served, and only what became of answers in the worker is told meanwhile. Nothing of LLVM is imported
+here.
 
 To clone the process is asked beside that, on the control socket, since LLVM is in the middle of a
 compilation then: one message with, for each descriptor that the clone gets, the number that it
@@ -26,7 +27,7 @@ import signal
 import struct
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ from mlgo_gym.llvm.process._target import Target, check_llvm_options
 
 MAX_JSON_BYTES: Final = 1 << 26
 MAX_PAYLOAD_BYTES: Final = (1 << 32) - 1
+MAX_ANSWERERS: Final = 16
+"""How many policies a worker holds; the one that was loaded first goes first."""
 MAX_CHANNELS: Final = 8
 """How many problems LLVM can ask about over one request; a channel has two descriptors."""
 
@@ -105,6 +108,10 @@ class CompileRequest:
         plain_options: the problems' own, under which LLVM asks nothing.
         llvm_options: what was chosen, by whomever.
         advisor_options: the problems' own, under which LLVM asks.
+        asking: of each problem that LLVM asks about, the base of its channel's names, the key of
+            who answers in the worker, or ``""``, whether what was asked is told afterwards, and
+            whether features of the call site are sent besides.
+        symbols: where in the library of LLVM that is which they are read by, from its start.
 
     Raises:
         OptionsError: something was chosen that LLVM is not given.
@@ -119,9 +126,25 @@ class CompileRequest:
     plain_options: tuple[str, ...]
     llvm_options: tuple[str, ...]
     advisor_options: tuple[str, ...] = ()
+    asking: tuple[tuple[str, str, bool, bool], ...] = ()
+    symbols: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_llvm_options(self.llvm_options)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Load who answers in the worker (`mlgo_gym.problems._policy.SentPolicy`); bytes follow.
+
+    What answers one compilation goes with it. The options are the problems' own, under which LLVM
+    asks nothing.
+    """
+
+    key: str
+    about: Mapping[str, Any]
+    is_for_once: bool
+    plain_options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +173,12 @@ class CancelRequest:
     """Come to an end with what is being compiled, without generating code."""
 
 
-Request = CompileRequest | DescribeRequest | SplitRequest | CancelRequest
+Request = CompileRequest | LoadRequest | DescribeRequest | SplitRequest | CancelRequest
 
 _KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
     {
         "compile": CompileRequest,
+        "load": LoadRequest,
         "describe": DescribeRequest,
         "split": SplitRequest,
         "cancel": CancelRequest,

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, Final
 
 from corpus_tools.sandbox import Held
-from mlgo_gym.errors import EnvironmentSetupError, UsageError
+from mlgo_gym.errors import EnvironmentSetupError, PolicyError, UsageError
 from mlgo_gym.llvm.process._launch import (
     Link,
     check_llvm,
@@ -29,6 +29,7 @@ from mlgo_gym.llvm.process._launch import (
 )
 from mlgo_gym.llvm.process._limits import Limits, lack_of_memory
 from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
+from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.stream._channel import remove_stale_folders
 
 _START_TIMEOUT_S: Final = 60.0
@@ -87,6 +88,7 @@ class Worker:
         interest: what `wait` looks at: descriptors and the events of ``poll``.
         sandbox: what the kernel holds the child to.
         places: the child's descriptors, in pairs, that those of a request's channels become.
+        loaded: keys of the policies that it holds, the oldest first.
         is_disowned: it belongs to the process that this one was forked from.
     """
 
@@ -98,13 +100,14 @@ class Worker:
         *,
         link: Link | None = None,
         versions: Mapping[str, str] | None = None,
+        functions: Sequence[SentPolicy] = (),
     ) -> None:
         if link is None:
             check_llvmlite(installed_llvmlite())
             remove_stale_folders()
         self.limits: Final = limits or Limits()
         self._alone = one_thread or Alone()
-        self.link: Final = link or start_child(self.limits)
+        self.link: Final = link or start_child(self.limits, functions)
         self.pid: Final = self.link.process.pid
         self._process, self._socket = self.link.process, self.link.frames
         self._finalizer = weakref.finalize(self, self.link.end)
@@ -115,6 +118,7 @@ class Worker:
         self.sandbox = Held(0, False)
         self.places: tuple[tuple[int, int], ...] = ()
         self.verified: set[str] = set()
+        self.loaded: dict[str, None] = {}
         self._decoder = FrameDecoder()
         self._unsent = memoryview(b"")
         self._stderr = b""
@@ -133,6 +137,7 @@ class Worker:
         branch.sandbox = self.sandbox
         branch.rss_bytes = self.rss_bytes
         branch.verified |= self.verified
+        branch.loaded |= self.loaded
         return branch
 
     def _greeting(self) -> dict[str, str]:
@@ -325,6 +330,8 @@ os.register_at_fork(after_in_child=_disown_all)
 def _versions(greeting: tuple[dict[str, Any], bytes] | None) -> dict[str, str]:
     if greeting is None:
         raise EnvironmentSetupError(f"worker: expected it to start within {_START_TIMEOUT_S:.0f} s")
+    if raised := greeting[0].get("raised"):
+        raise PolicyError(raised)
     versions: dict[str, str] = greeting[0]["versions"]
     check_llvm(versions["llvm"], versions["llvmlite"])
     return versions

@@ -1,0 +1,68 @@
+"""Features that are told besides what LLVM sends, in its own form, as if it sent them.
+
+Whoever hears a channel (`mlgo_gym.stream`, a policy in the worker) need not know: they are in the
+header, and in each observation behind LLVM's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from mlgo_gym.llvm.process._answers import laid_out
+
+CONTEXT: Final = b'{"context":'
+OBSERVATION: Final = b'{"observation":'
+
+
+class Besides:
+    """Adds features of one ``int64_t`` to what LLVM writes to one channel.
+
+    Args:
+        names: the features.
+        values: their raw values, for what LLVM asks about at that moment.
+
+    >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
+    >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
+    >>> b'"size"' in besides.told(header + bytes([10]))
+    True
+    >>> observation = b'{"observation":0}' + bytes([10]) + bytes(8) + bytes([10])
+    >>> int.from_bytes(besides.told(observation)[-9:-1], "little")
+    7
+    """
+
+    def __init__(self, names: Sequence[str], values: Callable[[], bytes]) -> None:
+        self._described = [
+            {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
+        ]
+        self._values = values
+        self._unread = bytearray()
+        self._size_bytes = 0
+
+    def begin(self) -> None:
+        """LLVM has opened the channel anew."""
+        self._unread.clear()
+
+    def told(self, data: bytes) -> bytes:
+        """What is told when LLVM has written this: whole messages only."""
+        self._unread += data
+        told = bytearray()
+        while (end := self._unread.find(b"\n") + 1) > 0:
+            if self._unread.startswith(OBSERVATION):
+                end += self._size_bytes + 1
+                if len(self._unread) < end:
+                    break
+                told += self._unread[: end - 1] + self._values() + b"\n"
+            elif self._unread.startswith(CONTEXT):
+                told += self._unread[:end]
+            else:
+                told += self._wider(bytes(self._unread[:end]))
+            del self._unread[:end]
+        return bytes(told)
+
+    def _wider(self, header: bytes) -> bytes:
+        value = json.loads(header)
+        self._size_bytes = laid_out(value)[1]
+        value["features"] += self._described
+        return json.dumps(value, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,263 @@
+"""What LLVM's inline advisor does not send of the call that it asks about, read from its module.
+
+The advisor asks its model in one place, ``MLInlineAdvisor::getAdviceFromModel``
+(``llvm/lib/Analysis/MLInlineAdvisor.cpp``), a virtual function that is given the call. It is called
+by way of the class's table, so code that takes its place there, and then goes on to it, knows which
+call is asked about while LLVM writes its question. What `FEATURES` names is then counted by LLVM's
+own functions (``llvm/include/llvm-c/Core.h``), of the module as it is at this moment.
+
+The code is LLVM's IR, so that a worker needs no C compiler: it is compiled by the LLVM that calls
+it. Where LLVM's functions are, the caller says (`SYMBOLS`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import Final
+
+FEATURES: Final = (
+    "callee_is_local",
+    "callee_is_shared",
+    "callee_is_hidden",
+    "callee_call_sites",
+    "callee_callers",
+    "callee_other_uses",
+    "callee_instruction_count",
+    "caller_instruction_count",
+)
+"""The names, in the order in which `int64_t` values are written."""
+_TABLE: Final = "_ZTVN4llvm15MLInlineAdvisorE"
+_ASKS: Final = (
+    "_ZN4llvm15MLInlineAdvisor18getAdviceFromModelERNS_8CallBaseERNS_25OptimizationRemarkEmitterE"
+)
+_CALLED: Final = (
+    "LLVMGetCalledValue",
+    "LLVMGetInstructionParent",
+    "LLVMGetBasicBlockParent",
+    "LLVMGetLinkage",
+    "LLVMGetVisibility",
+    "LLVMGetFirstUse",
+    "LLVMGetNextUse",
+    "LLVMGetUser",
+    "LLVMIsACallInst",
+    "LLVMIsAInvokeInst",
+    "_ZNK4llvm8Function19getInstructionCountEv",
+)
+SYMBOLS: Final = (_TABLE, _ASKS, *_CALLED)
+"""The names of what has to be found in the library that holds LLVM."""
+_SLOTS: Final = 24
+"""How many functions of the class's table are looked at; it has fewer."""
+_MOST_CALLERS: Final = 64
+
+CODE: Final = """
+@mlgo_call = {storage}global ptr null
+@mlgo_asks = global ptr null
+@mlgo_llvm = global [{called} x ptr] zeroinitializer
+
+; std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &, OptimizationRemarkEmitter &)
+define void @mlgo_take_call(ptr sret(ptr) %advice, ptr %advisor, ptr %call, ptr %emitter) {{
+  store ptr %call, ptr @mlgo_call
+  %asks = load ptr, ptr @mlgo_asks
+  call void %asks(ptr sret(ptr) %advice, ptr %advisor, ptr %call, ptr %emitter)
+  store ptr null, ptr @mlgo_call
+  ret void
+}}
+
+define private ptr @ask(i64 %which, ptr %of) {{
+  %at = getelementptr ptr, ptr @mlgo_llvm, i64 %which
+  %function = load ptr, ptr %at
+  %value = call ptr %function(ptr %of)
+  ret ptr %value
+}}
+
+define private i32 @number(i64 %which, ptr %of) {{
+  %at = getelementptr ptr, ptr @mlgo_llvm, i64 %which
+  %function = load ptr, ptr %at
+  %value = call i32 %function(ptr %of)
+  ret i32 %value
+}}
+
+define private void @put(ptr %values, i64 %which, i64 %value) {{
+  %at = getelementptr i64, ptr %values, i64 %which
+  store i64 %value, ptr %at, align 1
+  ret void
+}}
+
+define private ptr @caller_of(ptr %call) {{
+  %block = call ptr @ask(i64 1, ptr %call)
+  %caller = call ptr @ask(i64 2, ptr %block)
+  ret ptr %caller
+}}
+
+; Whether a user of the callee is a call of it.
+define private i1 @is_call_of(ptr %user, ptr %callee) {{
+  %as_call = call ptr @ask(i64 8, ptr %user)
+  %is_call = icmp ne ptr %as_call, null
+  br i1 %is_call, label %compare, label %other
+other:
+  %as_invoke = call ptr @ask(i64 9, ptr %user)
+  %is_invoke = icmp ne ptr %as_invoke, null
+  br i1 %is_invoke, label %compare, label %no
+compare:
+  %called = call ptr @ask(i64 0, ptr %user)
+  %is_same = icmp eq ptr %called, %callee
+  ret i1 %is_same
+no:
+  ret i1 false
+}}
+
+; Adds a caller to those that are known; whether it is new, and how many there are then.
+define private i64 @with_caller(ptr %callers, i64 %count, ptr %caller) {{
+  br label %loop
+loop:
+  %index = phi i64 [ 0, %0 ], [ %next, %each ]
+  %is_end = icmp eq i64 %index, %count
+  br i1 %is_end, label %new, label %each
+each:
+  %at = getelementptr ptr, ptr %callers, i64 %index
+  %known = load ptr, ptr %at
+  %next = add i64 %index, 1
+  %is_known = icmp eq ptr %known, %caller
+  br i1 %is_known, label %old, label %loop
+old:
+  ret i64 %count
+new:
+  %is_full = icmp eq i64 %count, {most_callers}
+  br i1 %is_full, label %old, label %add
+add:
+  %last = getelementptr ptr, ptr %callers, i64 %count
+  store ptr %caller, ptr %last
+  %more = add i64 %count, 1
+  ret i64 %more
+}}
+
+define private void @put_uses(ptr %values, ptr %callee) {{
+  %known = alloca [{most_callers} x ptr]
+  %first = call ptr @ask(i64 5, ptr %callee)
+  br label %loop
+loop:
+  %use = phi ptr [ %first, %0 ], [ %following, %done ]
+  %calls = phi i64 [ 0, %0 ], [ %calls_then, %done ]
+  %callers = phi i64 [ 0, %0 ], [ %callers_then, %done ]
+  %others = phi i64 [ 0, %0 ], [ %others_then, %done ]
+  %is_end = icmp eq ptr %use, null
+  br i1 %is_end, label %end, label %each
+each:
+  %user = call ptr @ask(i64 7, ptr %use)
+  %is_call = call i1 @is_call_of(ptr %user, ptr %callee)
+  br i1 %is_call, label %called, label %used
+called:
+  %calls_more = add i64 %calls, 1
+  %caller = call ptr @caller_of(ptr %user)
+  %callers_more = call i64 @with_caller(ptr %known, i64 %callers, ptr %caller)
+  br label %done
+used:
+  %others_more = add i64 %others, 1
+  br label %done
+done:
+  %calls_then = phi i64 [ %calls_more, %called ], [ %calls, %used ]
+  %callers_then = phi i64 [ %callers_more, %called ], [ %callers, %used ]
+  %others_then = phi i64 [ %others, %called ], [ %others_more, %used ]
+  %following = call ptr @ask(i64 6, ptr %use)
+  br label %loop
+end:
+  call void @put(ptr %values, i64 3, i64 %calls)
+  call void @put(ptr %values, i64 4, i64 %callers)
+  call void @put(ptr %values, i64 5, i64 %others)
+  ret void
+}}
+
+; Writes what is named of the call that is asked about; whether one is.
+define i32 @mlgo_put_features(ptr %values) {{
+  %call = load ptr, ptr @mlgo_call
+  %is_asked = icmp ne ptr %call, null
+  br i1 %is_asked, label %asked, label %none
+none:
+  ret i32 0
+asked:
+  %callee = call ptr @ask(i64 0, ptr %call)
+  %linkage = call i32 @number(i64 3, ptr %callee)
+  ; LLVMInternalLinkage, LLVMPrivateLinkage
+  %from_internal = sub i32 %linkage, 8
+  %is_local = icmp ult i32 %from_internal, 2
+  %local = zext i1 %is_local to i64
+  call void @put(ptr %values, i64 0, i64 %local)
+  ; LLVMLinkOnceAnyLinkage to LLVMWeakODRLinkage
+  %from_once = sub i32 %linkage, 2
+  %is_shared = icmp ult i32 %from_once, 5
+  %shared = zext i1 %is_shared to i64
+  call void @put(ptr %values, i64 1, i64 %shared)
+  %visibility = call i32 @number(i64 4, ptr %callee)
+  ; LLVMHiddenVisibility
+  %is_hidden = icmp eq i32 %visibility, 1
+  %hidden = zext i1 %is_hidden to i64
+  call void @put(ptr %values, i64 2, i64 %hidden)
+  call void @put_uses(ptr %values, ptr %callee)
+  %callee_size = call i32 @number(i64 10, ptr %callee)
+  %callee_wide = zext i32 %callee_size to i64
+  call void @put(ptr %values, i64 6, i64 %callee_wide)
+  %caller = call ptr @caller_of(ptr %call)
+  %caller_size = call i32 @number(i64 10, ptr %caller)
+  %caller_wide = zext i32 %caller_size to i64
+  call void @put(ptr %values, i64 7, i64 %caller_wide)
+  ret i32 1
+}}
+"""
+_PLACES: Final = """
+define ptr @place_of_llvm() {
+  ret ptr @mlgo_llvm
+}
+define ptr @place_of_asks() {
+  ret ptr @mlgo_asks
+}
+"""
+_CALLER: Final = """
+declare i32 @mlgo_put_features(ptr)
+define i32 @call_it(ptr %values) {
+  %found = call i32 @mlgo_put_features(ptr %values)
+  ret i32 %found
+}
+"""
+
+
+def code(*, has_threads: bool) -> str:
+    """The IR: for one thread, or for as many as LLVM is used by."""
+    storage = "thread_local " if has_threads else ""
+    return CODE.format(storage=storage, called=len(_CALLED), most_callers=_MOST_CALLERS)
+
+
+class CallSite:
+    """Knows the call that LLVM asks about, from now on for the process's life.
+
+    Args:
+        addresses: of `SYMBOLS`, in this process.
+        put: writes an address to a place, which may be read-only.
+    """
+
+    def __init__(self, addresses: Mapping[str, int], put: Callable[[int, int], None]) -> None:
+        from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
+
+        text = code(has_threads=False) + _PLACES
+        self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
+        places = (ctypes.c_size_t * len(_CALLED)).from_address(self._place("place_of_llvm"))
+        places[:] = [addresses[name] for name in _CALLED]
+        ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
+        self._values = (ctypes.c_int64 * len(FEATURES))()
+        self._put = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(
+            self._code.address("mlgo_put_features")
+        )
+        table = (ctypes.c_size_t * _SLOTS).from_address(addresses[_TABLE])
+        slot = addresses[_TABLE] + list(table).index(addresses[_ASKS]) * ctypes.sizeof(
+            ctypes.c_size_t
+        )
+        put(slot, self._code.address("mlgo_take_call"))
+
+    def features(self) -> bytes:
+        """The values of `FEATURES` for the call that LLVM asks about; 0 where there is none."""
+        if not self._put(ctypes.addressof(self._values)):
+            return bytes(ctypes.sizeof(self._values))
+        return bytes(self._values)
+
+    def _place(self, name: str) -> int:
+        return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())

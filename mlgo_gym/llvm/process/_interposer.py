@@ -1,0 +1,258 @@
+"""Where LLVM's calls of ``open``, ``read`` and ``write`` are taken, in this process.
+
+llvmlite's library calls libc through addresses that the dynamic linker has put into a table. The
+three of them that LLVM speaks to its channel with are replaced, so that questions are answered
+where they are asked (`llvm.process._inside`): no pipe, no other process. What replaces them is
+compiled by the LLVM that calls it; no C compiler is needed. It hands on what is not a channel's
+without Python, since LLVM also writes when it is out of memory or about to abort.
+
+With `filter_passes` it keeps from standard error which pass runs on what, but for the inliner's
+(``-print-pass-numbers``, ``llvm/lib/Passes/StandardInstrumentations.cpp``): LLVM prints each word
+of it by a call, and hundreds of thousands of these come to nothing then.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.process._library import link_map, put
+
+MOST_DESCRIPTORS: Final = 1024
+"""Those above are LLVM's own affair."""
+
+_IR: Final = """
+@marks = global [{most} x i8] zeroinitializer
+@is_filtering = global i8 0
+@line = global [4096 x i8] zeroinitializer
+@used = global i64 0
+@passes = constant [14 x i8] c" Running pass "
+@inliner = constant [16 x i8] c" InlinerPass on "
+
+declare i32 @memcmp(ptr, ptr, i64)
+declare ptr @memmem(ptr, i64, ptr, i64)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define private i1 @is_taken(i32 %file) {{
+  %is_low = icmp ult i32 %file, {most}
+  %wide = zext i32 %file to i64
+  %index = select i1 %is_low, i64 %wide, i64 0
+  %at = getelementptr i8, ptr @marks, i64 %index
+  %mark = load i8, ptr %at
+  %is_marked = icmp ne i8 %mark, 0
+  %is_taken = and i1 %is_low, %is_marked
+  ret i1 %is_taken
+}}
+
+define i64 @taking_read(i32 %file, ptr %data, i64 %size) {{
+  %is_taken = call i1 @is_taken(i32 %file)
+  br i1 %is_taken, label %ours, label %others
+ours:
+  %taken = tail call i64 inttoptr (i64 {on_read} to ptr)(i32 %file, ptr %data, i64 %size)
+  ret i64 %taken
+others:
+  %done = tail call i64 inttoptr (i64 {read} to ptr)(i32 %file, ptr %data, i64 %size)
+  ret i64 %done
+}}
+
+define i64 @taking_write(i32 %file, ptr %data, i64 %size) {{
+  %is_taken = call i1 @is_taken(i32 %file)
+  br i1 %is_taken, label %ours, label %others
+ours:
+  %taken = tail call i64 inttoptr (i64 {on_write} to ptr)(i32 %file, ptr %data, i64 %size)
+  ret i64 %taken
+others:
+  %filtering = load i8, ptr @is_filtering
+  %is_filtering = icmp ne i8 %filtering, 0
+  %is_error = icmp eq i32 %file, 2
+  %is_some = icmp ne i64 %size, 0
+  %is_message = and i1 %is_error, %is_some
+  %is_filtered = and i1 %is_filtering, %is_message
+  br i1 %is_filtered, label %filter, label %real
+filter:
+  %filtered = tail call i64 @filtered_write(ptr %data, i64 %size)
+  ret i64 %filtered
+real:
+  %done = tail call i64 inttoptr (i64 {write} to ptr)(i32 %file, ptr %data, i64 %size)
+  ret i64 %done
+}}
+
+define private i64 @filtered_write(ptr %data, i64 %size) {{
+  %used = load i64, ptr @used
+  %all = add i64 %used, %size
+  %fits = icmp ule i64 %all, 4096
+  br i1 %fits, label %add, label %long
+long:
+  call void @flush_line()
+  %done = tail call i64 inttoptr (i64 {write} to ptr)(i32 2, ptr %data, i64 %size)
+  ret i64 %done
+add:
+  %at = getelementptr i8, ptr @line, i64 %used
+  call void @llvm.memcpy.p0.p0.i64(ptr %at, ptr %data, i64 %size, i1 false)
+  store i64 %all, ptr @used
+  %last = sub i64 %all, 1
+  %last_at = getelementptr i8, ptr @line, i64 %last
+  %character = load i8, ptr %last_at
+  %is_end = icmp eq i8 %character, 10
+  br i1 %is_end, label %whole, label %end
+whole:
+  %is_long = icmp uge i64 %all, 14
+  br i1 %is_long, label %compare, label %show
+compare:
+  %difference = call i32 @memcmp(ptr @line, ptr @passes, i64 14)
+  %is_pass = icmp eq i32 %difference, 0
+  br i1 %is_pass, label %search, label %show
+search:
+  %found = call ptr @memmem(ptr @line, i64 %all, ptr @inliner, i64 16)
+  %is_other = icmp eq ptr %found, null
+  br i1 %is_other, label %drop, label %show
+drop:
+  store i64 0, ptr @used
+  ret i64 %size
+show:
+  call void @flush_line()
+  br label %end
+end:
+  ret i64 %size
+}}
+
+define void @flush_line() {{
+  %used = load i64, ptr @used
+  %is_some = icmp ne i64 %used, 0
+  br i1 %is_some, label %some, label %none
+some:
+  store i64 0, ptr @used
+  %done = call i64 inttoptr (i64 {write} to ptr)(i32 2, ptr @line, i64 %used)
+  br label %none
+none:
+  ret void
+}}
+
+define ptr @place_of_marks() {{
+  ret ptr @marks
+}}
+
+define ptr @place_of_filtering() {{
+  ret ptr @is_filtering
+}}
+"""
+_CALLER: Final = """
+declare void @flush_line()
+define void @call_it() {
+  call void @flush_line()
+  ret void
+}
+"""
+
+_Open = Callable[[bytes, int, int], int]
+_Transfer = Callable[[int, int, int], int]
+_OPEN: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_int, use_errno=True
+)
+_TRANSFER: Final = ctypes.CFUNCTYPE(
+    ctypes.c_ssize_t, ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, use_errno=True
+)
+_OPENING: Final = ("open", "open64")
+_TAKEN: Final = (*_OPENING, "read", "write")
+
+
+class Interposer:
+    """Takes LLVM's calls, from now on for the process's life; `can_interpose` comes first.
+
+    ``on_open`` gets all of them: a path, flags and mode, and returns a descriptor, or -1 with
+    ``errno``. The others get a descriptor that was marked (`mark`), an address and a size in bytes.
+    """
+
+    def __init__(self, on_open: _Open, on_read: _Transfer, on_write: _Transfer) -> None:
+        slots = _slots()
+        libc = ctypes.CDLL(None)
+        real = {name: _address(getattr(libc, name)) for name in _TAKEN if hasattr(libc, name)}
+        # LLVM has the addresses of these: they live as long as this does.
+        self._callbacks = (_OPEN(on_open), _TRANSFER(on_read), _TRANSFER(on_write))
+        opening, reading, writing = map(_address, self._callbacks)
+        text = _IR.format(
+            most=MOST_DESCRIPTORS,
+            on_read=reading,
+            on_write=writing,
+            read=real["read"],
+            write=real["write"],
+        )
+        self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
+        marks = self._place("place_of_marks")
+        self._marks = (ctypes.c_uint8 * MOST_DESCRIPTORS).from_address(marks)
+        self._filtering = ctypes.c_uint8.from_address(self._place("place_of_filtering"))
+        self._flush = ctypes.CFUNCTYPE(None)(self._code.address("flush_line"))
+        taking = dict.fromkeys(_OPENING, opening) | {
+            "read": self._code.address("taking_read"),
+            "write": self._code.address("taking_write"),
+        }
+        self.real_open: Final = _OPEN(real["open"])
+        self.real_write: Final = _TRANSFER(real["write"])
+        for name, slot in slots.items():
+            put(slot, taking[name])
+
+    def mark(self, descriptor: int, *, is_taken: bool) -> bool:
+        """Say whether a descriptor's reads and writes are taken; false where it is too high."""
+        if descriptor < MOST_DESCRIPTORS:
+            self._marks[descriptor] = is_taken
+        return descriptor < MOST_DESCRIPTORS
+
+    def filter_passes(self, is_wanted: bool) -> None:
+        """Whether standard error is spared passes other than the inliner from now on."""
+        self._flush()
+        self._filtering.value = is_wanted
+
+    def _place(self, name: str) -> int:
+        return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())
+
+
+def can_interpose() -> bool:
+    """Whether llvmlite's library calls libc in a way that is known here: Linux's, by a table."""
+    slots = _slots() if sys.platform == "linux" and ctypes.sizeof(ctypes.c_void_p) == 8 else {}
+    return {"read", "write"} <= slots.keys() and any(name in slots for name in _OPENING)
+
+
+def _address(function: Any) -> int:
+    return int(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+_STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_BYTES = 5, 6, 23, 2  # DT_*, of the procedure table
+_TAG: Final = struct.Struct("=qQ")
+_RELOCATION: Final = struct.Struct("=QQq")
+_NAME: Final = struct.Struct("=I")
+_SYMBOL_BYTES: Final = 24
+
+
+def _slots() -> dict[str, int]:
+    """The addresses of the addresses by which llvmlite's library calls these; what is found."""
+    about = link_map()
+    if about is None:
+        return {}
+    # glibc has put addresses in place of offsets, other C libraries leave those.
+    tags = {
+        tag: value + (about.base if value < about.base and tag != _RELOCATIONS_BYTES else 0)
+        for tag, value in _tags(about.dynamic)
+    }
+    if not {_STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_BYTES} <= tags.keys():
+        return {}
+    table = ctypes.string_at(tags[_RELOCATIONS], tags[_RELOCATIONS_BYTES])
+    slots = {}
+    for offset, information, _ in _RELOCATION.iter_unpack(table):
+        symbol = tags[_SYMBOLS] + _SYMBOL_BYTES * (information >> 32)
+        (name,) = _NAME.unpack(ctypes.string_at(symbol, _NAME.size))
+        slots[ctypes.string_at(tags[_STRINGS] + name)] = about.base + offset
+    return {name: slots[name.encode()] for name in _TAKEN if name.encode() in slots}
+
+
+def _tags(address: int) -> Iterator[tuple[int, int]]:
+    """What the dynamic linker is told of a library."""
+    while True:
+        tag, value = _TAG.unpack(ctypes.string_at(address, _TAG.size))
+        if tag == 0:
+            return
+        yield tag, value
+        address += _TAG.size

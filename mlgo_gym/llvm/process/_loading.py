@@ -1,0 +1,37 @@
+"""Sending who answers to a worker: the host's part of `llvm.process._answers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.llvm.process._exchange import Exchange
+from mlgo_gym.llvm.process._request import LoadRequest
+from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.problems._policy import SentPolicy
+from mlgo_gym.problems._problem import Problem
+
+
+def load(
+    worker: Worker,
+    module: Module,
+    policy: SentPolicy,
+    timeout_s: float,
+    plain_options: tuple[str, ...],
+) -> str:
+    """Have a worker hold who answers a module; why it cannot, in words, or nothing."""
+    if policy.key in worker.loaded:
+        return ""
+    request = LoadRequest(policy.key, policy.about, policy.is_for_once, plain_options)
+    return Exchange(worker, module, timeout_s).load(request, policy.data)
+
+
+def recorded(problem: Problem, advice: Sequence[bytes]) -> dict[Problem, SentPolicy]:
+    """Who gives these answers to a problem, and leaves what follows to the host; or nobody."""
+    checks = problem.for_worker()
+    if checks is None or not advice:
+        return {}
+    about = {"kind": "recorded", "advice_bytes": len(advice[0])} | checks
+    key = f"recorded-{uuid4().hex}"
+    return {problem: SentPolicy(key, about, b"".join(advice), is_for_once=True)}
