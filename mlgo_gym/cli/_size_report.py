@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
@@ -15,6 +16,7 @@ from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
     from mlgo_gym.objects._builds import Change
+    from mlgo_gym.objects._kept_log import KeptObjects
 
 DESCRIPTION = (
     "Compare the code in the ELF objects, programs and libraries of two builds: by file, and by "
@@ -26,6 +28,7 @@ EXAMPLE = "mlgo-gym size-report build-plain build-model --html report.html"
 def add_options(add: shared.Options) -> None:
     add("before", "BUILD_A", "a folder, or one file")
     add("after", "BUILD_B", "the other")
+    add("--kept", "FILE", "show what 'mlgo-cc --mlgo-keep-smaller' kept, by its log")
     add("--html", "FILE", "write a page of it, with bars")
     add("--functions", "N", "show the N functions that changed most", 20, type=whole(0))
 
@@ -33,9 +36,12 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show._page import as_page
     from mlgo_gym.objects._builds import compare_builds, total
+    from mlgo_gym.objects._kept_log import read_kept_log
 
+    kept = read_kept_log(options.kept) if options.kept else []
     result = compare_builds(options.before, options.after)
     shown = {
+        "what was kept": _kept(kept),
         "objects": _grid("objects", result.objects, total(result.objects)),
         "linked": _grid("linked", result.linked),
         "functions": _grid("functions that changed most", result.functions[: options.functions]),
@@ -48,8 +54,22 @@ def run(options: argparse.Namespace, output: Output) -> int:
         with writing(options.html) as file:
             file.write(as_page(f"Code of {before} and {after}", introduction, sections))
     output.print(*grids.values())
-    output.json(result.to_json())
+    output.json(result.to_json() | {"kept": [asdict(each) for each in kept]})
     return 0
+
+
+def _kept(kept: Sequence[KeptObjects]) -> Grid:
+    rows: list[Row] = [
+        [
+            each.kept,
+            amount(each.objects),
+            amount(each.clang_bytes),
+            amount(each.kept_bytes),
+            ratio(each.kept_bytes, each.clang_bytes),
+        ]
+        for each in kept
+    ]
+    return Grid(("what was kept", "objects", "clang's own", "kept", "change"), rows, folds=True)
 
 
 def _grid(title: str, changes: Sequence[Change], footer: Change | None = None) -> Grid:

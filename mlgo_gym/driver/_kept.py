@@ -4,7 +4,8 @@
 
     FOLDER/bin/mlgo-cc, mlgo-c++          the driver, one file under two names
     FOLDER/kept/PROBLEM-KEY.so, .error    a frozen policy, or why there is none
-    FOLDER/kept/clang-KEY                 the major version of a clang
+    FOLDER/kept/inside.so                 the library that clang's process loads
+    FOLDER/kept/clang-KEY                 the major version of a clang, and whether it loads that
 
 Each file ends in its checksum: 64 digits, the BLAKE2b-256 of its name, a NUL and all that stands in
 front. Whatever has another, or could have been written by others than its user and root, is made

@@ -41,6 +41,7 @@ from mlgo_gym.driver._kept import (
 )
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
 from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
+from mlgo_gym.llvm.process._call_site import FEATURES, SYMBOLS, code
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.model._saved_model import graph_file
@@ -64,38 +65,66 @@ _PROBLEMS: Final = MappingProxyType(
     {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
 )
 """What the driver in C knows how to ask, by the name that users say."""
+_INSIDE: Final = ("inside.c", "call_site.c", "policy.c", "stream.c")
+"""The sources of the library that clang's process loads; the driver has all but the first."""
+_LIBRARY_FLAGS: Final = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
+_LIBRARIES: Final = ("-ldl", "-pthread")
 
 _GLUE: Final = """\
 #include "{native.name}.h"
 
 const struct mlgo_policy mlgo_policy = {{
     MLGO_POLICY_VERSION, {native.name}_inputs, {inputs}, {native.name}_outputs, {outputs},
-    {decision}, "{sha256}", {vocabulary}, sizeof {vocabulary} - 1, {native.name}_evaluate,
+    {decision}, "{sha256}", {vocabulary}, sizeof {vocabulary} - 1, {call_site},
+    {native.name}_evaluate,
+}};
+"""
+_CALL_SITE: Final = """\
+extern void *mlgo_llvm[], *mlgo_asks;
+void mlgo_take_call(void);
+int32_t mlgo_put_features(void *values);
+
+static const char *const FEATURES[] = {{{features}}}, *const SYMBOLS[] = {{{symbols}}};
+static const struct mlgo_call_site CALL_SITE = {{
+    FEATURES, {feature_count}, SYMBOLS, {symbol_count},
+    mlgo_llvm, &mlgo_asks, mlgo_take_call, mlgo_put_features,
 }};
 """
 
 
 def build_driver(folder: Path) -> None:
-    """Compile the driver into ``FOLDER/bin``, under both of its names; the folder is the user's."""
+    """Compile the driver into ``FOLDER/bin``, under both of its names; the folder is the user's.
+
+    Beside it, ``FOLDER/kept`` has the library that it lets clang load.
+    """
     program, *others = (folder / "bin" / name for name in PROGRAMS)
+    library = folder / "kept" / "inside.so"
     with _cache(folder):
+        if not is_kept(library):  # before the program, which then has it
+            flags = [*_LIBRARY_FLAGS, *_LIBRARIES]
+            keep(library, _compile_c(folder, flags, _INSIDE, library.name))
         if not is_kept(program, is_program=True):
-            with _scratch(folder) as place:
-                texts = {
-                    "MLGO_PYTHON": sys.executable,
-                    "MLGO_VERSION": __version__,
-                    "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
-                }
-                defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
-                # The compiler may be a clang++, to which all sources are C++.
-                flags = ["-std=c17", "-O2", *defines, "-ldl", "-x", "c"]
-                arguments = [*flags, *map(str, sorted(NATIVE.glob("*.c")))]
-                made = _compile(_c_compiler(), arguments, place / program.name)
+            texts = {
+                "MLGO_PYTHON": sys.executable,
+                "MLGO_VERSION": __version__,
+                "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
+            }
+            defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
+            sources = {each.name for each in NATIVE.glob("*.c")} - {_INSIDE[0]}
+            made = _compile_c(folder, [*defines, *_LIBRARIES], sorted(sources), program.name)
             keep(program, made, is_program=True)
         for other in others:
             if not (other.exists() and other.samefile(program)):
                 other.unlink(missing_ok=True)
                 other.hardlink_to(program)
+
+
+def _compile_c(folder: Path, flags: Sequence[str], sources: Sequence[str], name: str) -> bytes:
+    """Some of the driver's sources, for this machine."""
+    # The compiler may be a clang++, to which all sources are C++.
+    arguments = ["-std=c17", "-O2", *flags, "-x", "c", *(str(NATIVE / each) for each in sources)]
+    with _scratch(folder) as place:
+        return _compile(_c_compiler(), arguments, place / name)
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str, named: str) -> None:
@@ -157,16 +186,34 @@ def _sources(
     if vocabulary:
         text = vocabulary.data.decode("ascii")
         sha256 = hashlib.sha256(sha256.encode() + vocabulary.data).hexdigest()
+    site = _call_site(native)
     glue = _GLUE.format(
         native=native,
         sha256=sha256,
         vocabulary=json.dumps(text),  # of ASCII, which C reads as JSON does
         decision=decision,
+        call_site="&CALL_SITE" if site else "0",
         inputs=len(native.inputs),
         outputs=len(native.outputs),
     )
-    (folder / "glue.c").write_text(glue, encoding="ascii")
-    return [str(folder / "glue.c"), str(folder / f"{native.name}.o")]
+    (folder / "glue.c").write_text(site + glue, encoding="ascii")
+    sources = [folder / "glue.c", folder / f"{native.name}.o"]
+    if site:
+        sources.append(folder / "call_site.ll")
+        sources[-1].write_text(code(has_threads=True), encoding="ascii")
+    return [str(each) for each in sources]
+
+
+def _call_site(native: NativeModel) -> str:
+    """What tells features of the call site, where a model takes some."""
+    if not {each.spec.name for each in native.inputs} & {*FEATURES}:
+        return ""
+    return _CALL_SITE.format(
+        features=", ".join(map(json.dumps, FEATURES)),
+        feature_count=len(FEATURES),
+        symbols=", ".join(map(json.dumps, SYMBOLS)),
+        symbol_count=len(SYMBOLS),
+    )
 
 
 def _moved(error: ModelError | OptionsError, copy: Path, model: Path) -> MlgoGymError:

@@ -71,6 +71,34 @@ def test_a_table_and_single_files(
     assert out.count("a.o: ") == 1
 
 
+def test_what_was_kept(
+    builds: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = tmp_path / "kept.tsv"
+    rows = ["LLVM\t9\t9\ta.o", "m\t7\t9\ta.o", "m\t5\t10\tb\tc.o", "LLVM\t4\t4\td.o"]
+    log.write_text("\n".join(rows) + "\n")
+    arguments = ["size-report", *map(str, builds), "--kept", str(log)]
+    assert main([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kept"] == [
+        {"kept": "LLVM", "objects": 1, "clang_bytes": 4, "kept_bytes": 4},
+        {"kept": "m", "objects": 2, "clang_bytes": 19, "kept_bytes": 12},
+    ]
+    assert main(arguments) == 0
+    assert "-36.8 %" in capsys.readouterr().out
+    log.write_text("LLVM\t9\tnine\ta.o\n")
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        f"mlgo-gym: error: log of what was kept '{log}': line 1: expected what was kept, two sizes "
+        "in bytes and a path, with tabs between them, found 'LLVM\\t9\\tnine\\ta.o'\n"
+    )
+    log.unlink()
+    assert main(arguments) == 1
+    assert capsys.readouterr().err == (
+        f"mlgo-gym: error: log of what was kept '{log}': cannot be read: No such file or "
+        "directory\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

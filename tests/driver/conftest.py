@@ -32,6 +32,9 @@ SANITIZED = "SANITIZED_DRIVER"
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+CHANNEL = {"MLGO_IN_PROCESS": "0"}
+WAYS = {"in-process": NOTHING, "channel": CHANNEL}
+"""How LLVM is answered: in clang's own process, or over FIFOs by a process of ours."""
 
 Argument = str | bytes | Path
 
@@ -79,6 +82,11 @@ class Driver:
             env={**self.environment, **settings},
             check=False,
         )
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> Mapping[str, str]:
+    return WAYS[str(request.param)]
 
 
 @pytest.fixture
@@ -201,7 +209,8 @@ def own(driver: Driver, cache: Path, used: Path, work: Path, never: bytes) -> Dr
     if not used.exists():
         shutil.copytree(cache, used)
         for each in (folder_of(elsewhere(driver, used)) / "kept").iterdir():
-            each.unlink()
+            if each.name != "inside.so":
+                each.unlink()
         compile_file(elsewhere(driver, used), work, NEVER)
     target = work.parent / "own"
     shutil.copytree(used, target)

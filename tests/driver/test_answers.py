@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.driver.conftest import AS_DEFAULT, MODELS, Driver
+from tests.driver.conftest import AS_DEFAULT, CHANNEL, MODELS, Driver
 from tests.driver.test_streams import in_place_of_clang
 
 MANY_LIVE = """
@@ -64,12 +65,14 @@ wait_for(0)
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("model", ["forbidden", "outside"])
-def test_no_choice_that_the_mask_rules_out(driver: Driver, tmp_path: Path, model: str) -> None:
+def test_no_choice_that_the_mask_rules_out(
+    driver: Driver, way: Mapping[str, str], tmp_path: Path, model: str
+) -> None:
     (tmp_path / "f.c").write_text(MANY_LIVE)
     command = ("-O3", "-fno-vectorize", "-fno-slp-vectorize", "-c", "f.c")
     assert driver.plain(*command, cwd=tmp_path).returncode == 0
     expected = (tmp_path / "f.o").read_bytes()
-    settings = {"MLGO_REGALLOC_MODEL": str(MODELS / model)}
+    settings = {"MLGO_REGALLOC_MODEL": str(MODELS / model), **way}
     words = "the regalloc model: expected a choice that LLVM's mask allows"
     done = driver.run(*command, cwd=tmp_path, settings=settings)
     warning = f"mlgo-cc: warning: {words}; compiled by plain clang\n"
@@ -130,7 +133,7 @@ def test_an_answer_that_nobody_took_is_not_the_next_job_s(
     )
     assert driver.plain("-O2", "-c", "f.c", cwd=work).returncode == 0
     expected = (work / "f.o").read_bytes()
-    settings = in_place_of_clang(driver, work, script) | AS_DEFAULT
+    settings = in_place_of_clang(driver, work, script) | AS_DEFAULT | CHANNEL
     done = driver.run("-O2", "-c", "f.c", cwd=work, settings=settings)
     assert (done.returncode, done.stderr) == (0, b"")
     assert (work / "f.o").read_bytes() == expected

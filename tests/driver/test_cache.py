@@ -81,7 +81,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "a folder": make_folder,
 }
 PLACES = ("bin", "kept")
-FILES = ("bin/mlgo-cc", "kept/inlining-*.so", "kept/clang-*")
+FILES = ("bin/mlgo-cc", "kept/inlining-*.so", "kept/clang-*", "kept/inside.so")
 
 
 CASES = [(damage, pattern) for damage in DAMAGES for pattern in FILES]

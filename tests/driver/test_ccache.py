@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import require
-from tests.driver.conftest import MODELS, NOTHING, SOURCE, Argument, Driver
+from tests.driver.conftest import CHANNEL, MODELS, NOTHING, SOURCE, Argument, Driver
 
 CHECK = {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"}
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
@@ -134,7 +134,7 @@ def test_other_settings_count(cached: Cached, changed: dict[str, str]) -> None:
 @pytest.mark.parametrize("is_strict", [True, False])
 def test_a_fallback_is_kept_unless_it_is_an_error(cached: Cached, *, is_strict: bool) -> None:
     """There is no temporary folder, once."""
-    settings = {**CHECK, **NEVER, "MLGO_STRICT": str(int(is_strict))}
+    settings = {**CHECK, **NEVER, **CHANNEL, "MLGO_STRICT": str(int(is_strict))}
     done = cached.compile({**settings, "TMPDIR": "/proc"})
     assert "cannot make a folder in '/proc'" in done.stderr
     assert done.returncode == int(is_strict)

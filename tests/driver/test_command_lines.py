@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import require
-from tests.driver.conftest import AS_DEFAULT, MODELS, Argument, Driver
+from tests.conftest import one_in, require
+from tests.driver.conftest import AS_DEFAULT, CHANNEL, MODELS, NOTHING, Argument, Driver
 
 SOURCES: dict[Argument, str] = {
     "one.c": """
@@ -130,6 +131,7 @@ def compare(
     *,
     stdin: bytes = b"",
     cxx: bool = False,
+    way: Mapping[str, str] = NOTHING,
 ) -> None:
     """In one folder after the other, moved to the same place."""
     mine, theirs = folders
@@ -138,7 +140,8 @@ def compare(
     for folder, is_mine in ((mine, True), (theirs, False)):
         folder.rename(place)
         if is_mine:
-            done = driver.run(*arguments, cwd=place, stdin=stdin, cxx=cxx, settings=AS_DEFAULT)
+            settings = {**AS_DEFAULT, **way}
+            done = driver.run(*arguments, cwd=place, stdin=stdin, cxx=cxx, settings=settings)
         else:
             done = driver.plain(*arguments, cwd=place, stdin=stdin, cxx=cxx)
         words = TEMPORARY.sub(b"", done.stderr)
@@ -154,6 +157,13 @@ def test_as_plain_clang(
     driver: Driver, folders: tuple[Path, Path], arguments: list[Argument]
 ) -> None:
     compare(driver, folders, arguments)
+
+
+@pytest.mark.parametrize("arguments", one_in(5, LINES), ids=lambda line: repr(line)[:60])
+def test_as_plain_clang_over_fifos(
+    driver: Driver, folders: tuple[Path, Path], arguments: list[Argument]
+) -> None:
+    compare(driver, folders, arguments, way=CHANNEL)
 
 
 @pytest.mark.parametrize(
@@ -200,16 +210,16 @@ def test_precompiled_header(driver: Driver, folders: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["full", "thin"])
-def test_lto(driver: Driver, folders: tuple[Path, Path], kind: str) -> None:
+def test_lto(driver: Driver, way: Mapping[str, str], folders: tuple[Path, Path], kind: str) -> None:
     require("ld.lld-22", "lld-22")
     lto = [f"-flto={kind}", "-O2", "--ld-path=/usr/bin/ld.lld-22"]
     for name in ("one", "two"):
         compare(driver, folders, [*lto, "-c", f"{name}.c"])
     arguments = [*lto, "one.o", "two.o", "-o", "program"]
-    done = driver.run(*arguments, cwd=folders[0], settings=AS_DEFAULT)
+    done = driver.run(*arguments, cwd=folders[0], settings={**AS_DEFAULT, **way})
     warning = b"mlgo-cc: warning: ThinLTO's back ends share one channel: linking with one thread\n"
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == (warning if kind == "thin" else b"")
+    assert done.stderr == (warning if kind == "thin" and way else b"")
     assert driver.plain(*arguments, cwd=folders[1]).returncode == 0
     programs = [(folder / "program").read_bytes() for folder in folders]
     assert programs[0] == programs[1]
@@ -232,7 +242,7 @@ def test_the_last_word_on_lto_counts(
     """And what only sounds like it says nothing of ThinLTO."""
     require("ld.lld-22", "lld-22")
     arguments = [*words, "-O2", "--ld-path=/usr/bin/ld.lld-22", "one.c", "two.c", "-o", "program"]
-    done = driver.run(*arguments, cwd=folders[0], settings=AS_DEFAULT)
+    done = driver.run(*arguments, cwd=folders[0], settings=AS_DEFAULT | CHANNEL)
     assert done.returncode == 0
     assert (b"linking with one thread" in done.stderr) == is_thin
 
@@ -263,13 +273,15 @@ def test_a_long_response_file_is_read_to_its_end(
 def test_one_thread_links_whatever_the_command_line_says(
     driver: Driver, folders: tuple[Path, Path]
 ) -> None:
-    """Objects say themselves that they are ThinLTO's; threads would mix up their answers."""
+    """Objects say themselves that they are ThinLTO's; threads would mix up a channel's answers."""
     require("ld.lld-22", "lld-22")
     for name in ("one", "two"):
         compare(driver, folders, ["-flto=thin", "-O2", "-c", f"{name}.c"])
     arguments = ["-flto", "-O2", "--ld-path=/usr/bin/ld.lld-22", "-Wl,--thinlto-jobs=2", "-v"]
     done = driver.run(
-        *arguments, "-o", "program", "--", "one.o", "two.o", cwd=folders[0], settings=AS_DEFAULT
+        *(*arguments, "-o", "program", "--", "one.o", "two.o"),
+        cwd=folders[0],
+        settings=AS_DEFAULT | CHANNEL,
     )
     assert done.returncode == 0
     command = done.stderr.decode().splitlines()[-1]

@@ -20,7 +20,7 @@ from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.native._freeze import freeze
 from mlgo_gym.problems._vocabulary import Vocabulary
 from mlgo_gym.stream._channel import remove_stale_folders
-from tests.driver.conftest import MODELS, ROOT, SOURCE, Driver
+from tests.driver.conftest import CHANNEL, MODELS, ROOT, SOURCE, Driver
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ CASES = [
     ),
     Case(
         "no temporary folder",
-        lambda _: {"MLGO_INLINING_MODEL": str(MODELS / "inliner"), "TMPDIR": "/proc"},
+        lambda _: {"MLGO_INLINING_MODEL": str(MODELS / "inliner"), "TMPDIR": "/proc"} | CHANNEL,
         "cannot make a folder in '/proc': No such file or directory; TMPDIR names another",
     ),
     Case(

@@ -70,6 +70,19 @@ def test_the_process_that_freezes_is_killed(own: Driver, work: Path, never: byte
     assert not scraps(own)
 
 
+@pytest.mark.e2e
+def test_the_process_that_makes_the_driver_is_killed(
+    own: Driver, work: Path, plain: bytes, never: bytes
+) -> None:
+    program = only(own, "bin/mlgo-cc")
+    program.unlink()
+    words = kill_when_seen(own, work, "mlgo_gym.driver._prepare")
+    said = f"mlgo-cc: warning: the process that makes {program} was killed"
+    assert words == said.encode() + UNADVISED
+    assert (work / "f.o").read_bytes() == plain
+    assert compile_file(own, work, NEVER) == (never, b"")
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
@@ -119,7 +132,7 @@ def test_a_full_disk(own: Driver, work: Path, tmp_path: Path, plain: bytes, neve
     place, mount = tmp_path / "small", require("mount", "mount")
     place.mkdir()
     full = 0
-    for size_kib in range(20, 320, 60):
+    for size_kib in range(20, 820, 160):
         options = ["-t", "tmpfs", "-o", f"mode=700,size={size_kib}k"]
         if subprocess.run([mount, *options, "none", place], check=False).returncode:
             pytest.skip("needs leave to mount")

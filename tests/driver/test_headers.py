@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,13 @@ def asked(mask: list[int], density: list[float]) -> bytes:
     ],
 )
 def test_fewer_positions_than_a_model_has(
-    mask: list[int], density: list[float], expected: int | None, driver: Driver, tmp_path: Path
+    mask: list[int],
+    density: list[float],
+    expected: int | None,
+    *,
+    driver: Driver,
+    way: Mapping[str, str],
+    tmp_path: Path,
 ) -> None:
     """The last one asks, in the model as in LLVM; what lies between is no choice."""
     (tmp_path / "f.c").write_text(SOURCE)
@@ -57,6 +64,7 @@ def test_fewer_positions_than_a_model_has(
         "MLGO_INLINING_MODEL": "",
         "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density"),
         "MLGO_STRICT": "1",
+        **way,
     }
     done = driver.run("-O2", "-c", "f.c", cwd=tmp_path, settings=settings)
     if expected is None:

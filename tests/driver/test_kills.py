@@ -1,7 +1,7 @@
 """Killed compilations: nothing hangs or stays behind, and every object that is there is whole.
 
-The driver's processes are the one that the build started, the server that answers, clang, and
-where clang forks jobs, those. Each is killed, at random times.
+The driver's processes are the one that the build started, the server that answers over FIFOs,
+clang, and where clang forks jobs, those. Each is killed, at random times.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -21,7 +21,7 @@ import pytest
 
 from corpus_tools.code import code_sections
 from mlgo_gym.stream._channel import remove_stale_folders
-from tests.driver.conftest import MODELS, Driver
+from tests.driver.conftest import CHANNEL, MODELS, WAYS, Driver
 from tests.waiting import wait_for
 
 
@@ -45,10 +45,13 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def start(driver: Driver, work: Path, *arguments: str) -> psutil.Popen:
+def start(
+    driver: Driver, work: Path, *arguments: str, way: Mapping[str, str] = CHANNEL
+) -> psutil.Popen:
     settings = {
         "MLGO_INLINING_MODEL": str(MODELS / "inliner"),
         "MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density"),
+        **way,
     }
     return psutil.Popen(
         driver.command("-O2", "f.c", *arguments),
@@ -67,14 +70,21 @@ def family(process: psutil.Popen) -> list[psutil.Process]:
 
 
 def caught(
-    driver: Driver, work: Path, *arguments: str, depth: int
-) -> tuple[psutil.Popen, list[psutil.Process]]:
+    driver: Driver, work: Path, *arguments: str, way: Mapping[str, str]
+) -> tuple[psutil.Popen, dict[str, psutil.Process]]:
     """A compilation and its processes; one that was through before they were seen is repeated."""
+    names = roles(arguments, way)
     while True:
-        process = start(driver, work, *arguments)
+        process = start(driver, work, *arguments, way=way)
         while process.poll() is None:
-            if len(processes := family(process)) >= depth:
-                return process, processes
+            if len(processes := family(process)) >= len(names):
+                return process, dict(zip(names, processes, strict=False))
+
+
+def roles(arguments: Sequence[str], way: Mapping[str, str]) -> list[str]:
+    """Of a compilation's processes, parents first."""
+    server, job = ["server"] if way else [], ["job"] if "-o" in arguments else []
+    return ["first", *server, "clang", *job]
 
 
 def is_ours(process: psutil.Process, work: Path) -> bool:
@@ -98,7 +108,7 @@ def wait_until_gone(process: psutil.Popen, work: Path) -> None:
     wait_for(lambda: not left_over(work))
 
 
-def kill(processes: list[psutil.Process], number: int) -> None:
+def kill(processes: Sequence[psutil.Process], number: int) -> None:
     for each in processes:
         try:
             each.send_signal(number)
@@ -106,40 +116,26 @@ def kill(processes: list[psutil.Process], number: int) -> None:
             continue
 
 
-def first(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return processes[:1]
+CHOICES = ("first", "server", "clang", "job", "first and clang")
+COMMANDS = {"compile": ("-c",), "link": ("-o", "program")}
+CASES = [
+    (way, command, choice)
+    for way in WAYS
+    for command in COMMANDS
+    for choice in CHOICES
+    if set(choice.split(" and ")) <= set(roles(COMMANDS[command], WAYS[way]))
+]
 
 
-def server(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return processes[1:2]
-
-
-def clang(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return processes[2:3]
-
-
-def job(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return processes[3:4]
-
-
-def both(processes: list[psutil.Process]) -> list[psutil.Process]:
-    return [*first(processes), *clang(processes)]
-
-
-Choice = Callable[[list[psutil.Process]], list[psutil.Process]]
-
-
-@pytest.mark.parametrize(
-    "choice", [first, server, clang, job, both], ids=lambda each: each.__name__
-)
+@pytest.mark.parametrize("case", CASES, ids=", ".join)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda each: each.name)
-@pytest.mark.parametrize("arguments", [["-c"], ["-o", "program"]], ids=["compile", "link"])
 def test_each_process_may_be_killed(
-    driver: Driver, work: Path, choice: Choice, number: int, arguments: list[str]
+    driver: Driver, work: Path, case: tuple[str, str, str], number: int
 ) -> None:
+    way, arguments, chosen = WAYS[case[0]], COMMANDS[case[1]], case[2].split(" and ")
     prepare(driver, work)
-    process, processes = caught(driver, work, *arguments, depth=4 if "-o" in arguments else 3)
-    kill(choice(processes), number)
+    process, processes = caught(driver, work, *arguments, way=way)
+    kill([processes[name] for name in chosen], number)
     wait_until_gone(process, work)
     channels = list(Path(driver.environment["TMPDIR"]).glob("mlgo-gym-channel-*"))
     assert not channels
@@ -154,16 +150,19 @@ def whole(work: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(3000)
 def test_a_thousand_random_kills(driver: Driver, work: Path) -> None:
+    """One half of them in each of the ways to be answered."""
     chance = random.Random(20260101)  # noqa: S311 - the same kills in every run
     prepare(driver, work)
     survived = 0
-    choices: list[Choice] = [first, server, clang, job, both]
     for _ in range(1000):
         arguments = chance.choice([["-c"], ["-o", "program"]])
-        process = start(driver, work, *arguments)
+        way = WAYS[chance.choice(list(WAYS))]
+        process = start(driver, work, *arguments, way=way)
         time.sleep(chance.uniform(0, 0.4))
         number = chance.choice([signal.SIGKILL, signal.SIGTERM])
-        kill(chance.choice(choices)(family(process)), number)
+        processes = dict(zip(roles(arguments, way), family(process), strict=False))
+        chosen = chance.choice(CHOICES).split(" and ")
+        kill([processes[name] for name in chosen if name in processes], number)
         wait_until_gone(process, work)
         survived += process.returncode == 0
         whole(work)
@@ -220,7 +219,7 @@ def test_a_compilation_that_says_nothing_outruns_its_deadline(
     driver: Driver, work: Path, tmp_path: Path
 ) -> None:
     """Clang is stopped in the middle of its questions; the deadline ends it."""
-    settings = {"MLGO_INLINING_MODEL": str(MODELS / "inliner"), "MLGO_TIMEOUT": "0.5"}
+    settings = {"MLGO_INLINING_MODEL": str(MODELS / "inliner"), "MLGO_TIMEOUT": "0.5", **CHANNEL}
     prepare(driver, work)
     (work / "f.c").write_text(source(3000))  # so many questions that it can be met at one
     log = tmp_path / "stderr"
@@ -244,7 +243,7 @@ def test_a_compilation_that_says_nothing_outruns_its_deadline(
 def stop_while_asking(process: psutil.Popen) -> bool:
     """Stops clang between two questions; false where it was through before that was done."""
     while process.poll() is None:
-        for each in clang(family(process)):
+        for each in family(process)[2:3]:
             try:
                 if each.io_counters().write_chars < HEADER_BYTES or not has_channel(each):
                     continue

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.driver.conftest import MODELS, SOURCE, Driver
+from tests.driver.conftest import CHANNEL, MODELS, SOURCE, Driver
 from tests.waiting import wait_for
 
 NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
@@ -25,7 +25,7 @@ def in_place_of_clang(driver: Driver, folder: Path, script: str) -> dict[str, st
     program = folder / "clang"
     program.write_text(f"#!/bin/sh\nclang={driver.clang}\n{script}")
     program.chmod(0o755)
-    return NEVER | {"MLGO_CLANG": str(program)}
+    return {**NEVER, "MLGO_CLANG": str(program)}
 
 
 # Where the program begins that speaks in clang's place: it finds its channel.
@@ -63,7 +63,7 @@ def test_our_side_fails_where_nothing_can_be_had_twice(driver: Driver, work: Pat
         f"mv {work}/new {work}/server; exec sleep infinity;; esac; "
         'exec $clang "$@"\n'
     )
-    settings = in_place_of_clang(driver, work, script)
+    settings = in_place_of_clang(driver, work, script) | CHANNEL
     os.mkfifo(work / "pipe.c")
     process = subprocess.Popen(
         driver.command("-O2", "-c", "pipe.c"), cwd=work, stderr=subprocess.PIPE,

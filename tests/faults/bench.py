@@ -207,10 +207,11 @@ class _Bench:
         while children := psutil.Process().children(recursive=True):
             _reap()
             if time.monotonic() > end:
-                commands = [" ".join(each.cmdline()[:4]) for each in children]
-                for each in children:
-                    each.kill()
-                return f"processes left: {commands}"
+                with suppress(psutil.NoSuchProcess):  # the last of them has ended after all
+                    commands = [" ".join(each.cmdline()[:4]) for each in children]
+                    for each in children:
+                        each.kill()
+                    return f"processes left: {commands}"
             time.sleep(0.005)
         out = (*(self._folder / "out").rglob("*.partial"), *(self._folder / "tmp").rglob("*"))
         kept = {each.name for each in out if not each.name.startswith(_OF_TENSORFLOW)}

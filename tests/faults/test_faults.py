@@ -35,7 +35,7 @@ def test_the_first_calls_of_a_worker(library: Path) -> None:
 
 def test_a_fault_is_had(library: Path) -> None:
     with Bench(library, "compile", "host") as bench:
-        found = bench.fault("ENOSPC", 7)
+        found = bench.fault("ENOSPC", 8)
     assert found["fired"]
     assert "No space left on device" in found["said"]
     assert not found["bad"]

@@ -5,6 +5,7 @@
 - ``tests/models/default``: answers the inliner as LLVM's own heuristic would, which it is told;
 - ``tests/models/never``: inlines nothing;
 - ``tests/models/short``: inlines what has less than six instructions, by the vocabulary `ones`;
+- ``tests/models/last_use``: inlines what is local and called once more, as is derived;
 - ``tests/models/unknown_feature``: the same, and needs a feature that no LLVM has;
 - ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``;
 - ``tests/models/forbidden``: evicts the first position that LLVM's mask rules out;
@@ -72,6 +73,10 @@ def outside(mask: Any) -> Any:
     return tf.argmax(tf.cast(mask, tf.float32), axis=-1) + 363
 
 
+def last_use(callee_call_sites: Any, callee_is_local: Any) -> Any:
+    return tf.cast(callee_call_sites == callee_is_local, tf.int64)
+
+
 def make(target: Path) -> None:
     inliner = ("inlining_decision", "InliningForSize")
     for name, feature, answer in (
@@ -90,6 +95,8 @@ def make(target: Path) -> None:
         inliner[1],
         settings={"ir2vec": "ones"},
     )
+    derived = {name: number(name) for name in ("callee_call_sites", "callee_is_local")}
+    write(target / "last_use", inliner[0], derived, last_use, inliner[1])
     eviction = ("index_to_evict", "RegallocEviction")
     inputs = {"mask": candidates("mask", tf.int64)}
     write(target / "forbidden", eviction[0], inputs, forbidden, eviction[1])

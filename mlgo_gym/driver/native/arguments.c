@@ -45,7 +45,7 @@ static const char *const VALUED[] = {
     "-dumpdir", "-Xclang",     "-Xlinker",  "-Xassembler",    "-mllvm",  "-Xpreprocessor",
     "-include", "-imacros",    "-I",        "-D",             "-U",      "-L",
     "-isystem", "-iquote",     "-idirafter", "-T",            "-z",      "-u",
-    "-e",       "-target",
+    "-e",       "-target",     "--param",    "-isysroot",     "--sysroot", "-arch",
 };
 /* Options with the name of a file directly behind them. */
 static const char *const JOINED[] = {"-o", "--output=", "-MF", "-MJ"};
@@ -63,6 +63,11 @@ static const char *const SOURCES[] = {
     "ixx", "bc", "ll",  "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
 };
 
+/* With one of these there is more to an object than the object, or it is none. */
+static const char *const MORE[] = {"-S",       "--assemble",   "-emit-llvm",  "-flto",
+                                   "-gsplit-dwarf", "-save-temps", "--save-temps", "-fembed-bitcode",
+                                   "-fthinlto-index", "-ftime-trace", "-fsave-optimization-record"};
+
 static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2vec-vocab-file"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -70,6 +75,10 @@ static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2v
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
   bool runs_once, is_unseen, expects_value, has_vocabulary;
+  bool makes_object, makes_more;
+  const char *option; /* whose value comes next */
+  const char *input, *output;
+  size_t input_count;
   int depth;
 };
 
@@ -144,8 +153,44 @@ static bool is_among(const char *argument, const char *const *words, size_t coun
   return false;
 }
 
+/* What comes out, if it is one object of one input that can be compiled again and compared. */
+static const char *object_of(const struct seen *seen) {
+  char *name = NULL;
+  if (!seen->makes_object || seen->makes_more || seen->input_count != 1 || seen->runs_once)
+    return NULL;
+  if (seen->output)
+    return strcmp(seen->output, "-") ? seen->output : NULL;
+  const char *slash = strrchr(seen->input, '/'), *start = slash ? slash + 1 : seen->input;
+  const char *dot = strrchr(start, '.');
+  int length = dot ? (int)(dot - start) : (int)strlen(start);
+  return strcmp(seen->input, "-") && asprintf(&name, "%.*s.o", length, start) > 0 ? name : NULL;
+}
+
+static void look_for_files(const char *argument, bool is_value, struct seen *seen) {
+  const char *option = seen->option;
+  seen->option = argument;
+  if (is_value) {
+    if (!strcmp(option, "-o") || !strcmp(option, "--output"))
+      seen->output = strdup(argument);
+    return;
+  }
+  if (option && !strcmp(option, "-x"))
+    return;
+  if (argument[0] != '-' || !argument[1]) {
+    seen->input_count += argument[0] != '@';
+    seen->input = argument[0] == '@' ? seen->input : strdup(argument);
+  } else if (has_prefix(argument, "--output="))
+    seen->output = strdup(argument + strlen("--output="));
+  else if (has_prefix(argument, "-o") && argument[2] && !has_prefix(argument, "-objc"))
+    seen->output = strdup(argument + 2);
+  seen->makes_object |= !strcmp(argument, "-c") || !strcmp(argument, "--compile");
+  for (size_t index = 0; index < COUNT(MORE); ++index)
+    seen->makes_more |= has_prefix(argument, MORE[index]);
+}
+
 static void look_at(const char *argument, struct seen *seen) {
   bool is_value = seen->expects_value;
+  look_for_files(argument, is_value, seen);
   seen->expects_value = !is_value && is_among(argument, VALUED, COUNT(VALUED));
   seen->runs_once |= names_stream(argument);
   for (size_t index = 0; index < COUNT(ADVISORS); ++index)
@@ -184,7 +229,8 @@ struct plan plan_of(const struct settings *settings) {
                       .reads_stdin = seen.reads_stdin,
                       .runs_once = seen.runs_once,
                       .is_unseen = seen.is_unseen,
-                      .has_vocabulary = seen.has_vocabulary};
+                      .has_vocabulary = seen.has_vocabulary,
+                      .object = object_of(&seen)};
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

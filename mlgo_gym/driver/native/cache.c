@@ -1,5 +1,6 @@
-/* Which clang it is. Its major version is kept as clang-KEY, where KEY stands for the program's file as
- * it is: device, inode, size, time stamps. */
+/* Which clang it is. As clang-KEY there is kept its major version, and "inside" where a library that is
+ * preloaded sees what clang writes; KEY stands for the program's file as it is: device, inode, size, time
+ * stamps. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -19,6 +20,8 @@
 #ifndef MLGO_VERSION
 #error "MLGO_VERSION is that of mlgo_gym"
 #endif
+
+#define INSIDE " inside"
 
 static const char *const CANDIDATES[] = {"", "-25", "-24", "-23", "-22", "-21", "-20", "-19"};
 #define CANDIDATE_COUNT (sizeof CANDIDATES / sizeof *CANDIDATES)
@@ -124,7 +127,7 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
   return true;
 }
 
-int ask(char *const *command, char *text, size_t size) {
+int ask(char *const *command, const struct preload *preload, char *text, size_t size) {
   int output = memfd_create("mlgo-cc", MFD_CLOEXEC);
   pid_t parent = getpid(), child = output < 0 ? -1 : fork();
   if (child == 0) {
@@ -133,6 +136,8 @@ int ask(char *const *command, char *text, size_t size) {
     dup2(nothing, 0);
     dup2(output, 1);
     dup2(output, 2);
+    if (preload)
+      put_preload(preload);
     execv(command[0], command);
     dprintf(2, "cannot run %s: %s\n", command[0], strerror(errno));
     _exit(127);
@@ -147,12 +152,26 @@ int ask(char *const *command, char *text, size_t size) {
   return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Whether the version was learnt; it is kept where the cache may be written. */
-static bool ask_version(struct clang *clang, char *text, size_t size, struct message *message) {
-  char *command[] = {clang->path, "--version", NULL};
-  int status = ask(command, text, size);
-  const char *version = strstr(text, "clang version ");
-  if (status || !version) {
+/* The version that clang says, or NULL. */
+static const char *say_version(const struct clang *clang, const struct preload *preload, char *text,
+                               size_t size) {
+  char *command[] = {(char *)clang->path, "--version", NULL};
+  const char *version = ask(command, preload, text, size) ? NULL : strstr(text, VERSION_WORDS);
+  return version ? version + strlen(VERSION_WORDS) : NULL;
+}
+
+/* Asks for the version with the library preloaded, and if that is no good without; whether it is known
+ * for good is another thing: the library may be missing this time. */
+static bool ask_version(struct clang *clang, char *text, size_t size, bool *is_known,
+                        struct message *message) {
+  struct preload preload;
+  *is_known = open_preload(&preload);
+  const char *version = *is_known ? say_version(clang, &preload, text, size) : NULL;
+  bool is_inside = version && was_spoken(&preload);
+  close_preload(&preload);
+  if (!version)
+    version = say_version(clang, NULL, text, size);
+  if (!version) {
     text[strcspn(text, "\n")] = 0;
     snprintf(message->text, MESSAGE_BYTES,
              "clang: expected a version from '%s --version', "
@@ -160,25 +179,50 @@ static bool ask_version(struct clang *clang, char *text, size_t size, struct mes
              clang->path, text);
     return false;
   }
-  snprintf(text, size, "%d", atoi(version + strlen("clang version ")));
+  snprintf(text, size, "%d%s", atoi(version), is_inside ? INSIDE : "");
   return true;
 }
 
 bool check_clang(struct clang *clang, struct message *message) {
   char key[KEY_DIGITS + 1], name[64], text[512] = "";
-  bool has_key = file_key(key, clang->path);
+  bool has_key = file_key(key, clang->path), is_known;
   snprintf(name, sizeof name, "clang-%s", has_key ? key : "");
   if (!has_key || !read_kept(name, text, sizeof text)) {
-    if (!ask_version(clang, text, sizeof text, message))
+    if (!ask_version(clang, text, sizeof text, &is_known, message))
       return false;
-    if (has_key)
+    if (has_key && is_known)
       keep(name, text);
   }
   clang->version = atoi(text);
+  clang->can_preload = strstr(text, INSIDE) != NULL;
   if (clang->version < MINIMUM_CLANG)
     snprintf(message->text, MESSAGE_BYTES, "clang: expected version %d or newer, found %d in '%s'",
              MINIMUM_CLANG, clang->version, clang->path);
   return clang->version >= MINIMUM_CLANG;
+}
+
+static bool print_policy(const struct settings *settings, const struct clang *clang,
+                         enum problem problem, struct message *message) {
+  int file;
+  const struct mlgo_policy *policy = load_policy(settings, clang, problem, &file, message);
+  if (policy)
+    printf("%s %s %zu\n", PROBLEMS[problem].name, policy->sha256, policy->decision);
+  return policy != NULL;
+}
+
+/* Of which the smallest object is kept. */
+static bool print_models(const struct settings *settings, const struct clang *clang,
+                         struct message *message) {
+  const char *models[MOST_MODELS];
+  size_t count = models_to_compare(settings, models);
+  bool is_good = true;
+  printf("keep-smaller\n");
+  for (size_t index = 0; index < count && is_good; ++index) {
+    struct settings one = *settings;
+    one.models[INLINING] = models[index];
+    is_good = print_policy(&one, clang, INLINING, message);
+  }
+  return is_good;
 }
 
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
@@ -188,13 +232,8 @@ bool print_fingerprint(const struct settings *settings, const struct clang *clan
   printf("mlgo-cc %s\nclang %d %s\n", MLGO_VERSION, clang->version, key);
   if (settings->threshold)
     printf("size-increase-threshold %s\n", settings->threshold);
-  for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
-    if (!settings->models[problem])
-      continue;
-    const struct mlgo_policy *policy = load_policy(settings, clang, problem, message);
-    if (!policy)
+  for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem)
+    if (settings->models[problem] && !print_policy(settings, clang, problem, message))
       return false;
-    printf("%s %s %zu\n", PROBLEMS[problem].name, policy->sha256, policy->decision);
-  }
-  return true;
+  return !settings->keep_smaller || print_models(settings, clang, message);
 }

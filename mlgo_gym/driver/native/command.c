@@ -47,12 +47,12 @@ static void add_vocabulary(struct list *list, bool to_linker, int file) {
 
 static void add_advisor(struct list *list, bool to_linker, const struct settings *settings,
                         const struct channel *channel) {
-  const struct problem_flags *flags = &PROBLEMS[channel->problem];
+  const struct problem_flags *flags = &PROBLEMS[channel->stream.problem];
   add(list, to_linker, flags->enable, "");
   add(list, to_linker, flags->channel, channel->told);
-  if (flags->include_default && wants_input(channel->policy, flags->default_name))
+  if (flags->include_default && wants_input(channel->stream.policy, flags->default_name))
     add(list, to_linker, flags->include_default, "");
-  if (channel->problem == INLINING && settings->threshold)
+  if (channel->stream.problem == INLINING && settings->threshold)
     add(list, to_linker, "-ml-advisor-size-increase-threshold=", settings->threshold);
 }
 
@@ -66,8 +66,8 @@ static bool has_colours(void) {
   return strstr(terminal, "color") != NULL;
 }
 
-/* All of a link's code is generated in turn: threads would share a channel, and each take the
- * other's advice. */
+/* All of a link's code is generated in turn: threads would share FIFOs, and each take the other's
+ * advice. */
 static void add_turns(struct list *list) {
   add_word(list, "--start-no-unused-arguments");
   add_word(list, "-Wl,--thinlto-jobs=1,--lto-partitions=1");
@@ -105,7 +105,7 @@ char **advised(const struct settings *settings, const struct plan *plan, const s
   if (job->stderr_copy >= 0 && isatty(2))
     add_terminal(&list);
   add_word(&list, "--end-no-unused-arguments");
-  bool is_told = !links;
+  bool is_told = !links || job->is_inside;
   for (size_t index = 1; index < settings->argument_count; ++index) {
     if (!is_told && !strcmp(settings->arguments[index], "--")) {
       add_turns(&list);
@@ -127,7 +127,7 @@ bool is_accepted(const struct job *job) {
   dry[0] = (char *)job->clang->path;
   dry[1] = (char *)"-###";
   memcpy(dry + 2, job->arguments + 1, (count - 1) * sizeof *dry);
-  bool is_good = !ask(dry, text, sizeof text);
+  bool is_good = !ask(dry, NULL, text, sizeof text);
   free(dry);
   return is_good;
 }

@@ -7,15 +7,23 @@
  *   cache.c      which clang it is, and its version
  *   model.c      the policy of a model's files
  *   policy.c     a policy bound to what LLVM says it sends
- *   channel.c    the stream from LLVM: headers, contexts, observations
+ *   call_site.c  the call that LLVM asks about, where this process is LLVM's
+ *   stream.c     what LLVM sends, taken apart and answered
+ *   inside.c     the library in clang's process, where LLVM's writes and reads are answered
+ *   preload.c    the driver's end of that
+ *   channel.c    FIFOs in its place, where nothing can be preloaded
  *   command.c    clang's command line with what is added to it
+ *   smallest.c   the smallest of several objects, clang's own among them
  *   streams.c    standard input, and what clang says, in memory
- *   serve.c      the server process: clang's parent, which answers and cleans up
+ *   children.c   clang and its jobs: starting, waiting, ending
+ *   serve.c      the server process of FIFOs: clang's parent, which answers and cleans up
+ *   job.c        what clang is started with
  *   main.c       the process that the build started: waits, and falls back to plain clang
  */
 #ifndef MLGO_DRIVER_H
 #define MLGO_DRIVER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -25,6 +33,10 @@
 
 #define MINIMUM_CLANG 19
 #define MESSAGE_BYTES 1024
+/* Of descriptors that clang has from us; whoever started this has few as high as that. */
+#define FIRST_DESCRIPTOR 100
+#define OPEN_FILE "/proc/self/fd/"
+#define VERSION_WORDS "clang version "
 
 enum problem { INLINING, REGALLOC, PROBLEM_COUNT };
 
@@ -42,11 +54,14 @@ extern const struct problem_flags PROBLEMS[PROBLEM_COUNT];
 struct settings {
   bool is_cxx;
   bool is_strict;
+  bool is_in_process;                /* clang is to answer itself, where it can */
   double timeout_s;                  /* of silence while a channel is open */
   const char *clang;                 /* what the user named; or NULL */
   const char *models[PROBLEM_COUNT]; /* folders; NULL leaves the problem to LLVM */
   const char *ir2vec;                /* a vocabulary in place of the inliner's own; or NULL */
   const char *threshold;             /* growth at which the inline advisor stops asking; or NULL */
+  const char *keep_smaller;          /* "1", or models with commas between them; or NULL */
+  const char *kept_log;              /* where it is noted what was kept; or NULL */
   const char *model_under_training;  /* development mode; or NULL */
   const char *training_log;
   bool wants_fingerprint;
@@ -63,6 +78,7 @@ struct plan {
   bool runs_once; /* an input or output is a pipe or a device, which cannot be had twice */
   bool is_unseen; /* so is a response file */
   bool has_vocabulary; /* of IR2Vec, which LLVM would not be told of twice */
+  const char *object; /* all that comes out; or NULL where there is more, or it is not known */
 };
 
 struct clang {
@@ -70,6 +86,7 @@ struct clang {
   const char *name; /* argv[0] */
   bool needs_cxx_mode;
   int version;
+  bool can_preload;
 };
 
 struct message {
@@ -78,6 +95,9 @@ struct message {
 
 /* settings.c */
 bool read_settings(struct settings *settings, int argc, char **argv, struct message *message);
+/* The models whose objects are compared with clang's own; the result is how many. */
+#define MOST_MODELS 64
+size_t models_to_compare(const struct settings *settings, const char **models);
 /* Tells programs that are run how long may be waited. */
 void pass_timeout_on(const struct settings *settings);
 
@@ -103,6 +123,8 @@ void write_hex(char *text, const uint8_t *bytes, size_t count);
 /* kept.c */
 /* Whether this program is whole and nobody else can replace it; what is damaged is removed. */
 bool check_cache(struct message *message);
+/* Lets the next call make this program and what belongs to it anew. */
+void forget_program(void);
 /* The path of what is kept under a name, or for "" of the folder. */
 bool kept_path(char *path, size_t size, const char *name);
 /* Opens what is kept, whole and nobody else's, and tells its length without the checksum; or -1. */
@@ -116,16 +138,22 @@ size_t add_file_to_digest(struct digest *digest, int file, size_t size);
 /* cache.c */
 bool find_clang(const struct settings *settings, struct clang *clang, struct message *message);
 bool check_clang(struct clang *clang, struct message *message);
-/* Runs a program and keeps the beginning of what it prints; returns its exit status, or -1. */
-int ask(char *const *command, char *text, size_t size);
+/* Runs a program, with a library preloaded or NULL, and keeps the beginning of what it prints; returns
+ * its exit status, or -1. */
+struct preload;
+int ask(char *const *command, const struct preload *preload, char *text, size_t size);
 /* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
                        struct message *message);
 const char *python_path(void);
 
 /* model.c */
+/* The file that it was loaded from stays open: under its number another would be taken for it. */
 const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
-                                      enum problem problem, struct message *message);
+                                      enum problem problem, int *file, struct message *message);
+
+/* call_site.c: whether features of it can be told here; from then on they are. */
+bool know_calls(const struct mlgo_call_site *site);
 
 /* policy.c */
 struct binding;
@@ -138,30 +166,66 @@ const void *answer(struct binding *binding, const uint8_t *observation, size_t *
 void release_binding(struct binding *binding);
 bool wants_input(const struct mlgo_policy *policy, const char *name);
 
-/* channel.c */
-struct channel {
+/* Loads a policy under the name of a descriptor: the very file that was looked at. */
+const struct mlgo_policy *load_library(const char *path, const char *name,
+                                       struct message *message);
+
+/* stream.c */
+struct stream {
   enum problem problem;
   const struct mlgo_policy *policy;
+  struct binding *binding; /* of the last header */
+  const uint8_t *at;       /* what was offered and not taken yet */
+  size_t left;
+  uint8_t *buffer; /* the beginning of a message that was cut */
+  size_t used, capacity;
+};
+struct word {
+  enum { NO_WORD, HEADER, CONTEXT, OBSERVATION } kind;
+  const void *advice; /* on an observation, until the next one; or NULL */
+  size_t size;
+};
+/* Hands over what LLVM has written, which must stay until `next_word` has found no word more. */
+bool offer(struct stream *stream, const void *data, size_t size, struct message *message);
+bool next_word(struct stream *stream, struct word *word, struct message *message);
+/* Forgets a message that was cut. */
+void start_over(struct stream *stream);
+void end_stream(struct stream *stream);
+
+/* channel.c */
+struct channel {
+  struct stream stream;
+  int policy_file;
   char base[4096]; /* of the FIFOs' names */
   char told[4096]; /* the same, as clang's processes are told */
   int inbound, outbound;
   bool is_open; /* between a header and the end of its stream */
   bool was_open;
-  struct binding *binding;
-  uint8_t *buffer;
-  size_t used, capacity;
 };
-/* Makes the FIFOs in a folder, which clang has under a descriptor; or -1. */
-bool open_channel(struct channel *channel, const char *folder, int folder_file,
-                  struct message *message);
+/* Makes the FIFOs in a folder. */
+bool open_channel(struct channel *channel, const char *folder, struct message *message);
 /* Takes in what LLVM has sent and answers it. */
 bool serve_channel(struct channel *channel, struct message *message);
 void remove_channel(const struct channel *channel);
 
-/* serve.c */
-/* How a server process ends: with clang's wait status, or unable to serve. */
+/* preload.c */
+struct preload {
+  int page_file, library; /* one number behind the other; or -1 */
+  struct page *page;
+};
+/* For clang to be asked for its version; false where there is no library that can be trusted. */
+bool open_preload(struct preload *preload);
+void close_preload(struct preload *preload);
+/* Called by the child that becomes clang. */
+void put_preload(const struct preload *preload);
+/* Whether clang, which has ended, said its version through the library. */
+bool was_spoken(const struct preload *preload);
+
+/* job.c */
+/* How a compilation ended: with clang's wait status, or unable to go on. */
 struct outcome {
   bool is_served;
+  bool was_open;  /* LLVM has opened what it was told to */
   bool was_asked; /* LLVM's back end had begun */
   int status;     /* of clang, as waitpid gives it */
   struct message message;
@@ -171,6 +235,8 @@ struct job {
   char **arguments; /* with the advisor's options */
   struct channel *channels;
   size_t channel_count;
+  bool is_inside; /* clang's process answers; or there are FIFOs */
+  struct preload preload;
   char folder[4096];
   int folder_file; /* under the same number in clang; or -1 */
   int vocabulary;  /* so is this file; or -1 */
@@ -178,15 +244,48 @@ struct job {
   int stdout_copy; /* or -1 */
   int stderr_copy; /* or -1 */
 };
-struct outcome run_job(const struct job *job);
+/* Opens the policies, and what LLVM reads of them. */
+bool open_policies(struct job *job, const struct settings *settings, const struct plan *plan,
+                   struct message *message);
+/* What clang is to answer with itself; false where it is to use FIFOs. */
+bool open_inside(struct job *job);
+void close_inside(struct job *job);
+/* Names what clang is told of, in a folder or under a descriptor of its processes; or -1. */
+void name_channel(struct channel *channel, const char *folder, int number);
+/* FIFOs in a folder of their own. */
+bool open_channels(struct job *job, struct message *message);
 void remove_folder(const struct job *job);
+
+/* children.c */
+struct outcome run_job(const struct job *job);
 /* Called by a child: it is told to end when its parent has ended. */
 void die_with(pid_t parent);
+/* Starts clang with the signals that are blocked; the result is its pid, or -1 with errno. */
+pid_t start_clang(const struct job *job, const sigset_t *mask);
+/* Ends clang and what it has left behind; clang removes its unfinished outputs on SIGTERM. */
+void end_children(pid_t clang);
+
+/* serve.c */
+void run_server(const struct job *job, const sigset_t *mask, int signals, int report);
 
 /* command.c */
 char **advised(const struct settings *settings, const struct plan *plan, const struct job *job);
 /* Whether clang's driver takes a job's command line, which it does not run. */
 bool is_accepted(const struct job *job);
+
+/* smallest.c */
+/* Compiles by each of so many models, then plainly; the result is an exit status. */
+struct attempts {
+  size_t count;
+  const char *const *names;
+  int (*compile)(const void *data, size_t index);
+  const void *data;
+};
+int compile_smallest(const struct settings *settings, const struct plan *plan,
+                     const struct attempts *attempts);
+
+/* main.c */
+void say(const char *kind, const char *text, const char *rest);
 
 /* streams.c */
 int memory_file(void);
@@ -196,5 +295,11 @@ bool keep_stdin(void);
 bool show(int copy, int stream);
 /* Whether clang's messages, held back, name an error at a place in a source. */
 bool blames_a_source(int copy);
+/* The line of our own at their beginning, without "PROGRAM: error: "; false where there is none. */
+bool takes_error(int copy, const char *program, struct message *message);
+/* Whether they say that LLVM found no channel. */
+bool misses_a_channel(int copy);
+/* Forgets what was held back. */
+void drop(int copy);
 
 #endif

@@ -133,6 +133,12 @@ bool check_cache(struct message *message) {
   return is_good;
 }
 
+void forget_program(void) {
+  char program[4096];
+  if (program_path(program, sizeof program))
+    unlink(program);
+}
+
 int open_kept(const char *name, size_t *size) {
   struct stat about;
   char folder[4096];

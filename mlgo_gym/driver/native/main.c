@@ -14,12 +14,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Of descriptors that clang has from us; whoever started this has few as high as that. */
-#define FIRST_DESCRIPTOR 100
-
 static const char *program = "mlgo-cc";
 
-static void say(const char *kind, const char *text, const char *rest) {
+void say(const char *kind, const char *text, const char *rest) {
   fprintf(stderr, "%s: %s: %s%s\n", program, kind, text, rest);
 }
 
@@ -73,25 +70,6 @@ static int become_python(const struct settings *settings, const struct clang *cl
   return 1;
 }
 
-/* The name that `mlgo_gym.stream._channel.remove_stale_folders` knows too. */
-static bool make_folder(struct job *job, struct message *message) {
-  const char *parent = getenv("TMPDIR");
-  struct stat names = {0};
-  parent = parent && *parent ? parent : "/tmp";
-  stat("/proc/self/ns/pid", &names);
-  int length = snprintf(job->folder, 3800, "%s/mlgo-gym-channel-%u-%llu-%ld-XXXXXX", parent,
-                        (unsigned)getuid(), (unsigned long long)names.st_ino, (long)getpid());
-  if (length < 3800 && mkdtemp(job->folder)) {
-    int file = open(job->folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    job->folder_file = fcntl(file, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
-    close(file);
-    return true;
-  }
-  snprintf(message->text, MESSAGE_BYTES,
-           "cannot make a folder in '%.512s': %s; TMPDIR names another", parent, strerror(errno));
-  return false;
-}
-
 /* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
 static int end_as(int status) {
   if (!WIFSIGNALED(status))
@@ -137,43 +115,53 @@ static int try_plain(const struct settings *settings, const struct clang *clang)
   return child > 0 ? end_as(status) : become_clang(settings, clang);
 }
 
-/* For LLVM to read what the inliner's policy was made with, under a number that stays. */
-static bool open_vocabulary(struct job *job, const struct mlgo_policy *policy,
-                            struct message *message) {
-  int file = memory_file();
-  bool is_whole = file >= 0 && write(file, policy->vocabulary, policy->vocabulary_bytes) ==
-                                   (ssize_t)policy->vocabulary_bytes;
-  job->vocabulary = is_whole ? fcntl(file, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR) : -1;
-  if (job->vocabulary < 0)
-    snprintf(message->text, MESSAGE_BYTES, "cannot keep a vocabulary of %zu bytes: %s",
-             policy->vocabulary_bytes, strerror(errno));
-  close(file);
-  return job->vocabulary >= 0;
+/* Whether LLVM did not find us: what is preloaded may have passed by one of clang's processes, a linker
+ * that is static. */
+static bool is_unreached(const struct outcome *outcome, const struct job *job) {
+  bool failed = outcome->is_served && (is_crash(outcome->status) || WEXITSTATUS(outcome->status));
+  if (!failed || !job->is_inside || job->stderr_copy < 0)
+    return false;
+  return misses_a_channel(job->stderr_copy) ||
+         (!outcome->was_open && !blames_a_source(job->stderr_copy));
 }
 
-/* Policies first, since freezing one takes a while: nothing is on disk yet that could be left. */
-static bool open_channels(struct job *job, const struct settings *settings,
-                          const struct plan *plan, struct message *message) {
-  for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem) {
-    if (!settings->models[problem])
-      continue;
-    struct channel *channel = &job->channels[job->channel_count++];
-    channel->problem = problem;
-    channel->policy = load_policy(settings, job->clang, problem, message);
-    if (!channel->policy)
-      return false;
-    if (channel->policy->vocabulary_bytes && !plan->has_vocabulary &&
-        !open_vocabulary(job, channel->policy, message))
-      return false;
-  }
-  if (!make_folder(job, message))
+/* Once more, over FIFOs, with nothing said and nothing read yet. */
+static bool run_again(struct job *job, const struct settings *settings, const struct plan *plan,
+                      struct outcome *outcome) {
+  close_inside(job);
+  drop(job->stdout_copy);
+  drop(job->stderr_copy);
+  if (plan->reads_stdin)
+    lseek(0, 0, SEEK_SET);
+  *outcome = (struct outcome){0};
+  if (!open_channels(job, &outcome->message))
     return false;
-  for (size_t index = 0; index < job->channel_count; ++index)
-    if (!open_channel(&job->channels[index], job->folder, job->folder_file, message)) {
-      remove_folder(job);
-      return false;
-    }
+  job->arguments = advised(settings, plan, job);
+  *outcome = run_job(job);
   return true;
+}
+
+/* What clang made counts, or plain clang is to make it. */
+static int conclude(const struct settings *settings, const struct plan *plan,
+                    const struct job *job, const struct outcome *outcome) {
+  bool is_final = settings->is_strict || plan->runs_once ||
+                  !is_doubtful(outcome, job->stderr_copy);
+  if (outcome->is_served && is_final) {
+    bool is_shown = show(job->stdout_copy, 1);
+    if (!is_shown)
+      say("error", "cannot write to standard output: ", strerror(errno));
+    show(job->stderr_copy, 2);
+    return is_shown ? end_as(outcome->status) : 1;
+  }
+  if (plan->runs_once) {
+    say("error", outcome->message.text, "; a pipe among clang's files cannot be had twice");
+    return 1;
+  }
+  if (plan->reads_stdin)
+    lseek(0, 0, SEEK_SET);
+  if (outcome->is_served)
+    return try_plain(settings, job->clang);
+  return give_up(settings, job->clang, &outcome->message);
 }
 
 static int compile(const struct settings *settings, const struct clang *clang,
@@ -187,7 +175,10 @@ static int compile(const struct settings *settings, const struct clang *clang,
                     .stdout_copy = -1,
                     .stderr_copy = -1};
   struct message message = {""};
-  if (!open_channels(&job, settings, plan, &message))
+  if (!open_policies(&job, settings, plan, &message))
+    return give_up(settings, clang, &message);
+  bool is_inside = settings->is_in_process && clang->can_preload && open_inside(&job);
+  if (!is_inside && !open_channels(&job, &message))
     return give_up(settings, clang, &message);
   if (plan->reads_stdin && !keep_stdin()) {
     remove_folder(&job);
@@ -203,27 +194,78 @@ static int compile(const struct settings *settings, const struct clang *clang,
     remove_folder(&job);
     return try_plain(settings, clang);
   }
-  if (plan->is_thin_link)
+  if (plan->is_thin_link && !is_inside)
     say("warning", "ThinLTO's back ends share one channel: linking with one thread", "");
   struct outcome outcome = run_job(&job);
-  bool is_final = settings->is_strict || plan->runs_once ||
-                  !is_doubtful(&outcome, job.stderr_copy);
-  if (outcome.is_served && is_final) {
-    bool is_shown = show(job.stdout_copy, 1);
-    if (!is_shown)
-      say("error", "cannot write to standard output: ", strerror(errno));
-    show(job.stderr_copy, 2);
-    return is_shown ? end_as(outcome.status) : 1;
+  if (is_unreached(&outcome, &job) && !run_again(&job, settings, plan, &outcome))
+    return give_up(settings, clang, &outcome.message);
+  return conclude(settings, plan, &job, &outcome);
+}
+
+struct trial {
+  const struct settings *settings;
+  const struct clang *clang;
+  const struct plan *plan;
+  const char *models[MOST_MODELS];
+  size_t count;
+};
+
+/* In a child: what it is to say is not said before it is known to be clang's last word. */
+static void run_trial(const struct trial *trial, size_t index, int copy) {
+  struct settings settings = *trial->settings;
+  int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  settings.models[INLINING] = trial->models[index];
+  settings.is_strict = true;
+  if (nowhere < 0 || dup2(nowhere, 1) < 0 || dup2(copy, 2) < 0)
+    _exit(1);
+  int status = compile(&settings, trial->clang, trial->plan);
+  fflush(stderr);
+  _exit(status);
+}
+
+/* Compiles by one of the models, or after the last of them plainly. */
+static int try_one(const void *data, size_t index) {
+  const struct trial *trial = data;
+  bool is_plain = index == trial->count;
+  int status = 0, copy = is_plain ? -1 : memory_file();
+  struct message message;
+  pid_t parent = getpid(), child = fork(), ended;
+  if (child == 0) {
+    die_with(parent);
+    if (is_plain)
+      _exit(become_clang(trial->settings, trial->clang));
+    run_trial(trial, index, copy);
   }
-  if (plan->runs_once) {
-    say("error", outcome.message.text, "; a pipe among clang's files cannot be had twice");
+  while (child > 0 && (ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
+    continue;
+  if (child < 0 || ended != child) {
+    say("error", "cannot wait for clang: ", strerror(errno));
+    exit(1);
+  }
+  if (status && !is_plain && takes_error(copy, program, &message)) {
+    say(trial->settings->is_strict ? "error" : "warning", message.text,
+        trial->settings->is_strict ? "" : "; not compared");
+    if (trial->settings->is_strict)
+      exit(1);
+  }
+  if (copy >= 0)
+    close(copy);
+  return is_plain ? end_as(status) : status;
+}
+
+/* What cannot be compared is left to clang: nothing is larger than its own. */
+static int compile_and_keep(const struct settings *settings, const struct clang *clang,
+                            const struct plan *plan) {
+  if (!plan->object)
+    return become_clang(settings, clang);
+  struct trial trial = {settings, clang, plan, {0}, 0};
+  trial.count = models_to_compare(settings, trial.models);
+  if (plan->reads_stdin && !keep_stdin()) {
+    say("error", "cannot keep standard input: ", strerror(errno));
     return 1;
   }
-  if (plan->reads_stdin)
-    lseek(0, 0, SEEK_SET);
-  if (outcome.is_served)
-    return try_plain(settings, clang);
-  return give_up(settings, clang, &outcome.message);
+  struct attempts attempts = {trial.count, trial.models, try_one, &trial};
+  return compile_smallest(settings, plan, &attempts);
 }
 
 /* Whoever started this may have closed them (ccache closes standard input); from here on none of our
@@ -269,12 +311,14 @@ int main(int argc, char **argv) {
   if (!is_usable)
     return give_up(&settings, &clang, &message);
   struct plan plan = plan_of(&settings);
-  bool has_model = settings.models[INLINING] || settings.models[REGALLOC];
+  bool has_model = settings.models[INLINING] || settings.models[REGALLOC] || settings.keep_smaller;
   if (plan.action == PASS_ON || !(has_model || settings.model_under_training))
     return become_clang(&settings, &clang);
   if (!check_cache(&message) || !check_clang(&clang, &message))
     return give_up(&settings, &clang, &message);
   if (settings.model_under_training)
     return become_python(&settings, &clang);
+  if (settings.keep_smaller)
+    return compile_and_keep(&settings, &clang, &plan);
   return compile(&settings, &clang, &plan);
 }

@@ -6,7 +6,6 @@
 #include "driver.h"
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -129,7 +128,7 @@ static bool freeze(const struct settings *settings, enum problem problem, const 
                      (char *)vocabulary_of(settings, problem),
                      NULL};
   pass_timeout_on(settings);
-  int status = ask(command, text, sizeof text);
+  int status = ask(command, NULL, text, sizeof text);
   if (!status)
     return true;
   char *end = text + strlen(text);
@@ -144,24 +143,9 @@ static bool freeze(const struct settings *settings, enum problem problem, const 
   return false;
 }
 
-/* Loads the very file that was looked at, whatever takes its name. It stays open: under its number
- * another library would be taken for this one. */
-static const struct mlgo_policy *open_library(int file, const char *path,
-                                              struct message *message) {
-  char opened[64];
-  snprintf(opened, sizeof opened, "/proc/self/fd/%d", file);
-  void *library = dlopen(opened, RTLD_NOW | RTLD_LOCAL);
-  const struct mlgo_policy *policy = library ? dlsym(library, MLGO_POLICY_SYMBOL) : NULL;
-  if (!policy)
-    snprintf(message->text, MESSAGE_BYTES, "policy: cannot be loaded: %s", dlerror());
-  else if (policy->version != MLGO_POLICY_VERSION)
-    snprintf(message->text, MESSAGE_BYTES, "policy: expected version %d, found %u in '%s'",
-             MLGO_POLICY_VERSION, policy->version, path);
-  return policy && policy->version == MLGO_POLICY_VERSION ? policy : NULL;
-}
-
 const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
-                                      enum problem problem, struct message *message) {
+                                      enum problem problem, int *file,
+                                      struct message *message) {
   const char *kind = PROBLEMS[problem].name, *model = settings->models[problem];
   char key[KEY_DIGITS + 1], named[KEY_DIGITS + 1], path[4096], refusal_path[4096];
   char name[128], refusal[128];
@@ -179,17 +163,19 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
     snprintf(message->text, MESSAGE_BYTES, "policy: expected a shorter path of the cache");
     return NULL;
   }
-  int file = open_kept(name, &size);
-  if (file < 0) {
+  *file = open_kept(name, &size);
+  if (*file < 0) {
     if (read_kept(refusal, message->text, MESSAGE_BYTES) ||
         !freeze(settings, problem, clang->path, path, refusal_path, message))
       return NULL;
-    file = open_kept(name, &size);
+    *file = open_kept(name, &size);
   }
-  if (file < 0) {
+  if (*file < 0) {
     snprintf(message->text, MESSAGE_BYTES, "policy: expected '%.600s' whole, found it damaged",
              path);
     return NULL;
   }
-  return open_library(file, path, message);
+  char opened[64];
+  snprintf(opened, sizeof opened, OPEN_FILE "%d", *file);
+  return load_library(opened, path, message);
 }

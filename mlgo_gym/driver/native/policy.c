@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <ctype.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,7 @@ static const char *const STEP_INPUTS[] = {"discount", "reward", "step_type"};
 struct feature {
   char name[128], type[16];
   size_t rank, size_bytes, offset;
+  const void *elsewhere; /* where it is no part of what LLVM sends */
   int64_t shape[8];
 };
 
@@ -40,7 +43,20 @@ struct binding {
   const struct feature *mask;
   int64_t last_position; /* of the model, where LLVM has fewer; or 0 */
   int64_t moved;         /* an answer by LLVM's number of it */
+  int64_t *derived;      /* what is known of the call besides; or NULL */
 };
+
+const struct mlgo_policy *load_library(const char *path, const char *name,
+                                       struct message *message) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const struct mlgo_policy *policy = library ? dlsym(library, MLGO_POLICY_SYMBOL) : NULL;
+  if (!policy)
+    snprintf(message->text, MESSAGE_BYTES, "policy: cannot be loaded: %s", dlerror());
+  else if (policy->version != MLGO_POLICY_VERSION)
+    snprintf(message->text, MESSAGE_BYTES, "policy: expected version %d, found %u in '%s'",
+             MLGO_POLICY_VERSION, policy->version, name);
+  return policy && policy->version == MLGO_POLICY_VERSION ? policy : NULL;
+}
 
 static const struct mlgo_tensor *tensor(const void *table, size_t number) {
   return (const struct mlgo_tensor *)table + number;
@@ -93,8 +109,8 @@ static const char *read_feature(const char *at, const char *end, struct feature 
     return NULL;
   for (at += strlen(SHAPE); at < end && *at != ']';) {
     char *next;
-    long long size = strtoll(at, &next, 10);
-    if (next == at || size < 1 || size > 1 << 20 || feature->rank == 8 || count > 1 << 20)
+    long long size = isdigit((unsigned char)*at) ? strtoll(at, &next, 10) : 0;
+    if (size < 1 || size > 1 << 20 || feature->rank == 8 || count > 1 << 20)
       return NULL;
     feature->shape[feature->rank++] = size;
     count *= (size_t)size;
@@ -163,6 +179,24 @@ static bool bind_inputs(struct binding *binding, struct message *message) {
   return true;
 }
 
+/* Offers features of the call that is asked about, where this process is LLVM's. */
+static void add_derived(struct binding *binding) {
+  const struct mlgo_call_site *site = binding->policy->call_site;
+  if (!site || binding->problem != INLINING || !know_calls(site) ||
+      binding->feature_count + site->feature_count > MOST_FEATURES)
+    return;
+  binding->derived = calloc(site->feature_count, sizeof *binding->derived);
+  for (size_t number = 0; binding->derived && number < site->feature_count; ++number) {
+    struct feature *feature = &binding->features[binding->feature_count++];
+    *feature = (struct feature){.type = "int64_t",
+                                .rank = 1,
+                                .shape = {1},
+                                .size_bytes = sizeof *binding->derived,
+                                .elsewhere = &binding->derived[number]};
+    snprintf(feature->name, sizeof feature->name, "%s", site->features[number]);
+  }
+}
+
 static bool read_header(struct binding *binding, const char *header, const char *end,
                         struct feature *advice) {
   const char *split = memmem(header, (size_t)(end - header), "\"advice\":", 9);
@@ -192,14 +226,17 @@ struct binding *bind_policy(const struct mlgo_policy *policy, enum problem probl
   const struct mlgo_tensor *decision = tensor(policy->outputs, policy->decision);
   bool is_bound = false;
   if (!read_header(binding, header, header + length, &advice))
-    snprintf(message->text, MESSAGE_BYTES, "expected a header from clang, found '%.60s'", header);
+    snprintf(message->text, MESSAGE_BYTES, "expected a header from clang, found '%.*s'",
+             length > 60 ? 60 : (int)length - 1, header);
   else if (strcmp(advice.type, decision->type) || advice.size_bytes != decision->size_bytes)
     snprintf(message->text, MESSAGE_BYTES,
              "the %s model decides by %s of %zu bytes, this clang takes %s of %zu bytes",
              PROBLEMS[problem].name, decision->type, decision->size_bytes, advice.type,
              advice.size_bytes);
-  else
+  else {
+    add_derived(binding);
     is_bound = bind_inputs(binding, message);
+  }
   binding->mask = find(binding, PROBLEMS[problem].mask);
   if (is_bound)
     return binding;
@@ -214,7 +251,7 @@ static void fill(const struct binding *binding, size_t number, const uint8_t *ob
   const struct feature *source = binding->sources[number];
   size_t room = tensor(binding->policy->inputs, number)->size_bytes;
   uint8_t *input = binding->inputs[number];
-  const uint8_t *from = observation + source->offset;
+  const uint8_t *from = source->elsewhere ? source->elsewhere : observation + source->offset;
   size_t each = source->size_bytes == room ? 0 : element_bytes(source->type);
   memcpy(input, from, source->size_bytes - each);
   memcpy(input + room - each, from + source->size_bytes - each, each);
@@ -252,6 +289,8 @@ static bool is_legal(const struct binding *binding, const uint8_t *observation,
 const void *answer(struct binding *binding, const uint8_t *observation, size_t *size_bytes,
                    struct message *message) {
   const struct mlgo_policy *policy = binding->policy;
+  if (binding->derived)
+    policy->call_site->put_features(binding->derived);
   for (size_t number = 0; number < policy->input_count; ++number)
     if (binding->sources[number])
       fill(binding, number, observation);
@@ -277,6 +316,7 @@ void release_binding(struct binding *binding) {
     free(binding->inputs[number]);
   for (size_t number = 0; number < binding->policy->output_count; ++number)
     free(binding->outputs[number]);
+  free(binding->derived);
   free(binding->inputs);
   free(binding->outputs);
   free(binding->sources);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MLGO_POLICY_VERSION 2
+#define MLGO_POLICY_VERSION 3
 #define MLGO_POLICY_SYMBOL "mlgo_policy"
 
 /* Laid out as the tables in the header that `mlgo-gym freeze` writes. */
@@ -15,6 +15,18 @@ struct mlgo_tensor {
   size_t size_bytes;
   size_t rank;
   int64_t shape[8];
+};
+
+/* Features of the call that LLVM asks about, which it does not send (`mlgo_gym.llvm.process._call_site`). */
+struct mlgo_call_site {
+  const char *const *features; /* int64_t, one each */
+  size_t feature_count;
+  const char *const *symbols; /* the advisor's table, what asks in it, and LLVM's functions */
+  size_t symbol_count;
+  void **functions; /* are put here */
+  void **asks;      /* and what asks here, */
+  void *take_call;  /* in whose place this comes. */
+  int32_t (*put_features)(void *values); /* whether a call is asked about */
 };
 
 struct mlgo_policy {
@@ -27,6 +39,7 @@ struct mlgo_policy {
   const char *sha256; /* of the graph that it was compiled from, and of the vocabulary */
   const char *vocabulary; /* of IR2Vec, as LLVM reads it */
   size_t vocabulary_bytes;
+  const struct mlgo_call_site *call_site; /* or NULL */
   int32_t (*evaluate)(const void *const *inputs, void *const *outputs);
 };
 

@@ -18,10 +18,27 @@ static const struct {
     {"--mlgo-size-increase-threshold=", "MLGO_SIZE_INCREASE_THRESHOLD", "size-increase-threshold"},
     {"--mlgo-timeout=", "MLGO_TIMEOUT", "timeout"},
     {"--mlgo-strict=", "MLGO_STRICT", "strict"},
+    {"--mlgo-in-process=", "MLGO_IN_PROCESS", "in-process"},
+    {"--mlgo-keep-smaller=", "MLGO_KEEP_SMALLER", "keep-smaller"},
+    {"--mlgo-kept-log=", "MLGO_KEPT_LOG", "kept-log"},
     {"--mlgo-model-under-training=", "MLGO_MODEL_UNDER_TRAINING", "model-under-training"},
     {"--mlgo-training-log=", "MLGO_TRAINING_LOG", "training-log"},
 };
-enum { CLANG, INLINING_MODEL, REGALLOC_MODEL, IR2VEC, THRESHOLD, TIMEOUT, STRICT, TRAINING, LOG, COUNT };
+enum {
+  CLANG,
+  INLINING_MODEL,
+  REGALLOC_MODEL,
+  IR2VEC,
+  THRESHOLD,
+  TIMEOUT,
+  STRICT,
+  IN_PROCESS,
+  KEEP_SMALLER,
+  KEPT_LOG,
+  TRAINING,
+  LOG,
+  COUNT
+};
 
 #ifndef MLGO_MODELS
 #error "MLGO_MODELS is the folder of the models that ship with mlgo_gym"
@@ -123,6 +140,11 @@ static bool check(struct settings *settings, const char **values, struct message
              "size-increase-threshold: expected a number above 0, found '%s'", values[THRESHOLD]);
     return false;
   }
+  if (settings->keep_smaller && !strcmp(settings->keep_smaller, "1") && !values[INLINING_MODEL]) {
+    snprintf(message->text, MESSAGE_BYTES,
+             "keep-smaller: expected an inlining-model to compare with clang's own, found none");
+    return false;
+  }
   if (values[LOG] && !values[TRAINING]) {
     snprintf(
         message->text, MESSAGE_BYTES,
@@ -143,6 +165,10 @@ static bool take_options(struct settings *settings, int argc, char **argv, const
     }
     bool is_known = !strcmp(argv[index], "--mlgo-fingerprint");
     settings->wants_fingerprint |= is_known;
+    if (!strcmp(argv[index], "--mlgo-keep-smaller")) {
+      values[KEEP_SMALLER] = "1";
+      is_known = true;
+    }
     for (size_t which = 0; which < COUNT && !is_known; ++which) {
       size_t length = strlen(NAMES[which].option);
       is_known = !strncmp(argv[index], NAMES[which].option, length);
@@ -161,6 +187,19 @@ void pass_timeout_on(const struct settings *settings) {
   setenv("MLGO_TIMEOUT", timeout, 1);
 }
 
+size_t models_to_compare(const struct settings *settings, const char **models) {
+  size_t count = 0;
+  if (!strcmp(settings->keep_smaller, "1")) {
+    models[count++] = settings->models[INLINING];
+    return count;
+  }
+  char *rest, *words = strdup(settings->keep_smaller);
+  for (char *word = strtok_r(words, ",", &rest); word && count < MOST_MODELS;
+       word = strtok_r(NULL, ",", &rest))
+    models[count++] = model_folder(word);
+  return count;
+}
+
 bool read_settings(struct settings *settings, int argc, char **argv, struct message *message) {
   const char *values[COUNT] = {0};
   bool is_good = take_options(settings, argc, argv, values, message);
@@ -174,10 +213,15 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
     message->text[0] = 0; /* a configuration file that is not there */
   settings->clang = values[CLANG];
   settings->is_strict = values[STRICT] && strcmp(values[STRICT], "0");
+  settings->is_in_process = !values[IN_PROCESS] || strcmp(values[IN_PROCESS], "0");
   settings->models[INLINING] = model_folder(values[INLINING_MODEL]);
   settings->models[REGALLOC] = model_folder(values[REGALLOC_MODEL]);
   settings->ir2vec = values[IR2VEC];
   settings->threshold = values[THRESHOLD];
+  settings->keep_smaller = values[KEEP_SMALLER] && strcmp(values[KEEP_SMALLER], "0")
+                             ? values[KEEP_SMALLER]
+                             : NULL;
+  settings->kept_log = values[KEPT_LOG];
   settings->model_under_training = model_folder(values[TRAINING]);
   settings->training_log = values[LOG];
   return is_good && check(settings, values, message);

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,14 +68,18 @@ static bool is_place(const char *start, const char *end) {
   return digit < end && digit > start && digit[-1] == ':';
 }
 
-bool blames_a_source(int copy) {
+static char *text_of(int copy) {
   struct stat about;
-  if (copy < 0 || fstat(copy, &about))
-    return false;
-  char *text = calloc((size_t)about.st_size + 1, 1);
-  ssize_t length = text ? pread(copy, text, (size_t)about.st_size, 0) : 0;
+  char *text = copy < 0 || fstat(copy, &about) ? NULL : calloc((size_t)about.st_size + 1, 1);
+  if (text && pread(copy, text, (size_t)about.st_size, 0) < 0)
+    *text = 0;
+  return text;
+}
+
+bool blames_a_source(int copy) {
+  char *text = text_of(copy);
   bool is_found = false;
-  const char *at = length > 0 ? strstr(text, ": ") : NULL;
+  const char *at = text ? strstr(text, ": ") : NULL;
   for (; at && !is_found; at = strstr(at + 1, ": ")) { /* f.c:1:2: error: */
     const char *word = behind_colours(at + 2);
     word += strncmp(word, "fatal ", 6) ? 0 : 6;
@@ -82,4 +87,27 @@ bool blames_a_source(int copy) {
   }
   free(text);
   return is_found;
+}
+
+bool takes_error(int copy, const char *program, struct message *message) {
+  char *text = text_of(copy), start[64];
+  snprintf(start, sizeof start, "%.40s: error: ", program);
+  bool is_ours = text && !strncmp(text, start, strlen(start));
+  if (is_ours)
+    snprintf(message->text, MESSAGE_BYTES, "%.*s",
+             (int)strcspn(text + strlen(start), "\n"), text + strlen(start));
+  free(text);
+  return is_ours;
+}
+
+bool misses_a_channel(int copy) {
+  char *text = text_of(copy);
+  bool is_found = text && strstr(text, "Cannot open inbound file");
+  free(text);
+  return is_found;
+}
+
+void drop(int copy) {
+  if (copy >= 0 && !ftruncate(copy, 0))
+    lseek(copy, 0, SEEK_SET);
 }
