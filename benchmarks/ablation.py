@@ -1,10 +1,11 @@
-"""What other features would bring the inliner: trained on all packages but one, asked about that.
+r"""What other features would bring the inliner: trained on all packages but one, asked about that.
 
 The labels are of one run, whose vocabulary counts every entity of IR2Vec by itself (`--vocabulary`
-writes it), so that embeddings by any vocabulary follow from them::
+writes it), so that embeddings by any vocabulary follow from them, and with derived features::
 
     python -m benchmarks.ablation --vocabulary entities.json
-    mlgo-gym train advantage --corpus corpora --ir2vec entities.json --set rounds=1 --output run
+    mlgo-gym train advantage --corpus corpora --derived --ir2vec entities.json \
+        --set rounds=1 --output run
     python -m benchmarks.ablation --labels run/labels
 
 Printed is the share of the bytes of all beneficial flips of LLVM's default answers that the teacher
@@ -73,20 +74,25 @@ def opcodes_and_types(counts: _Array) -> _Array:
     return counts[:, : len(OPCODES) + len(TYPES)]
 
 
-SETS: Final[dict[str, tuple[Callable[[_Array], _Array], ...]]] = {
+DERIVED: Final = "derived"
+SETS: Final[dict[str, tuple[Callable[[_Array], _Array] | str, ...]]] = {
     "core": (),
     "core + sizes": (sizes,),
     "core + counts": (opcodes_and_types,),
+    "core + derived": (DERIVED,),
+    "core + derived + counts": (DERIVED, opcodes_and_types),
     "core + seed-75": (lambda counts: embedded(counts, "seed-75"),),
-    "core + all": (sizes, opcodes_and_types, lambda counts: embedded(counts, "seed-75")),
+    "core + all": (DERIVED, opcodes_and_types, lambda counts: embedded(counts, "seed-75")),
 }
 
 
-def chosen(labels: Labels, parts: tuple[Callable[[_Array], _Array], ...]) -> Labels:
-    """The labels with the core features and these of callee and caller."""
+def chosen(labels: Labels, parts: tuple[Callable[[_Array], _Array] | str, ...]) -> Labels:
+    """The labels with the core features and these of callee and caller, or of their call."""
     columns = np.array(labels.names)
     counts = [labels.features[:, columns == f"{which}_embedding"] for which in ("callee", "caller")]
-    found = [part(each) for part in parts for each in counts]
+    found = [part(each) for part in parts if not isinstance(part, str) for each in counts]
+    if DERIVED in parts:
+        found.append(labels.features[:, np.isin(columns, InliningForSize.optional[DERIVED])])
     table = np.concatenate([labels.features[:, :CORE], *found], axis=1)
     names = (*labels.names[:CORE], *("other",) * (table.shape[1] - CORE))
     return replace(labels, features=table, names=names)
@@ -107,7 +113,7 @@ def share(gains: _Array, flips: _Array) -> float:
 
 def run(folders: Sequence[Path], seeds: int, config: TeacherConfig) -> None:
     entities = Vocabulary.parse(json.dumps(vocabulary()).encode(), "entities")
-    features = network_features(InliningForSize(ir2vec=entities))
+    features = network_features(InliningForSize(ir2vec=entities, derived=True))
     episodes = [each for folder in folders for each in Dataset.open(folder).episodes()]
     labels = labels_of(episodes, features, AdvantageConfig().linked_weight)
     gains = {}  # of answering otherwise than LLVM's default; nothing where nobody knows
@@ -139,7 +145,7 @@ def line(title: str, measure: str, found: _Array, packages: list[str]) -> str:
         f"{name} {each:.2f}" for name, each in zip(packages, found.mean(axis=1), strict=True)
     )
     mean = f"{found.mean():.3f} [{low:.3f}, {high:.3f}]"
-    return f"{title:15} {measure:6} {mean}; by seed {seeds}; {rest}"
+    return f"{title:23} {measure:6} {mean}; by seed {seeds}; {rest}"
 
 
 def interval(shares: _Array) -> tuple[float, float]:

@@ -49,6 +49,9 @@ ZSTD = DebianSource(
 _BESIDE = ("CMakeFiles/", "meson-private/", "/tests/", "/obj/conf/")
 # zstd's folders have the compiler's name in theirs.
 _CONFIGURATION = re.compile(r"/conf_[0-9a-f]+/")
+# How LLVM is answered: in clang's process, or by another one.
+FIFOS = {"MLGO_IN_PROCESS": "0"}
+WAYS = ("in-process", "FIFOs")
 _VARIABLES = {"InliningForSize": "MLGO_INLINING_MODEL", "RegallocEviction": "MLGO_REGALLOC_MODEL"}
 
 
@@ -254,12 +257,17 @@ def file(source: Path, name: str, values: Mapping[str, str], rounds: int) -> Non
     def advised() -> None:
         compile_file(compilers(driver=True)["CC"], arguments, values)
 
+    def over_fifos() -> None:
+        compile_file(compilers(driver=True)["CC"], arguments, {**values, **FIFOS})
+
     advised()  # once before, so that the model is compiled
-    base, mine = alternating(plain, advised, rounds)
-    print(
-        f"{source.name}, {name}: clang {1e3 * base:.1f} ms, mlgo-cc {1e3 * mine:.1f} ms, "
-        f"{1e3 * (mine - base):+.1f} ms, {100 * (mine / base - 1):+.1f} %"
-    )
+    base, *both = alternating((plain, advised, over_fifos), rounds)
+    for way, mine in zip(WAYS, both, strict=True):
+        more, percent = 1e3 * (mine - base), 100 * (mine / base - 1)
+        print(
+            f"{source.name}, {name}, {way}: clang {1e3 * base:.1f} ms, "
+            f"mlgo-cc {1e3 * mine:.1f} ms, {more:+.1f} ms, {percent:+.1f} %"
+        )
 
 
 def compile_file(compiler: str, arguments: Sequence[str], settings: Mapping[str, str]) -> None:
@@ -267,16 +275,15 @@ def compile_file(compiler: str, arguments: Sequence[str], settings: Mapping[str,
     subprocess.run([compiler, *arguments], env=environment(settings), check=True)
 
 
-def alternating(
-    first: Callable[[], object], second: Callable[[], object], rounds: int
-) -> tuple[float, float]:
-    times: tuple[list[float], list[float]] = ([], [])
+def alternating(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
+    """The median of each call's seconds."""
+    times: list[list[float]] = [[] for _ in calls]
     for _ in range(rounds):
-        for call, into in zip((first, second), times, strict=True):
+        for call, into in zip(calls, times, strict=True):
             start = time.perf_counter()
             call()
             into.append(time.perf_counter() - start)
-    return median(times[0]), median(times[1])
+    return [median(each) for each in times]
 
 
 def builds(

@@ -6,8 +6,9 @@
     python -m benchmarks.driver_modules --corpus corpora/lupa --rounds 5
 
 Bitcode at -Oz, from its start to the object, by clang alone and by clang under a shipped model,
-alternating, the median of several. Ratios of wall time: of all modules together, and the geometric
-mean over modules, with a bootstrap interval over modules.
+which answers in clang's process or over FIFOs, alternating, the median of several. Ratios of wall
+time: of all modules together, and the geometric mean over modules, with a bootstrap interval over
+modules.
 """
 
 from __future__ import annotations
@@ -18,8 +19,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from benchmarks.driver_builds import CLANG, alternating, compile_file, compilers, settings_of
+from benchmarks.driver_builds import (
+    CLANG,
+    FIFOS,
+    WAYS,
+    alternating,
+    compile_file,
+    compilers,
+    settings_of,
+)
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
 
@@ -42,25 +52,34 @@ def run(
     settings = settings_of(models)
     for model in (name for name in settings if name != "clang"):
         times = np.array([times_of(path, settings[model], rounds) for path in paths])
-        ratios = np.log(times[:, 1] / times[:, 0])
-        drawn = np.random.default_rng(0).integers(len(ratios), size=(10_000, len(ratios)))
-        low, high = np.quantile(ratios[drawn].mean(axis=1), (0.025, 0.975))
-        total = times.sum(axis=0)
-        print(
-            f"{model}: {len(times)} modules, clang {total[0]:.1f} s, mlgo-cc {total[1]:.1f} s, "
-            f"{total[1] / total[0]:.3f} x; geometric mean {np.exp(ratios.mean()):.3f} x "
-            f"[{np.exp(low):.3f}, {np.exp(high):.3f}]"
-        )
+        for number, way in enumerate(WAYS, 1):
+            report(f"{model}, {way}", times[:, 0], times[:, number])
 
 
-def times_of(path: Path, settings: dict[str, str], rounds: int) -> tuple[float, float]:
-    """Seconds of one compilation by clang, and by clang under a model."""
+def report(name: str, base: NDArray[np.float64], mine: NDArray[np.float64]) -> None:
+    ratios = np.log(mine / base)
+    drawn = np.random.default_rng(0).integers(len(ratios), size=(10_000, len(ratios)))
+    low, high = np.quantile(ratios[drawn].mean(axis=1), (0.025, 0.975))
+    print(
+        f"{name}: {len(ratios)} modules, clang {base.sum():.1f} s, mlgo-cc {mine.sum():.1f} s, "
+        f"{mine.sum() / base.sum():.3f} x; geometric mean {np.exp(ratios.mean()):.3f} x "
+        f"[{np.exp(low):.3f}, {np.exp(high):.3f}]"
+    )
+
+
+def times_of(path: Path, settings: dict[str, str], rounds: int) -> list[float]:
+    """Seconds of one compilation by clang, and by clang under a model in each of `WAYS`."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "module.o"
         arguments = ["-w", "-Oz", "-x", "ir", "-c", str(path), "-o", str(made)]
+        driver = compilers(driver=True)["CC"]
+        compile_file(driver, arguments, settings)  # once before, so that the model is compiled
         return alternating(
-            lambda: compile_file(CLANG, arguments, {}),
-            lambda: compile_file(compilers(driver=True)["CC"], arguments, settings),
+            (
+                lambda: compile_file(CLANG, arguments, {}),
+                lambda: compile_file(driver, arguments, settings),
+                lambda: compile_file(driver, arguments, {**settings, **FIFOS}),
+            ),
             rounds,
         )
 

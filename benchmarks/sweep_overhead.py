@@ -1,10 +1,15 @@
-"""What the environment costs: a sweep answering with LLVM's default, against plain LLVM.
+"""What decisions cost: a sweep answering with LLVM's default, against plain LLVM.
 
-Three ways through the same modules, in turns, module by module:
+Ways through the same modules, in turns, module by module:
 
 - bare: llvmlite called in this process, with nothing of mlgo_gym's workers around it;
 - plain: the worker process compiles, and nothing is asked;
-- environment: ``gymnasium.make(...)``, every decision answered with LLVM's default.
+- environment: ``gymnasium.make(...)``, every decision answered with LLVM's default;
+- here: the same by a function in this process;
+- function: the same by a function in the worker;
+- recorded: the same by answers that were recorded, in the worker;
+- model: the shipped model as machine code in the worker, whose code is another;
+- recorded model: its answers, recorded.
 
 Baselines are known before the clock starts, as they are after the first episode of a module.
 Times are sums over modules of the median over the rounds.
@@ -20,10 +25,15 @@ from statistics import median
 import gymnasium
 
 import mlgo_gym
-from mlgo_gym import Compiler, Corpus, Module
+from mlgo_gym import Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.model import find_model
+from mlgo_gym.policies import WorkerPolicy, model_policies
+from mlgo_gym.problems import PolicyLike
+from mlgo_gym.problems._inlining_for_size import default
+from mlgo_gym.records import record, replay
 
 
 def run(corpus: Corpus, rounds: int) -> None:
@@ -31,13 +41,38 @@ def run(corpus: Corpus, rounds: int) -> None:
         "mlgo_gym/InliningForSize-v0", corpus=corpus, size_increase_threshold=math.inf
     )
     session = binding.Session()
-    with Compiler() as compiler:
+    problem = InliningForSize(size_increase_threshold=math.inf)
+    with (
+        Compiler() as compiler,
+        model_policies([find_model("inlining-for-size")], "release", problem) as found,
+    ):
+        (model,) = found.values()
+        modules = [corpus[name] for name in corpus if asks(env, corpus[name])]
+        policies: dict[str, PolicyLike] = {
+            "here": default,
+            "function": WorkerPolicy(default),
+            "model": model,
+        }
+        traces = {
+            name: {module.name: record(compiler, module, problem, policy) for module in modules}
+            for name, policy in (("recorded", default), ("recorded model", model))
+        }
+
+        def compiled(policy: PolicyLike) -> Callable[[Module], int]:
+            return lambda module: (
+                compiler.compile_module(module, problem=problem, policy=policy).decisions
+            )
+
+        def repeated(name: str) -> Callable[[Module], int]:
+            return lambda module: replay(compiler, traces[name][module.name], module).decisions
+
         ways: dict[str, Callable[[Module], int]] = {
             "bare": lambda module: bare(session, module),
             "plain": lambda module: compiler.compile_module(module).decisions,
             "environment": lambda module: episode(env, module),
+            **{name: compiled(policy) for name, policy in policies.items()},
+            **{name: repeated(name) for name in traces},
         }
-        modules = [corpus[name] for name in corpus if asks(env, corpus[name])]
         times: dict[str, float] = dict.fromkeys(ways, 0.0)
         decisions = sum(ways["environment"](module) for module in modules)
         for module in modules:
@@ -52,7 +87,7 @@ def run(corpus: Corpus, rounds: int) -> None:
     env.close()
     print(f"mlgo_gym {mlgo_gym.__version__}, {len(modules)} modules, {decisions} decisions")
     for way, seconds in times.items():
-        print(f"{way:12} {seconds:7.3f} s   {seconds / times['plain']:.3f} x plain")
+        print(f"{way:14} {seconds:7.3f} s   {seconds / times['plain']:.3f} x plain")
     print(f"environment / bare  {times['environment'] / times['bare']:.3f}")
     extra = (times["environment"] - times["plain"]) / decisions
     print(f"a decision costs {1e6 * extra:.0f} us more than none, LLVM's features included")

@@ -88,8 +88,9 @@ TINY = {
     "driver_modules": Tiny(
         ("benchmarks.driver_modules --rounds 1 --corpus build/corpora/lupa-Oz",),
         tuple(
-            f"{model}: 2 modules, clang # s, mlgo-cc # s, # x; geometric mean # x [#, #]"
+            f"{model}, {way}: 2 modules, clang # s, mlgo-cc # s, # x; geometric mean # x [#, #]"
             for model in ("default", "inlining-for-size", "regalloc-eviction")
+            for way in ("in-process", "FIFOs")
         ),
         (CLANG,),
     ),
