@@ -103,9 +103,13 @@ class Compilation(AbstractContextManager["Compilation"]):
             plain_options=plain_options(),
             advisor_options=self._exchange.advisor_options(),
             asking=self._exchange.asking(),
-            symbols=symbols() if any(each.derives for each in self.problems) else {},
+            symbols=symbols() if self._knows_calls else {},
             llvm_options=self._order.options.llvm_options,
         )
+
+    @property
+    def _knows_calls(self) -> bool:
+        return self.task.names or any(each.derives for each in self.problems)
 
     @property
     def settings(self) -> dict[str, Any]:

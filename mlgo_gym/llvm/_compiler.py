@@ -136,7 +136,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         order = Order(module, chosen, asked, task, self.timeout_s, keep_object, keep_stderr, inside)
         with self._alone:
             self._end_current()
-            worker = self._ready_worker((*chosen.llvm_options, *task.printing))
+            worker = self._ready_worker(chosen.llvm_options)
             worker = self._with_policies(worker, order)
             self._current = Compilation(worker, order, self._branches)
             return self._current

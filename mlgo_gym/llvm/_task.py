@@ -9,9 +9,6 @@ from mlgo_gym.errors import InternalError
 
 _PRODUCTS: Final = ("object", "assembly", "bitcode", "machine code", "functions")
 _ALLOCATED: Final = "virtregrewriter"
-_PRINTING: Final = frozenset(
-    ("-print-pass-numbers", "-pass-remarks=inline-ml", "-pass-remarks-missed=inline-ml")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +23,11 @@ class Task:
             own.
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
-        printing: options of LLVM's own that make it print more to standard error, of `_PRINTING`.
-            LLVM does not take them back, so compilations with others have another worker.
+        names: the context of each of the inliner's decisions is the names of caller and callee,
+            with a NUL between them.
 
     Raises:
-        InternalError: there is no such product, or it is to print something else.
+        InternalError: there is no such product.
 
     >>> Task(product="assembly").optimize
     True
@@ -40,13 +37,11 @@ class Task:
     product: str = "object"
     print_frequencies: bool = False
     functions: tuple[str, ...] = ()
-    printing: tuple[str, ...] = ()
+    names: bool = False
 
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
             raise InternalError(f"task: expected one of {_PRODUCTS}, found {self.product!r}")
-        if other := set(self.printing) - _PRINTING:
-            raise InternalError(f"task: expected to print {sorted(_PRINTING)}, found {other}")
 
     def llvm_options(self) -> tuple[str, ...]:
         """LLVM's options for it; every task sets them all, since they outlast a compilation."""
@@ -54,12 +49,14 @@ class Task:
         return (
             f"-stop-after={stop}",
             f"-print-machine-bfi={str(self.print_frequencies).lower()}",
-            *self.printing,
         )
 
 
 COMPILE: Final = Task()
 """Optimise a module and generate its object."""
+
+COMPILE_WITH_NAMES: Final = replace(COMPILE, names=True)
+"""The same, and the inliner's decisions say who calls whom."""
 
 ASSEMBLE: Final = Task(product="assembly")
 """Optimise a module and generate its assembly."""

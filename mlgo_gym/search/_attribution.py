@@ -172,35 +172,34 @@ class _Influence:
 
     def __init__(self, decisions: Iterable[NamedDecision]) -> None:
         self._inlined_into: dict[str, set[str]] = defaultdict(set)
-        self._sites: dict[str, set[str]] = defaultdict(set)
+        self._callers: dict[str, set[str]] = defaultdict(set)
         self._known: dict[str, set[str]] = {}
         for each in decisions:
-            self._sites[each.callee].add(each.site[0])
+            self._callers[each.callee].add(each.caller)
             if each.action:
-                self._inlined_into[each.callee].update(each.callers)
+                self._inlined_into[each.callee].add(each.caller)
 
     def of(self, decisions: Iterable[NamedDecision]) -> set[str]:
         functions = set()
         for each in decisions:
             functions.add(each.callee)
-            functions |= self._holders(each.site[0])
-            if len(self._sites[each.callee]) <= _FEW:
-                for site in self._sites[each.callee]:
-                    functions |= self._holders(site)
+            functions |= self._holders(each.caller)
+            if len(self._callers[each.callee]) <= _FEW:
+                for caller in self._callers[each.callee]:
+                    functions |= self._holders(caller)
         return functions
 
-    def _holders(self, key: str) -> set[str]:
+    def _holders(self, caller: str) -> set[str]:
         """Functions that have a caller's body, their own or inlined."""
-        if key not in self._known:
-            waiting = key.split(", ")
-            found = set(waiting)
+        if caller not in self._known:
+            waiting, found = [caller], {caller}
             while waiting:
                 for name in self._inlined_into.get(waiting.pop(), ()):
                     if name not in found:
                         found.add(name)
                         waiting.append(name)
-            self._known[key] = found
-        return self._known[key]
+            self._known[caller] = found
+        return self._known[caller]
 
 
 def _groups(decisions: Sequence[NamedDecision], *, by_callee: bool) -> list[list[int]]:

@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import ModuleError
+from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
-from mlgo_gym.search._call_sites import NamingCompiler, _Reader
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.search._call_sites import NamingCompiler
 from tests.search.recompiled import saved_by_single_flips
 
 _TWO_CALLERS = """
@@ -39,10 +38,10 @@ define i32 @second(i32 %x) minsize optsize {
 
 def test_calls_have_their_names(compiler: Compiler) -> None:
     base = NamingCompiler(compiler, Module.from_ir(_TWO_CALLERS), lambda _: 0).compile()
-    assert [(each.callers, each.callee) for each in base.decisions] == [
-        (["first"], "leaf"),
-        (["second"], "leaf"),
-        (["second"], "first"),
+    assert [(each.caller, each.callee) for each in base.decisions] == [
+        ("first", "leaf"),
+        ("second", "leaf"),
+        ("second", "first"),
     ]
     assert [each.site for each in base.decisions] == [("first", 0), ("second", 0), ("second", 1)]
     assert set(base.functions) == {"leaf", "first", "second"}
@@ -157,34 +156,19 @@ def test_sizes_of_what_is_no_elf() -> None:
     assert function_sizes(b"no object") == {}
 
 
-@pytest.mark.parametrize(
-    ("types", "others"),
-    [
-        (("int64_t", "int64_t"), ("other99", "leaf7-21", "leaf17-2x")),
-        (("int64_t", "float"), ("other99", "leaf8-2")),  # behind -2 lies what nobody knows
-    ],
-)
-def test_decisions_have_the_remarks_of_their_features(
-    types: tuple[str, str], others: tuple[str, ...]
-) -> None:
-    """In their order, with those of LLVM's own decisions between them; none may be missing."""
-    specs = [TensorSpec(name, each, (1,)) for name, each in zip("ab", types, strict=True)]
-    header = Header(tuple(specs))
-    asked = [
-        Observation(header, "", 0, b"".join(map(TensorSpec.encode, specs, each)))
-        for each in ((7, -2), (8, 2))
-    ]
-    said = [*(f"remark: x:0:0: {each}true" for each in others), "remark: x:0:0: leaf7-2false"]
-    reader = _Reader("m")
-    reader.take("\n".join([*said, "remark: x:0:0: deep82true"]))
-    assert reader.callees(asked) == ["leaf", "deep"]
-    reader = _Reader("m")
-    reader.take("\n".join(said))
-    with pytest.raises(ModuleError) as caught:
-        reader.callees(asked)
+def test_a_name_that_llvm_may_not_change(compiler: Compiler) -> None:
+    text = _TWO_CALLERS.replace("@leaf", r'@"\01leaf \22é"')
+    base = NamingCompiler(compiler, Module.from_ir(text), lambda _: 0).compile()
+    assert base.decisions[0].callee == 'leaf "é'
+    assert base.decisions[0].callee in base.functions
+
+
+def test_without_names(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlgo_gym.search._call_sites.COMPILE_WITH_NAMES", COMPILE)
+    with pytest.raises(EnvironmentSetupError) as caught:
+        NamingCompiler(compiler, Module.from_ir(_TWO_CALLERS), lambda _: 0).compile()
     assert str(caught.value) == (
-        f"module 'm': expected a remark for each of 2 decisions, found {len(said)} remarks that "
-        "name 1"
+        "names: expected those of caller and callee, found ['']; workers tell them on Linux"
     )
 
 

@@ -1,4 +1,4 @@
-"""Features that are told besides what LLVM sends, in its own form, as if it sent them.
+"""Features and contexts that are told besides what LLVM sends, in its form, as if it sent them.
 
 Whoever hears a channel (`mlgo_gym.stream`, a policy in the worker) need not know: they are in the
 header, and in each observation behind LLVM's own.
@@ -7,8 +7,8 @@ header, and in each observation behind LLVM's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from mlgo_gym.llvm.process._answers import laid_out
 
@@ -17,11 +17,12 @@ OBSERVATION: Final = b'{"observation":'
 
 
 class Besides:
-    """Adds features of one ``int64_t`` to what LLVM writes to one channel.
+    """Adds features of one ``int64_t``, and contexts, to what LLVM writes to one channel.
 
     Args:
         names: the features.
         values: their raw values, for what LLVM asks about at that moment.
+        context: likewise the context of each observation; ``None`` leaves LLVM's own.
 
     >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
     >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
@@ -32,11 +33,16 @@ class Besides:
     7
     """
 
-    def __init__(self, names: Sequence[str], values: Callable[[], bytes]) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        values: Callable[[], bytes],
+        context: Callable[[], str] | None = None,
+    ) -> None:
         self._described = [
             {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
         ]
-        self._values = values
+        self._values, self._context = values, context
         self._unread = bytearray()
         self._size_bytes = 0
 
@@ -53,6 +59,8 @@ class Besides:
                 end += self._size_bytes + 1
                 if len(self._unread) < end:
                     break
+                if self._context:
+                    told += _line({"context": self._context()})
                 told += self._unread[: end - 1] + self._values() + b"\n"
             elif self._unread.startswith(CONTEXT):
                 told += self._unread[:end]
@@ -65,4 +73,8 @@ class Besides:
         value = json.loads(header)
         self._size_bytes = laid_out(value)[1]
         value["features"] += self._described
-        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        return _line(value)
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode() + b"\n"

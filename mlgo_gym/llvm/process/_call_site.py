@@ -43,6 +43,7 @@ _CALLED: Final = (
     "LLVMIsACallInst",
     "LLVMIsAInvokeInst",
     "_ZNK4llvm8Function19getInstructionCountEv",
+    "LLVMGetValueName2",
 )
 SYMBOLS: Final = (_TABLE, _ASKS, *_CALLED)
 """The names of what has to be found in the library that holds LLVM."""
@@ -203,6 +204,31 @@ asked:
   call void @put(ptr %values, i64 7, i64 %caller_wide)
   ret i32 1
 }}
+
+define private void @put_name(ptr %values, i64 %which, ptr %of) {{
+  %at = getelementptr ptr, ptr @mlgo_llvm, i64 11
+  %function = load ptr, ptr %at
+  %name_at = getelementptr i64, ptr %values, i64 %which
+  %size_at = getelementptr i64, ptr %name_at, i64 1
+  %name = call ptr %function(ptr %of, ptr %size_at)
+  store ptr %name, ptr %name_at
+  ret void
+}}
+
+; Writes where the names of caller and callee are, and their sizes; whether a call is asked about.
+define i32 @mlgo_put_names(ptr %values) {{
+  %call = load ptr, ptr @mlgo_call
+  %is_asked = icmp ne ptr %call, null
+  br i1 %is_asked, label %asked, label %none
+none:
+  ret i32 0
+asked:
+  %caller = call ptr @caller_of(ptr %call)
+  call void @put_name(ptr %values, i64 0, ptr %caller)
+  %callee = call ptr @ask(i64 0, ptr %call)
+  call void @put_name(ptr %values, i64 2, ptr %callee)
+  ret i32 1
+}}
 """
 _PLACES: Final = """
 define ptr @place_of_llvm() {
@@ -244,8 +270,10 @@ class CallSite:
         places[:] = [addresses[name] for name in _CALLED]
         ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
         self._values = (ctypes.c_int64 * len(FEATURES))()
-        self._put = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(
-            self._code.address("mlgo_put_features")
+        self._names = (ctypes.c_size_t * 4)()
+        self._put, self._put_names = (
+            ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._code.address(name))
+            for name in ("mlgo_put_features", "mlgo_put_names")
         )
         table = (ctypes.c_size_t * _SLOTS).from_address(addresses[_TABLE])
         slot = addresses[_TABLE] + list(table).index(addresses[_ASKS]) * ctypes.sizeof(
@@ -258,6 +286,14 @@ class CallSite:
         if not self._put(ctypes.addressof(self._values)):
             return bytes(ctypes.sizeof(self._values))
         return bytes(self._values)
+
+    def names(self) -> str:
+        """Caller and callee, with a NUL between them; empty where LLVM asks about no call."""
+        if not self._put_names(ctypes.addressof(self._names)):
+            return ""
+        caller, caller_bytes, callee, callee_bytes = self._names
+        names = ctypes.string_at(caller, caller_bytes), ctypes.string_at(callee, callee_bytes)
+        return b"\0".join(names).decode("utf-8", "backslashreplace")
 
     def _place(self, name: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())

@@ -185,12 +185,17 @@ class _Server:
         if self._inside is None or not request.asking:
             return self._product(request, data)
         asked = [
-            Conversation(os.fsencode(base), self._answerers.get(key), keep, self._besides(derives))
+            Conversation(
+                os.fsencode(base),
+                self._answerers.get(key),
+                keep,
+                self._besides(derives, request.task.names),
+            )
             for base, key, keep, derives in request.asking
         ]
         while self._once:
             self._answerers.pop(self._once.pop())
-        self._inside.begin(asked, hides_passes=bool(request.task.printing))
+        self._inside.begin(asked)
         try:
             answer, product = self._product(request, data)
             told, answered = self._inside.answered()
@@ -198,8 +203,15 @@ class _Server:
         finally:
             self._inside.end()
 
-    def _besides(self, derives: bool) -> Besides | None:
-        return Besides(FEATURES, self._call_site.features) if derives and self._call_site else None
+    def _besides(self, derives: bool, names: bool) -> Besides | None:
+        if self._call_site is None or not (derives or names):
+            return None
+        context = self._call_site.names if names else None
+        return (
+            Besides(FEATURES, self._call_site.features, context)
+            if derives
+            else Besides((), bytes, context)
+        )
 
     def _product(self, request: CompileRequest, data: bytes) -> _Answer:
         own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())

@@ -70,10 +70,9 @@ class Inside:
         self._of: dict[int, Conversation] = {}
         self._interposer: Final = Interposer(self._on_open, self._on_read, self._on_write)
 
-    def begin(self, asked: Sequence[Conversation], *, hides_passes: bool) -> None:
-        """The next compilation's problems, and whether LLVM's prints of passes come to nothing."""
+    def begin(self, asked: Sequence[Conversation]) -> None:
+        """The next compilation's problems."""
         self._asked = list(asked)
-        self._interposer.filter_passes(hides_passes)
 
     def end(self) -> None:
         """LLVM has ended, and closed its descriptors."""
@@ -81,7 +80,6 @@ class Inside:
             self._interposer.mark(descriptor, is_taken=False)
         self._of.clear()
         self._asked.clear()
-        self._interposer.filter_passes(False)
 
     def answered(self) -> tuple[list[dict[str, Any]], bytes]:
         """What was answered here since this was last asked: of each problem, counts and bytes."""

@@ -5,10 +5,6 @@ three of them that LLVM speaks to its channel with are replaced, so that questio
 where they are asked (`llvm.process._inside`): no pipe, no other process. What replaces them is
 compiled by the LLVM that calls it; no C compiler is needed. It hands on what is not a channel's
 without Python, since LLVM also writes when it is out of memory or about to abort.
-
-With `filter_passes` it keeps from standard error which pass runs on what, but for the inliner's
-(``-print-pass-numbers``, ``llvm/lib/Passes/StandardInstrumentations.cpp``): LLVM prints each word
-of it by a call, and hundreds of thousands of these come to nothing then.
 """
 
 from __future__ import annotations
@@ -27,15 +23,6 @@ MOST_DESCRIPTORS: Final = 1024
 
 _IR: Final = """
 @marks = global [{most} x i8] zeroinitializer
-@is_filtering = global i8 0
-@line = global [4096 x i8] zeroinitializer
-@used = global i64 0
-@passes = constant [14 x i8] c" Running pass "
-@inliner = constant [16 x i8] c" InlinerPass on "
-
-declare i32 @memcmp(ptr, ptr, i64)
-declare ptr @memmem(ptr, i64, ptr, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define private i1 @is_taken(i32 %file) {{
   %is_low = icmp ult i32 %file, {most}
@@ -66,85 +53,19 @@ ours:
   %taken = tail call i64 inttoptr (i64 {on_write} to ptr)(i32 %file, ptr %data, i64 %size)
   ret i64 %taken
 others:
-  %filtering = load i8, ptr @is_filtering
-  %is_filtering = icmp ne i8 %filtering, 0
-  %is_error = icmp eq i32 %file, 2
-  %is_some = icmp ne i64 %size, 0
-  %is_message = and i1 %is_error, %is_some
-  %is_filtered = and i1 %is_filtering, %is_message
-  br i1 %is_filtered, label %filter, label %real
-filter:
-  %filtered = tail call i64 @filtered_write(ptr %data, i64 %size)
-  ret i64 %filtered
-real:
   %done = tail call i64 inttoptr (i64 {write} to ptr)(i32 %file, ptr %data, i64 %size)
   ret i64 %done
-}}
-
-define private i64 @filtered_write(ptr %data, i64 %size) {{
-  %used = load i64, ptr @used
-  %all = add i64 %used, %size
-  %fits = icmp ule i64 %all, 4096
-  br i1 %fits, label %add, label %long
-long:
-  call void @flush_line()
-  %done = tail call i64 inttoptr (i64 {write} to ptr)(i32 2, ptr %data, i64 %size)
-  ret i64 %done
-add:
-  %at = getelementptr i8, ptr @line, i64 %used
-  call void @llvm.memcpy.p0.p0.i64(ptr %at, ptr %data, i64 %size, i1 false)
-  store i64 %all, ptr @used
-  %last = sub i64 %all, 1
-  %last_at = getelementptr i8, ptr @line, i64 %last
-  %character = load i8, ptr %last_at
-  %is_end = icmp eq i8 %character, 10
-  br i1 %is_end, label %whole, label %end
-whole:
-  %is_long = icmp uge i64 %all, 14
-  br i1 %is_long, label %compare, label %show
-compare:
-  %difference = call i32 @memcmp(ptr @line, ptr @passes, i64 14)
-  %is_pass = icmp eq i32 %difference, 0
-  br i1 %is_pass, label %search, label %show
-search:
-  %found = call ptr @memmem(ptr @line, i64 %all, ptr @inliner, i64 16)
-  %is_other = icmp eq ptr %found, null
-  br i1 %is_other, label %drop, label %show
-drop:
-  store i64 0, ptr @used
-  ret i64 %size
-show:
-  call void @flush_line()
-  br label %end
-end:
-  ret i64 %size
-}}
-
-define void @flush_line() {{
-  %used = load i64, ptr @used
-  %is_some = icmp ne i64 %used, 0
-  br i1 %is_some, label %some, label %none
-some:
-  store i64 0, ptr @used
-  %done = call i64 inttoptr (i64 {write} to ptr)(i32 2, ptr @line, i64 %used)
-  br label %none
-none:
-  ret void
 }}
 
 define ptr @place_of_marks() {{
   ret ptr @marks
 }}
-
-define ptr @place_of_filtering() {{
-  ret ptr @is_filtering
-}}
 """
 _CALLER: Final = """
-declare void @flush_line()
-define void @call_it() {
-  call void @flush_line()
-  ret void
+declare ptr @place_of_marks()
+define ptr @call_it() {
+  %marks = call ptr @place_of_marks()
+  ret ptr %marks
 }
 """
 
@@ -184,8 +105,6 @@ class Interposer:
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         marks = self._place("place_of_marks")
         self._marks = (ctypes.c_uint8 * MOST_DESCRIPTORS).from_address(marks)
-        self._filtering = ctypes.c_uint8.from_address(self._place("place_of_filtering"))
-        self._flush = ctypes.CFUNCTYPE(None)(self._code.address("flush_line"))
         taking = dict.fromkeys(_OPENING, opening) | {
             "read": self._code.address("taking_read"),
             "write": self._code.address("taking_write"),
@@ -200,11 +119,6 @@ class Interposer:
         if descriptor < MOST_DESCRIPTORS:
             self._marks[descriptor] = is_taken
         return descriptor < MOST_DESCRIPTORS
-
-    def filter_passes(self, is_wanted: bool) -> None:
-        """Whether standard error is spared passes other than the inliner from now on."""
-        self._flush()
-        self._filtering.value = is_wanted
 
     def _place(self, name: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import InternalError, OptionsError
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compilation import plain_options
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._request import CompileRequest, SplitRequest, request_to_json
 from mlgo_gym.llvm.process._worker import Worker
@@ -112,15 +112,6 @@ def test_it_goes_on(compiler: Compiler, small: Corpus) -> None:
     with pytest.raises(OptionsError, match=r"^llvm_options: -stats: "):
         CompileRequest(False, True, False, TARGET, COMPILE, False, (), ("-stats",))
     assert compiler.compile_module(module).object_sha256 == before.object_sha256
-
-
-def test_what_a_task_prints() -> None:
-    with pytest.raises(InternalError) as caught:
-        Task(printing=("-print-pass-numbers", "-exec-on-ir-change=id"))
-    assert str(caught.value) == (
-        "task: expected to print ['-pass-remarks-missed=inline-ml', '-pass-remarks=inline-ml', "
-        "'-print-pass-numbers'], found {'-exec-on-ir-change=id'}"
-    )
 
 
 def test_a_command_that_no_encoding_has() -> None:
