@@ -6,6 +6,7 @@ Ways through the same modules, in turns, module by module:
 - plain: the worker process compiles, and nothing is asked;
 - environment: ``gymnasium.make(...)``, every decision answered with LLVM's default;
 - here: the same by a function in this process;
+- named: the same, and the worker tells who calls whom, as for `search` and labels;
 - function: the same by a function in the worker;
 - recorded: the same by answers that were recorded, in the worker;
 - model: the shipped model as machine code in the worker, whose code is another;
@@ -34,6 +35,7 @@ from mlgo_gym.policies import WorkerPolicy, model_policies
 from mlgo_gym.problems import PolicyLike
 from mlgo_gym.problems._inlining_for_size import default
 from mlgo_gym.records import record, replay
+from mlgo_gym.search import NamingCompiler
 
 
 def run(corpus: Corpus, rounds: int) -> None:
@@ -70,6 +72,7 @@ def run(corpus: Corpus, rounds: int) -> None:
             "bare": lambda module: bare(session, module),
             "plain": lambda module: compiler.compile_module(module).decisions,
             "environment": lambda module: episode(env, module),
+            "named": lambda module: named(compiler, module, problem),
             **{name: compiled(policy) for name, policy in policies.items()},
             **{name: repeated(name) for name in traces},
         }
@@ -99,6 +102,10 @@ def bare(session: binding.Session, module: Module) -> int:
     with binding.parse(module.data, is_text=False, verify=False) as parsed:
         binding.emit_object(parsed, target, binding.optimize(parsed, target))
     return 0
+
+
+def named(compiler: Compiler, module: Module, problem: InliningForSize) -> int:
+    return len(NamingCompiler(compiler, module, default, problem).compile().decisions)
 
 
 def asks(env: gymnasium.Env[object, object], module: Module) -> bool:
