@@ -39,6 +39,7 @@ class SentPolicy:
         data: a model's code, a function's source, or recorded answers.
         is_for_once: it answers one compilation.
         keep: what it was asked is handed to `Policy.answered`.
+        of: who is sent before, since this one asks it.
     """
 
     key: str
@@ -46,6 +47,7 @@ class SentPolicy:
     data: bytes = field(repr=False)
     is_for_once: bool = False
     keep: bool = False
+    of: SentPolicy | None = None
 
 
 class Policy(ABC):

@@ -7,8 +7,9 @@ compilation takes about a tenth longer meanwhile.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +17,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._task import COMPILE_WITH_NAMES
+from mlgo_gym.llvm.process._loading import flipped
 from mlgo_gym.objects._functions import FunctionSize, function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
@@ -97,39 +99,63 @@ class NamingCompiler:
             CompilationError: LLVM crashed or outran its deadline.
         """
         flips = flips or {}
-        counts: Counter[str] = Counter()
-        decisions = []
+        problem, decisions = self._problem, _Decisions()
+        sent = self._policy.for_worker(problem)
         with (
             self._policy.begin(self._module) as answer,
             self._compiler.start(
                 self._module,
-                self._problem,
+                problem,
                 self.options,
                 keep_object=True,
                 task=COMPILE_WITH_NAMES,
+                inside={problem: flipped(sent, flips)} if sent else {},
             ) as compilation,
         ):
             while (observation := compilation.next_observation()) is not None:
-                caller, callee = _names(observation)
-                site = (caller, counts[caller])
-                counts[caller] += 1
-                action = flips.get(site)
+                decisions.take(compilation.take_kept(problem))
+                action = flips.get(decisions.site(observation))
                 if action is None:
                     action = int(answer(observation))
-                decisions.append(NamedDecision(site, callee, observation.payload, action))
+                decisions.add(observation, action)
                 compilation.answer(action)
+            decisions.take(compilation.take_kept(problem))
             result = compilation.result
         return NamedCompilation(
-            tuple(decisions),
+            tuple(decisions.made),
             function_sizes(result.object_bytes or b""),
             result.text_size_bytes,
             str(result.settings["opt_level"]),
         )
 
 
+class _Decisions:
+    """The decisions of a compilation so far."""
+
+    def __init__(self) -> None:
+        self.made: list[NamedDecision] = []
+        self._counts: Counter[str] = Counter()
+
+    def site(self, observation: Observation) -> CallSite:
+        """Where the next decision is asked about."""
+        caller, _ = _names(observation)
+        return caller, self._counts[caller]
+
+    def add(self, observation: Observation, action: int) -> None:
+        """What was answered."""
+        site, (caller, callee) = self.site(observation), _names(observation)
+        self._counts[caller] += 1
+        self.made.append(NamedDecision(site, callee, observation.payload, action))
+
+    def take(self, answered: Iterable[tuple[Observation, bytes]]) -> None:
+        """What was answered in the worker."""
+        for observation, advice in answered:
+            self.add(observation, int.from_bytes(advice, sys.byteorder, signed=True))
+
+
 def _names(observation: Observation) -> list[str]:
-    """Caller and callee as symbols: LLVM marks by a byte those that it may not change."""
-    names = [name.removeprefix("\1") for name in observation.context.split("\0")]
+    """Caller and callee."""
+    names = observation.context.split("\0")
     if len(names) != 2:
         raise EnvironmentSetupError(
             f"names: expected those of caller and callee, found {names}; workers tell them on Linux"

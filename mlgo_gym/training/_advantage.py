@@ -12,17 +12,17 @@ choose the round that does best on the validation packages. The first policy is 
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlgo_gym.errors import TrainingError
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.policies._worker import WorkerPolicy
+from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
+from mlgo_gym.runners._load import RELEASE, runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.scoring._measures import TextSize, measure_of
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._distillation import AdvantageConfig, distilled, labels_of
@@ -77,8 +77,9 @@ class _Trainer:
 
     def _policy(self) -> Policy:
         if self._round == 0:
-            return self._problem.policy(self._problem.rule)
-        return RunnerPolicy(partial(ReleaseModeModelRunner, self._model(self._round)), keep=True)
+            return WorkerPolicy(default)
+        model = str(self._model(self._round))
+        return RunnerPolicy(runner_factory(model, RELEASE), keep=True)
 
     def _learn(self) -> None:
         """Fit to all labels so far, and keep the model if it is the best."""

@@ -12,10 +12,14 @@ from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
+from mlgo_gym.problems._policy import FunctionPolicy, Policy, SentPolicy
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamingCompiler
+from mlgo_gym.stream._events import Observation
 from tests.search.recompiled import saved_by_single_flips
 
 _TWO_CALLERS = """
@@ -161,6 +165,33 @@ def test_a_name_that_llvm_may_not_change(compiler: Compiler) -> None:
     base = NamingCompiler(compiler, Module.from_ir(text), lambda _: 0).compile()
     assert base.decisions[0].callee == 'leaf "é'
     assert base.decisions[0].callee in base.functions
+
+
+def until_a_large_one(observation: Observation) -> int:
+    """LLVM's default, and what nobody may answer where the callee is large: that is left."""
+    return 2 if observation["callee_basic_block_count"][0] > 20 else default(observation)
+
+
+class _Left(FunctionPolicy):
+    """The default here, and the same in the worker up to a point."""
+
+    def for_worker(self, problem: Problem) -> SentPolicy | None:
+        return WorkerPolicy(until_a_large_one).for_worker(problem)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("policy", [WorkerPolicy(default), _Left(default)])
+def test_flips_in_the_worker(policy: Policy, sample: Corpus) -> None:
+    """They are those here, to the end or to where the worker's policy leaves it."""
+    with Compiler() as one, Compiler() as other:
+        here = NamingCompiler(one, sample["json_read.c"], default)
+        there = NamingCompiler(other, sample["json_read.c"], policy)
+        base = here.compile()
+        assert there.compile() == base
+        assert len(base.decisions) > 30
+        flips = {each.site: 1 - each.action for each in base.decisions[::3]}
+        flipped = there.compile(flips)
+        assert flipped == here.compile(flips) != base
 
 
 def test_without_names(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
 """Who answers inside a worker: a compiled model, recorded answers, or a function that was sent.
 
-Each is bound to what LLVM says it sends. A model whose tensors are not sent as it takes them, or
-whose answer LLVM may not be given, leaves the question to the host, which knows what to do, or what
-to say. Nothing of numpy is imported here; what a function needs comes with it.
+Each is bound to what LLVM says it sends, and each may be given other answers to some questions. A
+model whose tensors are not sent as it takes them, or whose answer LLVM may not be given, leaves the
+question to the host, which knows what to do, or what to say. Nothing of numpy is imported here;
+what a function needs comes with it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import math
 import pkgutil
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -269,6 +271,34 @@ class _BoundFunction:
         return advice if self._legal(advice, payload) else None
 
 
+class FlippedAnswerer:
+    """Another's answers, but for some of a caller's questions, which contexts name."""
+
+    def __init__(self, about: Mapping[str, Any], of: Answerer) -> None:
+        self._of: Final = of
+        self._flips: Final = {(caller, number): action for caller, number, action in about["flips"]}
+
+    def __call__(self, header: bytes) -> Bound | None:
+        bound = self._of(header)
+        advice = SentTensor.of(json.loads(header)["advice"])
+        return _BoundFlips(bound, self._flips, advice) if bound else None
+
+
+class _BoundFlips:
+    def __init__(self, of: Bound, flips: Mapping[tuple[str, int], int], advice: SentTensor) -> None:
+        self.size_bytes = of.size_bytes
+        self._of = of
+        self._counts: Counter[str] = Counter()
+        pack = struct.Struct(f"={_FORMATS[advice.type]}").pack
+        self._flips = {where: pack(action) for where, action in flips.items()}
+
+    def answer(self, payload: bytes, context: bytes) -> bytes | None:
+        caller = json.loads(context)["context"].partition("\0")[0]
+        number = self._counts[caller]
+        self._counts[caller] += 1
+        return self._flips.get((caller, number)) or self._of.answer(payload, context)
+
+
 def _imported(about: Mapping[str, Any]) -> Callable[[Any], Any]:
     for module in about["imports"].values():
         importlib.import_module(module)
@@ -313,6 +343,11 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any], bytes], Answerer]]] = Ma
 )
 
 
-def answerer_of(about: Mapping[str, Any], data: bytes) -> Answerer:
-    """Who answers, as a `mlgo_gym.problems._policy.SentPolicy` describes it."""
+def answerer_of(about: Mapping[str, Any], data: bytes, loaded: Mapping[str, Answerer]) -> Answerer:
+    """Who answers, as a `mlgo_gym.problems._policy.SentPolicy` describes it.
+
+    ``loaded`` has those that others go by, by their keys.
+    """
+    if about["kind"] == "flipped":
+        return FlippedAnswerer(about, loaded[about["of"]])
     return _KINDS[about["kind"]](about, data)

@@ -7,8 +7,8 @@ header, and in each observation behind LLVM's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from mlgo_gym.llvm.process._answers import laid_out
 
@@ -60,7 +60,7 @@ class Besides:
                 if len(self._unread) < end:
                     break
                 if self._context:
-                    told += _line({"context": self._context()})
+                    told += CONTEXT + json.dumps(self._context()).encode() + b"}\n"
                 told += self._unread[: end - 1] + self._values() + b"\n"
             elif self._unread.startswith(CONTEXT):
                 told += self._unread[:end]
@@ -73,8 +73,4 @@ class Besides:
         value = json.loads(header)
         self._size_bytes = laid_out(value)[1]
         value["features"] += self._described
-        return _line(value)
-
-
-def _line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+        return json.dumps(value, separators=(",", ":")).encode() + b"\n"

@@ -288,12 +288,16 @@ class CallSite:
         return bytes(self._values)
 
     def names(self) -> str:
-        """Caller and callee, with a NUL between them; empty where LLVM asks about no call."""
+        """Caller and callee, with a NUL between them; empty where LLVM asks about no call.
+
+        They are symbols, without the byte by which LLVM marks what it may not change.
+        """
         if not self._put_names(ctypes.addressof(self._names)):
             return ""
         caller, caller_bytes, callee, callee_bytes = self._names
         names = ctypes.string_at(caller, caller_bytes), ctypes.string_at(callee, callee_bytes)
-        return b"\0".join(names).decode("utf-8", "backslashreplace")
+        text = b"\0".join(name.removeprefix(b"\1") for name in names)
+        return text.decode("utf-8", "backslashreplace")
 
     def _place(self, name: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())

@@ -149,7 +149,7 @@ class _Server:
     def _load(self, request: LoadRequest, data: bytes) -> _Answer:
         self._set_options((*request.plain_options, *COMPILE.llvm_options()))
         try:
-            self._answerers[request.key] = answerer_of(request.about, data)
+            self._answerers[request.key] = answerer_of(request.about, data, self._answerers)
         except binding.BitcodeError:
             raise
         except BaseException as error:  # noqa: BLE001 - it is anybody's code
@@ -234,7 +234,7 @@ def _imported(data: bytes) -> str:
     """Import what functions need that will answer here; what one of them raised, in words."""
     try:
         for about, source in json.loads(data):
-            answerer_of(about, source.encode())
+            answerer_of(about, source.encode(), {})
     except BaseException as error:  # noqa: BLE001 - it is anybody's code
         return words_of(error)
     return ""

@@ -37,7 +37,7 @@ from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._channel import Channel, open_bytes, path_of
 from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.stream._training_log import StreamDecoder
+from mlgo_gym.stream._training_log import read_events
 
 _READING: Final = re.compile(r"Could not find (incbin|include) file ('.*')$", re.MULTILINE)
 
@@ -304,10 +304,8 @@ class Exchange:
 
 def _observations(problem: Problem, stream: bytes) -> Iterator[Observation]:
     """What LLVM has asked, as the problem documents it."""
-    decoder = StreamDecoder()
-    decoder.feed(stream)
     fit: Fit | None = None
-    while (event := decoder.next_event()) is not None:
+    for event in read_events(io.BytesIO(stream)):
         match event:
             case Header():
                 fit = Fit(problem, event)

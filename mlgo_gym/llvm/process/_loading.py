@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 from mlgo_gym.corpus._corpus import Module
@@ -25,6 +25,19 @@ def load(
         return ""
     request = LoadRequest(policy.key, policy.about, policy.is_for_once, plain_options)
     return Exchange(worker, module, timeout_s).load(request, policy.data)
+
+
+def flipped(policy: SentPolicy, flips: Mapping[tuple[str, int], int]) -> SentPolicy:
+    """Who gives a policy's answers, but others to some of a caller's questions, by their number.
+
+    It is for a compilation whose worker tells names (`Task.names`).
+    """
+    about = {
+        "kind": "flipped",
+        "of": policy.key,
+        "flips": [[caller, number, action] for (caller, number), action in flips.items()],
+    }
+    return SentPolicy(f"flipped-{uuid4().hex}", about, b"", is_for_once=True, keep=True, of=policy)
 
 
 def recorded(problem: Problem, advice: Sequence[bytes]) -> dict[Problem, SentPolicy]:
