@@ -65,8 +65,9 @@ _PROBLEMS: Final = MappingProxyType(
     {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
 )
 """What the driver in C knows how to ask, by the name that users say."""
-_INSIDE: Final = ("inside.c", "call_site.c", "policy.c", "stream.c")
-"""The sources of the library that clang's process loads; the driver has all but the first."""
+_ONLY_INSIDE: Final = ("inside.c", "forked.c")
+_INSIDE: Final = (*_ONLY_INSIDE, "call_site.c", "policy.c", "stream.c")
+"""The sources of the library that clang's process loads; the driver has the rest of them, too."""
 _LIBRARY_FLAGS: Final = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
 _LIBRARIES: Final = ("-ldl", "-pthread")
 
@@ -110,7 +111,7 @@ def build_driver(folder: Path) -> None:
                 "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
             }
             defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
-            sources = {each.name for each in NATIVE.glob("*.c")} - {_INSIDE[0]}
+            sources = {each.name for each in NATIVE.glob("*.c")} - {*_ONLY_INSIDE}
             made = _compile_c(folder, [*defines, *_LIBRARIES], sorted(sources), program.name)
             keep(program, made, is_program=True)
         for other in others:

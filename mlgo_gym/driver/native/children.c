@@ -130,6 +130,18 @@ static int next_signal(int signals) {
   return asked;
 }
 
+/* Waits for what clang's process has forked and left to us; the result is a signal that asked this
+ * process to end, or 0. */
+static int wait_for_forks(const struct page *page, int signals) {
+  int asked = 0;
+  for (size_t index = 0; index < page->fork_count && !asked; ++index) {
+    pid_t child = atomic_load(&page->forks[index].pid);
+    while (child > 0 && !asked && waitpid(child, NULL, WNOHANG) == 0)
+      asked = next_signal(signals);
+  }
+  return asked;
+}
+
 /* Lets clang answer itself; the result is a signal that asked this process to end, or 0. */
 static int run_inside(const struct job *job, const sigset_t *mask, int signals,
                       struct outcome *outcome) {
@@ -152,7 +164,10 @@ static int run_inside(const struct job *job, const sigset_t *mask, int signals,
   outcome->is_served = ended == clang && !has_given_up;
   outcome->was_open = atomic_load(&page->is_open);
   outcome->was_asked = atomic_load(&page->is_asked);
-  if (!outcome->is_served || WIFSIGNALED(outcome->status))
+  if (outcome->is_served && !outcome->status)
+    asked = wait_for_forks(page, signals);
+  bool has_left_some = asked || (page->fork_count && outcome->status);
+  if (!outcome->is_served || WIFSIGNALED(outcome->status) || has_left_some)
     end_children(ended ? 0 : clang);
   return asked;
 }

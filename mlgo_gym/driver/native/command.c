@@ -1,6 +1,6 @@
 /* Clang's command line with what is added to it: the advisors' options, and a terminal's colours. */
 #define _GNU_SOURCE
-#include "driver.h"
+#include "inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,31 +29,41 @@ static const char *joined(const char *option, const char *value) {
   return text;
 }
 
-static void add(struct list *list, bool to_linker, const char *option, const char *value) {
+static void add(struct list *list, bool to_linker, const char *option) {
   if (to_linker)
     add_word(list, "-Xlinker");
   add_word(list, "-mllvm");
   if (to_linker)
     add_word(list, "-Xlinker");
-  add_word(list, joined(option, value));
+  add_word(list, option);
 }
 
-static void add_vocabulary(struct list *list, bool to_linker, int file) {
-  char path[64];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-  add(list, to_linker, "-ml-inliner-ir2vec-vocab-file=", path);
-  add(list, to_linker, "-ir2vec-vocab-path=", path);
-}
-
-static void add_advisor(struct list *list, bool to_linker, const struct settings *settings,
+static void add_advisor(struct list *list, const struct settings *settings,
                         const struct channel *channel) {
   const struct problem_flags *flags = &PROBLEMS[channel->stream.problem];
-  add(list, to_linker, flags->enable, "");
-  add(list, to_linker, flags->channel, channel->told);
+  add_word(list, flags->enable);
+  add_word(list, joined(flags->channel, channel->told));
   if (flags->include_default && wants_input(channel->stream.policy, flags->default_name))
-    add(list, to_linker, flags->include_default, "");
+    add_word(list, flags->include_default);
   if (channel->stream.problem == INLINING && settings->threshold)
-    add(list, to_linker, "-ml-advisor-size-increase-threshold=", settings->threshold);
+    add_word(list, joined("-ml-advisor-size-increase-threshold=", settings->threshold));
+}
+
+size_t advice_options(const struct settings *settings, const struct job *job,
+                      const char **options) {
+  struct list list = {(char **)options, 0};
+  char path[64];
+  for (size_t index = 0; index < job->channel_count; ++index)
+    add_advisor(&list, settings, &job->channels[index]);
+  if (job->is_forked) /* nothing that it has closed counts, and no option gets into an object */
+    snprintf(path, sizeof path, DRIVERS_FILE, (int)getpid(), job->vocabulary);
+  else
+    snprintf(path, sizeof path, OPEN_FILE "%d", job->vocabulary);
+  if (job->vocabulary >= 0) {
+    add_word(&list, joined("-ml-inliner-ir2vec-vocab-file=", path));
+    add_word(&list, joined("-ir2vec-vocab-path=", path));
+  }
+  return list.count;
 }
 
 static bool has_colours(void) {
@@ -88,20 +98,16 @@ static void add_terminal(struct list *list) {
 char **advised(const struct settings *settings, const struct plan *plan, const struct job *job) {
   struct list list = {calloc(settings->argument_count + 64, sizeof *list.items), 0};
   bool links = plan->action != ADVISE_COMPILATION, compiles = plan->action != ADVISE_LINK;
+  const char *options[MOST_OPTIONS];
+  size_t count = advice_options(settings, job, options);
   add_word(&list, job->clang->name);
   if (job->clang->needs_cxx_mode)
     add_word(&list, "--driver-mode=g++");
   add_word(&list, "--start-no-unused-arguments");
-  for (size_t index = 0; index < job->channel_count; ++index) {
-    if (compiles)
-      add_advisor(&list, false, settings, &job->channels[index]);
-    if (links)
-      add_advisor(&list, true, settings, &job->channels[index]);
-  }
-  if (job->vocabulary >= 0 && compiles)
-    add_vocabulary(&list, false, job->vocabulary);
-  if (job->vocabulary >= 0 && links)
-    add_vocabulary(&list, true, job->vocabulary);
+  for (size_t index = 0; compiles && index < count; ++index)
+    add(&list, false, options[index]);
+  for (size_t index = 0; links && index < count; ++index)
+    add(&list, true, options[index]);
   if (job->stderr_copy >= 0 && isatty(2))
     add_terminal(&list);
   add_word(&list, "--end-no-unused-arguments");
@@ -115,6 +121,16 @@ char **advised(const struct settings *settings, const struct plan *plan, const s
   }
   if (!is_told)
     add_turns(&list);
+  return list.items;
+}
+
+char **plain_arguments(const struct settings *settings, const struct clang *clang) {
+  struct list list = {calloc(settings->argument_count + 2, sizeof *list.items), 0};
+  add_word(&list, clang->name);
+  if (clang->needs_cxx_mode)
+    add_word(&list, "--driver-mode=g++");
+  for (size_t index = 1; index < settings->argument_count; ++index)
+    add_word(&list, settings->arguments[index]);
   return list.items;
 }
 

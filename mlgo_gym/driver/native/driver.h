@@ -10,10 +10,12 @@
  *   call_site.c  the call that LLVM asks about, where this process is LLVM's
  *   stream.c     what LLVM sends, taken apart and answered
  *   inside.c     the library in clang's process, where LLVM's writes and reads are answered
+ *   forked.c     its processes that clang's forks, one for each model whose object is compared
  *   preload.c    the driver's end of that
  *   channel.c    FIFOs in its place, where nothing can be preloaded
  *   command.c    clang's command line with what is added to it
  *   smallest.c   the smallest of several objects, clang's own among them
+ *   trials.c     how the objects come about that are compared
  *   streams.c    standard input, and what clang says, in memory
  *   children.c   clang and its jobs: starting, waiting, ending
  *   serve.c      the server process of FIFOs: clang's parent, which answers and cleans up
@@ -240,6 +242,7 @@ struct job {
   char folder[4096];
   int folder_file; /* under the same number in clang; or -1 */
   int vocabulary;  /* so is this file; or -1 */
+  bool is_forked;  /* clang's process forks, and is not told of it */
   double timeout_s;
   int stdout_copy; /* or -1 */
   int stderr_copy; /* or -1 */
@@ -270,21 +273,41 @@ void run_server(const struct job *job, const sigset_t *mask, int signals, int re
 
 /* command.c */
 char **advised(const struct settings *settings, const struct plan *plan, const struct job *job);
+/* LLVM's options that ask for advice, and tell where. */
+#define MOST_OPTIONS 16
+size_t advice_options(const struct settings *settings, const struct job *job, const char **options);
+/* As they came, but our own options. */
+char **plain_arguments(const struct settings *settings, const struct clang *clang);
 /* Whether clang's driver takes a job's command line, which it does not run. */
 bool is_accepted(const struct job *job);
 
 /* smallest.c */
-/* Compiles by each of so many models, then plainly; the result is an exit status. */
+/* Compiles plainly, then by each of so many models; the result is an exit status. */
 struct attempts {
   size_t count;
   const char *const *names;
-  int (*compile)(const void *data, size_t index);
-  const void *data;
+  int (*compile)(void *data); /* the result is an exit status */
+  /* A file in memory with a model's object, or -1; `is_overwritten` where clang's own is. */
+  int (*object_of)(void *data, size_t index, bool *is_overwritten);
+  void *data;
 };
 int compile_smallest(const struct settings *settings, const struct plan *plan,
                      const struct attempts *attempts);
+/* Copies all of a file; false where that cannot be done. */
+bool copy_to(int target, const char *path);
+
+/* trials.c */
+int compile_and_keep(const struct settings *settings, const struct clang *clang,
+                     const struct plan *plan);
 
 /* main.c */
+extern const char *program;
+/* Becomes clang; returns a status where it cannot. */
+int become_clang(const struct settings *settings, const struct clang *clang);
+/* Compiles with advice; the result is an exit status. */
+int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan);
+/* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
+int end_as(int status);
 void say(const char *kind, const char *text, const char *rest);
 
 /* streams.c */

@@ -57,12 +57,12 @@ struct session {
   int ends[2]; /* descriptors of .in and .out; or -1 */
 };
 
-static struct page *page;
+struct page *page;
 static pid_t parent;
 static struct session *_Atomic sessions[MOST_DESCRIPTORS];
 static _Thread_local struct session *half_open[PROBLEM_COUNT];
 
-static void *map_page(int driver, int number) {
+struct page *map_page(int driver, int number) {
   char path[64];
   struct stat about;
   struct page *found = MAP_FAILED;
@@ -83,6 +83,8 @@ __attribute__((constructor)) static void begin(void) {
   if (dladdr((void *)&page, &about) &&
       sscanf(about.dli_fname, DRIVERS_FILE, &driver, &number) == 2)
     page = map_page(driver, number - 1);
+  if (page)
+    atomic_store(&page->is_loaded, 1);
 }
 
 /* Says why there is no advice and waits to be ended: LLVM must not go on. */
@@ -93,6 +95,8 @@ static void give_up(const struct message *message) {
     atomic_store(&page->state, HAS_GIVEN_UP);
     kill(page->driver, SIGCHLD); /* it looks again */
   }
+  if (is_forked)
+    _exit(1);
   for (int waited_s = 0; waited_s < PATIENCE_S; ++waited_s)
     sleep(1);
   raise(SIGTERM); /* LLVM removes what is unfinished */
@@ -134,6 +138,8 @@ static int end_of(const char *path) {
 
 /* A job that clang forked ends with it, as clang does with the driver. */
 static void die_with_parent(void) {
+  if (is_forked)
+    return;
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent)
     raise(SIGTERM);
@@ -177,13 +183,23 @@ static mode_t mode_of(int flags, va_list more) {
   return has_mode ? va_arg(more, mode_t) : 0;
 }
 
+static int open_any(int (*next)(const char *, int, ...), const char *path, int flags,
+                    mode_t mode) {
+  int end = end_of(path);
+  if (end >= 0)
+    return open_end(end);
+  look_at_opening(&path, &flags);
+  int file = next(path, flags, mode);
+  look_at_file(file, path, flags);
+  return file;
+}
+
 int open_instead(const char *path, int flags, ...) {
   va_list more;
   va_start(more, flags);
   mode_t mode = mode_of(flags, more);
   va_end(more);
-  int end = end_of(path);
-  return end < 0 ? NEXT(open)(path, flags, mode) : open_end(end);
+  return open_any(NEXT(open), path, flags, mode);
 }
 
 int open64_instead(const char *path, int flags, ...) {
@@ -191,8 +207,7 @@ int open64_instead(const char *path, int flags, ...) {
   va_start(more, flags);
   mode_t mode = mode_of(flags, more);
   va_end(more);
-  int end = end_of(path);
-  return end < 0 ? NEXT(open64)(path, flags, mode) : open_end(end);
+  return open_any(NEXT(open64), path, flags, mode);
 }
 
 ssize_t read_instead(int file, void *data, size_t size) {
@@ -251,5 +266,6 @@ int close_instead(int file) {
       free(session);
     }
   }
+  look_at_closing(file);
   return NEXT(close)(file);
 }

@@ -14,22 +14,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const char *program = "mlgo-cc";
+const char *program = "mlgo-cc";
 
 void say(const char *kind, const char *text, const char *rest) {
   fprintf(stderr, "%s: %s: %s%s\n", program, kind, text, rest);
 }
 
-/* Becomes clang, with the arguments as they came but our own options. */
-static int become_clang(const struct settings *settings, const struct clang *clang) {
-  char **arguments = calloc(settings->argument_count + 2, sizeof *arguments);
-  size_t count = 0;
-  arguments[count++] = (char *)clang->name;
-  if (clang->needs_cxx_mode)
-    arguments[count++] = (char *)"--driver-mode=g++";
-  memcpy(arguments + count, settings->arguments + 1,
-         (settings->argument_count - 1) * sizeof *arguments);
-  execv(clang->path, arguments);
+int become_clang(const struct settings *settings, const struct clang *clang) {
+  execv(clang->path, plain_arguments(settings, clang));
   fprintf(stderr, "%s: error: cannot start %s: %s\n", program, clang->path, strerror(errno));
   return 126;
 }
@@ -70,8 +62,7 @@ static int become_python(const struct settings *settings, const struct clang *cl
   return 1;
 }
 
-/* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
-static int end_as(int status) {
+int end_as(int status) {
   if (!WIFSIGNALED(status))
     return WEXITSTATUS(status);
   struct rlimit none = {0, 0};
@@ -164,8 +155,7 @@ static int conclude(const struct settings *settings, const struct plan *plan,
   return give_up(settings, job->clang, &outcome->message);
 }
 
-static int compile(const struct settings *settings, const struct clang *clang,
-                   const struct plan *plan) {
+int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan) {
   struct channel channels[PROBLEM_COUNT] = {0};
   struct job job = {.clang = clang,
                     .channels = channels,
@@ -200,72 +190,6 @@ static int compile(const struct settings *settings, const struct clang *clang,
   if (is_unreached(&outcome, &job) && !run_again(&job, settings, plan, &outcome))
     return give_up(settings, clang, &outcome.message);
   return conclude(settings, plan, &job, &outcome);
-}
-
-struct trial {
-  const struct settings *settings;
-  const struct clang *clang;
-  const struct plan *plan;
-  const char *models[MOST_MODELS];
-  size_t count;
-};
-
-/* In a child: what it is to say is not said before it is known to be clang's last word. */
-static void run_trial(const struct trial *trial, size_t index, int copy) {
-  struct settings settings = *trial->settings;
-  int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  settings.models[INLINING] = trial->models[index];
-  settings.is_strict = true;
-  if (nowhere < 0 || dup2(nowhere, 1) < 0 || dup2(copy, 2) < 0)
-    _exit(1);
-  int status = compile(&settings, trial->clang, trial->plan);
-  fflush(stderr);
-  _exit(status);
-}
-
-/* Compiles by one of the models, or after the last of them plainly. */
-static int try_one(const void *data, size_t index) {
-  const struct trial *trial = data;
-  bool is_plain = index == trial->count;
-  int status = 0, copy = is_plain ? -1 : memory_file();
-  struct message message;
-  pid_t parent = getpid(), child = fork(), ended;
-  if (child == 0) {
-    die_with(parent);
-    if (is_plain)
-      _exit(become_clang(trial->settings, trial->clang));
-    run_trial(trial, index, copy);
-  }
-  while (child > 0 && (ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
-    continue;
-  if (child < 0 || ended != child) {
-    say("error", "cannot wait for clang: ", strerror(errno));
-    exit(1);
-  }
-  if (status && !is_plain && takes_error(copy, program, &message)) {
-    say(trial->settings->is_strict ? "error" : "warning", message.text,
-        trial->settings->is_strict ? "" : "; not compared");
-    if (trial->settings->is_strict)
-      exit(1);
-  }
-  if (copy >= 0)
-    close(copy);
-  return is_plain ? end_as(status) : status;
-}
-
-/* What cannot be compared is left to clang: nothing is larger than its own. */
-static int compile_and_keep(const struct settings *settings, const struct clang *clang,
-                            const struct plan *plan) {
-  if (!plan->object)
-    return become_clang(settings, clang);
-  struct trial trial = {settings, clang, plan, {0}, 0};
-  trial.count = models_to_compare(settings, trial.models);
-  if (plan->reads_stdin && !keep_stdin()) {
-    say("error", "cannot keep standard input: ", strerror(errno));
-    return 1;
-  }
-  struct attempts attempts = {trial.count, trial.models, try_one, &trial};
-  return compile_smallest(settings, plan, &attempts);
 }
 
 /* Whoever started this may have closed them (ccache closes standard input); from here on none of our

@@ -1,5 +1,5 @@
-/* The smallest of several objects: clang's own, and one by each model. Plain clang compiles last and
- * has the last word, in status and messages; its object stays unless another has less text. */
+/* The smallest of several objects: clang's own, and one by each model. Plain clang has the word, in
+ * status and messages; its object stays unless another has less text. */
 #define _GNU_SOURCE
 #include "driver.h"
 
@@ -95,7 +95,7 @@ static uint64_t text_of_path(const char *path) {
   return size;
 }
 
-static bool copy_to(int target, const char *path) {
+bool copy_to(int target, const char *path) {
   char data[1 << 16];
   int source = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t length = -1;
@@ -108,17 +108,16 @@ static bool copy_to(int target, const char *path) {
 }
 
 /* Puts what was kept in an object's place, whole or not at all. */
-static bool put(int kept, const char *path) {
-  struct stat about;
+static bool put(int kept, const char *path, mode_t mode) {
   char partial[4200], source[64];
   snprintf(source, sizeof source, OPEN_FILE "%d", kept);
-  if (stat(path, &about) || snprintf(partial, sizeof partial, "%s.mlgo-%ld", path,
-                                     (long)getpid()) >= (int)sizeof partial)
+  if (snprintf(partial, sizeof partial, "%s.mlgo-%ld", path, (long)getpid()) >=
+      (int)sizeof partial)
     return false;
   int file = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0)
     return false;
-  bool is_good = copy_to(file, source) && !fchmod(file, about.st_mode & 07777);
+  bool is_good = copy_to(file, source) && !fchmod(file, mode & 07777);
   is_good = !close(file) && is_good && !rename(partial, path);
   if (!is_good)
     unlink(partial);
@@ -141,32 +140,52 @@ static void note(const struct settings *settings, const char *object, const char
     close(file);
 }
 
+struct choice {
+  int plain, best; /* files in memory; the best may be -1 */
+  size_t which;
+  uint64_t plain_bytes, least;
+  bool is_overwritten;
+};
+
+static void choose(struct choice *choice, const struct attempts *attempts) {
+  char path[64];
+  for (size_t index = 0; index < attempts->count; ++index) {
+    int object = attempts->object_of(attempts->data, index, &choice->is_overwritten);
+    snprintf(path, sizeof path, OPEN_FILE "%d", object);
+    uint64_t size = object < 0 ? NO_TEXT : text_of_path(path);
+    int other = object;
+    if (size < choice->least) {
+      other = choice->best;
+      choice->best = object;
+      choice->which = index;
+      choice->least = size;
+    }
+    if (other >= 0)
+      close(other);
+  }
+}
+
 int compile_smallest(const struct settings *settings, const struct plan *plan,
                      const struct attempts *attempts) {
-  int kept = memory_file(), best = -1;
-  uint64_t least = NO_TEXT;
-  for (size_t index = 0; kept >= 0 && index < attempts->count; ++index) {
-    if (attempts->compile(attempts->data, index))
-      continue;
-    uint64_t size = text_of_path(plan->object);
-    if (size < least && copy_to(kept, plan->object)) {
-      least = size;
-      best = (int)index;
-    }
-    if (plan->reads_stdin)
-      lseek(0, 0, SEEK_SET);
-  }
-  int status = attempts->compile(attempts->data, attempts->count);
+  struct stat about;
+  struct choice choice = {.plain = memory_file(), .best = -1};
+  int status = attempts->compile(attempts->data);
   if (status)
     return status;
-  uint64_t plain = text_of_path(plan->object);
-  bool is_less = best >= 0 && plain != NO_TEXT && least < plain;
-  if (is_less && !put(kept, plan->object)) {
+  choice.plain_bytes = choice.least = text_of_path(plan->object);
+  if (choice.least == NO_TEXT) /* a header, or another machine's */
+    return 0;
+  if (!stat(plan->object, &about) && copy_to(choice.plain, plan->object))
+    choose(&choice, attempts);
+  bool is_less = choice.best >= 0 && put(choice.best, plan->object, about.st_mode);
+  if (choice.best >= 0 && !is_less)
     say("warning", "cannot keep the smaller object: ", strerror(errno));
-    is_less = false;
+  if (!is_less && choice.is_overwritten && !put(choice.plain, plan->object, about.st_mode)) {
+    say("error", "cannot put clang's object back: ", strerror(errno));
+    unlink(plan->object);
+    return 1;
   }
-  if (plain != NO_TEXT) /* a header, or another machine's */
-    note(settings, plan->object, is_less ? attempts->names[best] : "LLVM", is_less ? least : plain,
-         plain);
+  note(settings, plan->object, is_less ? attempts->names[choice.which] : "LLVM",
+       is_less ? choice.least : choice.plain_bytes, choice.plain_bytes);
   return 0;
 }
