@@ -1,8 +1,9 @@
-/* The library's processes that clang's forks, one for each model whose object is compared. Clang calls
- * libLLVM's `registerModuleAnalyses` once for each object, when the sources are read and before it builds
- * LLVM's pipeline; the function is found here first. A forked process asks for advice and goes on as
- * clang, but for what it leaves: the object is in the driver's file in memory, and nothing else is
- * anywhere. It ends where clang would give the object its name. Clang's own process goes on untouched.
+/* The library's processes that clang's forks, one for each model whose object is compared. Clang
+ * calls libLLVM's `registerModuleAnalyses` once for each object, when the sources are read and
+ * before it builds LLVM's pipeline; the function is found here first. A forked process asks for
+ * advice and goes on as clang, but for what it leaves: the object is in the driver's file in
+ * memory, and nothing else is anywhere. It ends where clang would give the object its name. Clang's
+ * own process goes on untouched.
  *
  * Where clang has LLVM in itself, nothing is found here, and nothing is forked. */
 #define _GNU_SOURCE
@@ -57,8 +58,8 @@ static const char *name_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-/* Whether the path is FOLDER/STEM-01234567.EXTENSION.tmp of the object FOLDER/STEM.EXTENSION: a device's
- * code, or assembly, is in files of other names. */
+/* Whether the path is FOLDER/STEM-01234567.EXTENSION.tmp of the object FOLDER/STEM.EXTENSION: a
+ * device's code, or assembly, is in files of other names. */
 static bool is_objects(const char *path) {
   const char *name = name_of(path), *object = name_of(page->object);
   size_t length = strlen(object), whole = length + strlen(UNIQUE PARTIAL);
@@ -68,8 +69,7 @@ static bool is_objects(const char *path) {
   size_t stem = dot ? (size_t)(dot - object) : length;
   return !strncmp(name, object, stem) && name[stem] == UNIQUE[0] &&
          !strncmp(name + stem + strlen(UNIQUE), object + stem, length - stem) &&
-         is_same_folder(path, (size_t)(name - path), page->object,
-                        (size_t)(object - page->object));
+         is_same_folder(path, (size_t)(name - path), page->object, (size_t)(object - page->object));
 }
 
 void look_at_opening(const char **path, int *flags) {
@@ -162,8 +162,7 @@ static void fork_all(void) {
   size_t most = sched_getaffinity(0, sizeof set, &set) ? 1 : (size_t)CPU_COUNT(&set);
   for (size_t index = 0; index < page->fork_count; ++index) {
     pid_t earlier = index < most ? 0 : atomic_load(&page->forks[index - most].pid);
-    while (earlier > 0 && waitid(P_PID, (id_t)earlier, &about, WEXITED | WNOWAIT) &&
-           errno == EINTR)
+    while (earlier > 0 && waitid(P_PID, (id_t)earlier, &about, WEXITED | WNOWAIT) && errno == EINTR)
       continue;
     pid_t child = page->forks[index].page < 0 ? -1 : fork();
     if (child == 0) {

@@ -1,6 +1,7 @@
-/* How the objects come about that are compared. Plain clang compiles. Where a library in its process finds
- * LLVM's pipeline about to be built, it forks there once for each model, and the sources are read once
- * (forked.c); elsewhere, each model has a compilation of its own, after that. */
+/* How the objects come about that are compared. Plain clang compiles. Where a library in its
+ * process finds LLVM's pipeline about to be built, it forks there once for each model, and the
+ * sources are read once (forked.c); elsewhere, each model has a compilation of its own, after that.
+ */
 #define _GNU_SOURCE
 #include "inside.h"
 
