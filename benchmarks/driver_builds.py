@@ -4,11 +4,13 @@
 
     python -m benchmarks driver_builds
     python -m benchmarks.driver_builds --model inlining-for-size --project zstd --rounds 1
+    python -m benchmarks.driver_builds --model inlining-for-size --project jq --keep-smaller
 
 Single files: wall time of one compilation, alternating, the median of several. Builds: an unchanged
 project with two jobs (Lua 5.4 and zstd by their own makefiles, zstd also by Meson, jq by its
 configure script, sentencepiece, which is C++, by CMake), alternating, then its own tests, and the
-code in its objects, and in its programs and libraries after linking.
+code in its objects, and in its programs and libraries after linking. ``--keep-smaller`` takes the
+models that way: as the driver does it, where clang forks, and by whole compilations.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -156,13 +159,21 @@ def environment(settings: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, "PATH": path, "MLGO_CLANG": CLANG, "MLGO_STRICT": "1", **settings}
 
 
-def build(project: Project, folder: Path, settings: Mapping[str, str], *, driver: bool) -> float:
-    """Configure and build; returns the seconds that the build took."""
+def build(
+    project: Project, folder: Path, settings: Mapping[str, str], *, driver: bool
+) -> tuple[float, float]:
+    """Configure and build; returns the seconds of time and of processors that the build took."""
     for command in project.configure:
         _run(command, folder, settings, driver=driver)
-    start = time.perf_counter()
+    start, used = time.perf_counter(), _processors_s()
     _run(project.build, folder, settings, driver=driver)
-    return time.perf_counter() - start
+    return time.perf_counter() - start, _processors_s() - used
+
+
+def _processors_s() -> float:
+    """Of all processes that were started and have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _run(
@@ -187,11 +198,12 @@ def binaries(folder: Path) -> dict[str, BinaryFile]:
     }
 
 
-def settings_of(models: Sequence[str]) -> dict[str, dict[str, str]]:
+def settings_of(models: Sequence[str], *, keep_smaller: bool = False) -> dict[str, dict[str, str]]:
     """The settings of each build, by the name that is printed: clang, its own answers, models.
 
     Args:
         models: folders, or names of shipped models.
+        keep_smaller: each model's objects are compared with clang's own, the smaller stays.
 
     Raises:
         FileNotFoundError: there is no such model.
@@ -208,6 +220,10 @@ def settings_of(models: Sequence[str]) -> dict[str, dict[str, str]]:
         if not folder.is_dir():
             raise FileNotFoundError(f"model {name!r}: expected a folder or the name of a model")
         card = read_card(folder)
+        if keep_smaller:
+            values = {"MLGO_KEEP_SMALLER": str(folder.absolute())}
+            settings |= {folder.name: values, f"{folder.name}, whole": {**values, **FIFOS}}
+            continue
         variable = _VARIABLES[card.problem if card else "InliningForSize"]
         settings[folder.name] = {variable: str(folder.absolute())}
     return settings
@@ -218,6 +234,8 @@ def run(
     rounds: int = 3,
     cache: Path | None = None,
     models: Sequence[str] = (str(MODELS / "inliner"),),
+    *,
+    keep_smaller: bool = False,
 ) -> None:
     """Measure single files and projects.
 
@@ -226,9 +244,10 @@ def run(
         rounds: how often each is built under each of the settings.
         cache: where sources are kept.
         models: what is built with besides plain clang and clang's own answers.
+        keep_smaller: see `settings_of`.
     """
     cache = cache or ROOT / "build" / "sdists"
-    settings = settings_of(models)
+    settings = settings_of(models, keep_smaller=keep_smaller)
     with tempfile.TemporaryDirectory() as folder:
         if names is None:
             files(Path(folder), settings, cache)
@@ -290,7 +309,7 @@ def builds(
     name: str, settings: Mapping[str, Mapping[str, str]], folder: Path, rounds: int, cache: Path
 ) -> None:
     project = PROJECTS[name]
-    times: dict[str, list[float]] = {each: [] for each in settings}
+    times: dict[str, list[tuple[float, float]]] = {each: [] for each in settings}
     found: dict[str, dict[str, BinaryFile]] = {}
     for number in range(rounds):
         for each, values in settings.items():
@@ -307,17 +326,22 @@ def builds(
 
 def report(
     name: str,
-    times: Mapping[str, Sequence[float]],
+    times: Mapping[str, Sequence[tuple[float, float]]],
     found: Mapping[str, Mapping[str, BinaryFile]],
 ) -> None:
     base = found["clang"]
+    medians = {
+        each: [median(column) for column in zip(*rows, strict=True)] for each, rows in times.items()
+    }
     for each, mine in found.items():
-        ratio = median(times[each]) / median(times["clang"])
+        seconds, processors = medians[each]
+        ratios = [one / other for one, other in zip(medians[each], medians["clang"], strict=True)]
         objects = {key: file.code_bytes for key, file in mine.items() if not file.is_linked}
         linked = {key: file.code_bytes for key, file in mine.items() if file.is_linked}
         equal = sum(key in base and base[key].code_bytes == size for key, size in objects.items())
         print(
-            f"{name}, {each}: {median(times[each]):.1f} s, {ratio:.2f} x; bytes of code: "
+            f"{name}, {each}: {seconds:.1f} s, {ratios[0]:.2f} x; "
+            f"of processors {processors:.1f} s, {ratios[1]:.2f} x; bytes of code: "
             f"{sum(objects.values()):,} in {len(objects)} objects, {equal} of clang's size, "
             f"{sum(linked.values()):,} linked; its tests pass"
         )
@@ -331,9 +355,10 @@ def main() -> None:
     parser.add_argument("--project", action="append", choices=tuple(PROJECTS), help="repeat")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sources", type=Path, help="where sources are kept")
+    parser.add_argument("--keep-smaller", action="store_true", help="than clang's own objects")
     options = parser.parse_args()
     models = options.model or [str(MODELS / "inliner")]
-    run(options.project, options.rounds, options.sources, models)
+    run(options.project, options.rounds, options.sources, models, keep_smaller=options.keep_smaller)
 
 
 if __name__ == "__main__":
