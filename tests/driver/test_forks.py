@@ -20,6 +20,7 @@ from tests.driver.test_streams import in_place_of_clang
 from tests.waiting import wait_for
 
 OTHER, NEVER = str(MODELS / "inliner"), str(MODELS / "never")
+LOWEST = str(MODELS / "lowest_density")
 TWO = {"MLGO_KEEP_SMALLER": f"{OTHER},{NEVER}"}
 UNKNOWN = {"MLGO_KEEP_SMALLER": str(MODELS / "unknown_feature")}
 COUNTING = (
@@ -116,6 +117,17 @@ def test_forks_make_what_compilations_make(
         assert compilations(work) == 3
         kept += [row.split("\t")[0] for row in forked[2]]
     assert {*kept} - {"LLVM"}
+
+
+@pytest.mark.e2e
+def test_models_that_llvm_reads_files_of(driver: Driver, sample: Corpus, work: Path) -> None:
+    """A vocabulary; and a model for register allocation beside the inliner's."""
+    models = {"MLGO_KEEP_SMALLER": str(MODELS / "short"), "MLGO_REGALLOC_MODEL": LOWEST}
+    settings = prepared(driver, work) | models
+    line = ("-Oz", "-c", str(sample.folder.parent / "src" / "expr_compile.c"), "-o", "out.o")
+    forked = made(driver, work, line, settings)
+    assert forked == made(driver, work, line, settings | CHANNEL)
+    assert forked[2][0].startswith(models["MLGO_KEEP_SMALLER"])
 
 
 def test_clang_says_everything_once(driver: Driver, work: Path) -> None:

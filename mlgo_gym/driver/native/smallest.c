@@ -1,7 +1,7 @@
 /* The smallest of several objects: clang's own, and one by each model. Plain clang has the word, in
  * status and messages; its object stays unless another has less text. */
 #define _GNU_SOURCE
-#include "driver.h"
+#include "smallest.h"
 
 #include <elf.h>
 #include <errno.h>

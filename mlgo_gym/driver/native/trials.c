@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "inside.h"
+#include "smallest.h"
 
 #include <errno.h>
 #include <fcntl.h>
