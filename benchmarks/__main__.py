@@ -39,6 +39,9 @@ RUNS: Final[dict[str, _Run]] = {
     "regalloc_score": lambda module, _: module.run([built(name, "O3") for name in module.RECIPES]),
     "regalloc_sweep": lambda module, options: module.run(_corpus(options, "O3"), options.rounds),
     "soak": lambda module, options: module.run(options.episodes),
+    "labels": lambda module, options: module.run(
+        built("sentencepiece"), options.modules, options.rounds
+    ),
     "forks": lambda module, _: module.run(built("lupa", "O3", whole_program=True), forks=30),
     "scaling": lambda module, _: module.run(built("libsass")),
     "oracle": lambda module, options: module.run(

@@ -120,6 +120,13 @@ TINY = {
         ),
         ("44 hashes in hashes.json", "44 of 44 equal"),
     ),
+    "labels": Tiny(
+        ("benchmarks labels --modules 1 --rounds 1",),
+        (
+            "1 modules, # labels, 2 workers",
+            *(f"{way} # s # labels a second" for way in ("in the worker", "LLVM by itself")),
+        ),
+    ),
     "oracle": Tiny(
         ("benchmarks oracle --seconds 0.5 --modules 1",),
         ("scene.cpp: # bytes, found #: #% less; # compilations", "total: # bytes, found #: #%"),
