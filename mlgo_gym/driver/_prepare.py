@@ -66,7 +66,9 @@ _PROBLEMS: Final = MappingProxyType(
 )
 """What the driver in C knows how to ask, by the name that users say."""
 _ONLY_INSIDE: Final = ("inside.c", "forked.c")
-_INSIDE: Final = (*_ONLY_INSIDE, "call_site.c", "policy.c", "stream.c")
+_INSIDE: Final = (
+    *_ONLY_INSIDE, "answers.c", "call_site.c", "digest.c", "policy.c", "stream.c",
+)  # fmt: skip
 """The sources of the library that clang's process loads; the driver has the rest of them, too."""
 _LIBRARY_FLAGS: Final = ("-shared", "-fPIC", "-fvisibility=hidden", "-Wl,-z,now")
 _LIBRARIES: Final = ("-ldl", "-pthread")

@@ -230,7 +230,8 @@ struct plan plan_of(const struct settings *settings) {
                       .runs_once = seen.runs_once,
                       .is_unseen = seen.is_unseen,
                       .has_vocabulary = seen.has_vocabulary,
-                      .object = object_of(&seen)};
+                      .object = object_of(&seen),
+                      .input = seen.input};
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

@@ -2,7 +2,7 @@
  * preloaded sees what clang writes; KEY stands for the program's file as it is: device, inode, size, time
  * stamps. */
 #define _GNU_SOURCE
-#include "driver.h"
+#include "traces.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,15 +127,14 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
   return true;
 }
 
-int ask(char *const *command, const struct preload *preload, char *text, size_t size) {
-  int output = memfd_create("mlgo-cc", MFD_CLOEXEC);
-  pid_t parent = getpid(), child = output < 0 ? -1 : fork();
+int run(char *const *command, const struct preload *preload, int output, int errors) {
+  pid_t parent = getpid(), child = output < 0 || errors < 0 ? -1 : fork();
   if (child == 0) {
     die_with(parent);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(nothing, 0);
     dup2(output, 1);
-    dup2(output, 2);
+    dup2(errors, 2);
     if (preload)
       put_preload(preload);
     execv(command[0], command);
@@ -145,11 +144,17 @@ int ask(char *const *command, const struct preload *preload, char *text, size_t 
   int status = -1;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
     continue;
+  return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int ask(char *const *command, const struct preload *preload, char *text, size_t size) {
+  int output = memory_file();
+  int status = run(command, preload, output, output);
   ssize_t length = output < 0 ? -1 : pread(output, text, size - 1, 0);
   text[length > 0 ? length : 0] = 0;
   if (output >= 0)
     close(output);
-  return child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return status;
 }
 
 /* The version that clang says, or NULL. */
@@ -232,6 +237,12 @@ bool print_fingerprint(const struct settings *settings, const struct clang *clan
   printf("mlgo-cc %s\nclang %d %s\n", MLGO_VERSION, clang->version, key);
   if (settings->threshold)
     printf("size-increase-threshold %s\n", settings->threshold);
+  if (settings->traces) {
+    char traces[2 * DIGEST_BYTES + 1];
+    if (!digest_of_traces(settings, traces, message))
+      return false;
+    printf("traces %s\n", traces);
+  }
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem)
     if (settings->models[problem] && !print_policy(settings, clang, problem, message))
       return false;

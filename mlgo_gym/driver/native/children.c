@@ -164,6 +164,7 @@ static int run_inside(const struct job *job, const sigset_t *mask, int signals,
   outcome->is_served = ended == clang && !has_given_up;
   outcome->was_open = atomic_load(&page->is_open);
   outcome->was_asked = atomic_load(&page->is_asked);
+  outcome->is_right = atomic_load(&page->is_right);
   if (outcome->is_served && !outcome->status)
     asked = wait_for_forks(page, signals);
   bool has_left_some = asked || (page->fork_count && outcome->status);

@@ -8,6 +8,8 @@
  *   model.c      the policy of a model's files
  *   policy.c     a policy bound to what LLVM says it sends
  *   call_site.c  the call that LLVM asks about, where this process is LLVM's
+ *   answers.c    what search found, in place of a policy
+ *   traces.c     the folder of that, and which module it was found for
  *   stream.c     what LLVM sends, taken apart and answered
  *   inside.c     the library in clang's process, where LLVM's writes and reads are answered
  *   forked.c     its processes that clang's forks, one for each model whose object is compared
@@ -20,7 +22,8 @@
  *   children.c   clang and its jobs: starting, waiting, ending
  *   serve.c      the server process of FIFOs: clang's parent, which answers and cleans up
  *   job.c        what clang is started with
- *   main.c       the process that the build started: waits, and falls back to plain clang
+ *   compile.c    clang with advice, and what is done where that fails
+ *   main.c       the process that the build started, which may become plain clang
  */
 #ifndef MLGO_DRIVER_H
 #define MLGO_DRIVER_H
@@ -64,9 +67,11 @@ struct settings {
   const char *threshold;             /* growth at which the inline advisor stops asking; or NULL */
   const char *keep_smaller;          /* "1", or models with commas between them; or NULL */
   const char *kept_log;              /* where it is noted what was kept; or NULL */
+  const char *traces;                /* a folder of what search found; or NULL */
   const char *model_under_training;  /* development mode; or NULL */
   const char *training_log;
   bool wants_fingerprint;
+  bool wants_key; /* of the module, in a folder of traces */
   char **arguments; /* clang's, from [1]; NULL-terminated */
   size_t argument_count;
 };
@@ -81,6 +86,7 @@ struct plan {
   bool is_unseen; /* so is a response file */
   bool has_vocabulary; /* of IR2Vec, which LLVM would not be told of twice */
   const char *object; /* all that comes out; or NULL where there is more, or it is not known */
+  const char *input;  /* the one that it comes of */
 };
 
 struct clang {
@@ -140,9 +146,10 @@ size_t add_file_to_digest(struct digest *digest, int file, size_t size);
 /* cache.c */
 bool find_clang(const struct settings *settings, struct clang *clang, struct message *message);
 bool check_clang(struct clang *clang, struct message *message);
-/* Runs a program, with a library preloaded or NULL, and keeps the beginning of what it prints; returns
- * its exit status, or -1. */
+/* Runs a program, with a library preloaded or NULL, and writes what it prints to files, or keeps the
+ * beginning of it; returns its exit status, or -1. */
 struct preload;
+int run(char *const *command, const struct preload *preload, int output, int errors);
 int ask(char *const *command, const struct preload *preload, char *text, size_t size);
 /* Prints what decides the code besides the sources; false where a policy cannot be loaded. */
 bool print_fingerprint(const struct settings *settings, const struct clang *clang,
@@ -176,6 +183,7 @@ const struct mlgo_policy *load_library(const char *path, const char *name,
 struct stream {
   enum problem problem;
   const struct mlgo_policy *policy;
+  struct answers *answers; /* that are given in its place; or NULL */
   struct binding *binding; /* of the last header */
   const uint8_t *at;       /* what was offered and not taken yet */
   size_t left;
@@ -198,6 +206,7 @@ void end_stream(struct stream *stream);
 struct channel {
   struct stream stream;
   int policy_file;
+  size_t answers_bytes; /* that is one of answers; or 0 */
   char base[4096]; /* of the FIFOs' names */
   char told[4096]; /* the same, as clang's processes are told */
   int inbound, outbound;
@@ -229,6 +238,7 @@ struct outcome {
   bool is_served;
   bool was_open;  /* LLVM has opened what it was told to */
   bool was_asked; /* LLVM's back end had begun */
+  bool is_right;  /* all answers were taken that search had found */
   int status;     /* of clang, as waitpid gives it */
   struct message message;
 };
@@ -285,12 +295,17 @@ bool is_accepted(const struct job *job);
 int compile_and_keep(const struct settings *settings, const struct clang *clang,
                      const struct plan *plan);
 
+/* compile.c */
+/* Compiles with advice; the result is an exit status. */
+int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan);
+
 /* main.c */
 extern const char *program;
 /* Becomes clang; returns a status where it cannot. */
 int become_clang(const struct settings *settings, const struct clang *clang);
-/* Compiles with advice; the result is an exit status. */
-int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan);
+/* Our side failed: a warning and plain clang, or where the user wants that an error. */
+int fall_back(const struct settings *settings, const struct clang *clang,
+              const struct message *message);
 /* Ends as clang ended: by the same signal, without a core of our own, or with the same status. */
 int end_as(int status);
 void say(const char *kind, const char *text, const char *rest);

@@ -75,6 +75,7 @@ bool open_inside(struct job *job) {
     snprintf(preload->page->channels[problem].told, TOLD_BYTES, "%.*s", TOLD_BYTES - 1,
              channel->told);
     preload->page->channels[problem].file = channel->policy_file;
+    preload->page->channels[problem].answers_bytes = channel->answers_bytes;
     preload->page->is_trial = false;
   }
   if (!job->is_inside)

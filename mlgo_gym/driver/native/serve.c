@@ -6,7 +6,7 @@
  * A job that clang forked loses its parent when clang is killed and would wait for advice for ever; the
  * server, or if that was killed the main process, adopts it and ends it. */
 #define _GNU_SOURCE
-#include "driver.h"
+#include "traces.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -132,8 +132,11 @@ void run_server(const struct job *job, const sigset_t *mask, int signals, int re
     if (!outcome.is_served || WIFSIGNALED(outcome.status))
       end_children(clang);
   }
-  for (size_t index = 0; index < job->channel_count; ++index)
+  for (size_t index = 0; index < job->channel_count; ++index) {
+    const struct answers *answers = job->channels[index].stream.answers;
     outcome.was_open = outcome.was_asked |= job->channels[index].was_open;
+    outcome.is_right |= answers && answers->is_right;
+  }
   remove_folder(job);
   _exit(write(report, &outcome, sizeof outcome) == sizeof outcome ? 0 : 1);
 }

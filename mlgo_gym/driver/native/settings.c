@@ -21,6 +21,7 @@ static const struct {
     {"--mlgo-in-process=", "MLGO_IN_PROCESS", "in-process"},
     {"--mlgo-keep-smaller=", "MLGO_KEEP_SMALLER", "keep-smaller"},
     {"--mlgo-kept-log=", "MLGO_KEPT_LOG", "kept-log"},
+    {"--mlgo-traces=", "MLGO_TRACES", "traces"},
     {"--mlgo-model-under-training=", "MLGO_MODEL_UNDER_TRAINING", "model-under-training"},
     {"--mlgo-training-log=", "MLGO_TRAINING_LOG", "training-log"},
 };
@@ -35,6 +36,7 @@ enum {
   IN_PROCESS,
   KEEP_SMALLER,
   KEPT_LOG,
+  TRACES,
   TRAINING,
   LOG,
   COUNT
@@ -145,6 +147,11 @@ static bool check(struct settings *settings, const char **values, struct message
              "keep-smaller: expected an inlining-model to compare with clang's own, found none");
     return false;
   }
+  if (values[TRACES] && values[TRAINING]) {
+    snprintf(message->text, MESSAGE_BYTES,
+             "traces: expected no model under training beside them, found one");
+    return false;
+  }
   if (values[LOG] && !values[TRAINING]) {
     snprintf(
         message->text, MESSAGE_BYTES,
@@ -165,6 +172,8 @@ static bool take_options(struct settings *settings, int argc, char **argv, const
     }
     bool is_known = !strcmp(argv[index], "--mlgo-fingerprint");
     settings->wants_fingerprint |= is_known;
+    if (!strcmp(argv[index], "--mlgo-traces-key"))
+      is_known = settings->wants_key = true;
     if (!strcmp(argv[index], "--mlgo-keep-smaller")) {
       values[KEEP_SMALLER] = "1";
       is_known = true;
@@ -222,6 +231,7 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
                              ? values[KEEP_SMALLER]
                              : NULL;
   settings->kept_log = values[KEPT_LOG];
+  settings->traces = values[TRACES];
   settings->model_under_training = model_folder(values[TRAINING]);
   settings->training_log = values[LOG];
   return is_good && check(settings, values, message);

@@ -6,7 +6,7 @@
  *
  * What comes whole is read where it lies; what is cut is kept until the rest of it comes. */
 #define _GNU_SOURCE
-#include "driver.h"
+#include "traces.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,14 +60,24 @@ void start_over(struct stream *stream) { stream->used = stream->left = 0; }
 void end_stream(struct stream *stream) {
   release_binding(stream->binding);
   free(stream->buffer);
-  *stream = (struct stream){.problem = stream->problem, .policy = stream->policy};
+  *stream = (struct stream){
+      .problem = stream->problem, .policy = stream->policy, .answers = stream->answers};
 }
 
 static bool take_header(struct stream *stream, size_t length, struct message *message) {
   release_binding(stream->binding);
   stream->binding =
       bind_policy(stream->policy, stream->problem, (const char *)stream->at, length, message);
-  return stream->binding != NULL;
+  return stream->binding && (!stream->answers || begin_answers(stream->answers, stream->at, length,
+                                                              message));
+}
+
+static const void *advice_for(struct stream *stream, const uint8_t *observation, size_t *size_bytes,
+                              struct message *message) {
+  if (!stream->answers)
+    return answer(stream->binding, observation, size_bytes, message);
+  *size_bytes = sizeof stream->answers->advice;
+  return next_answer(stream->answers, observation, observation_bytes(stream->binding), message);
 }
 
 static bool is_word(const uint8_t *line, size_t length, const char *word) {
@@ -87,7 +97,7 @@ bool next_word(struct stream *stream, struct word *word, struct message *message
     if (taken > stream->left)
       return keep_rest(stream, message);
     word->kind = OBSERVATION;
-    word->advice = answer(stream->binding, end + 1, &word->size, message);
+    word->advice = advice_for(stream, end + 1, &word->size, message);
   } else if (stream->binding && is_word(line, length, "{\"context\":"))
     word->kind = CONTEXT;
   else if (is_word(line, length, "{\"features\":")) {
