@@ -14,10 +14,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from corpus_tools.allowed.llvm import refusal_of_llvm
 from corpus_tools.allowed.spelling import Argument, Spellings
 from corpus_tools.errors import ExtractionError
 
-__all__ = ["allowed_of_driver"]
+__all__ = ["allowed_of_build", "allowed_of_driver"]
 
 _GIVEN, _LEFT_OUT = (
     frozenset(re.split(r",\s+", part.strip()))
@@ -57,6 +58,35 @@ _WITH_CHOICES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
     }
 )
 _OPTIONS: Final = Spellings(_GIVEN | _LEFT_OUT | set(_WITH_CHOICES))
+_SOURCES: Final = frozenset(
+    {
+        *("-D VALUE", "-D*", "-U VALUE", "-U*", "-undef", "-I VALUE", "-I*", "-include VALUE"),
+        *("-imacros VALUE", "-isystem VALUE", "-isystem*", "-iquote VALUE", "-iquote*"),
+        *("-idirafter VALUE", "-idirafter*", "-isysroot VALUE", "--sysroot VALUE", "--sysroot=*"),
+        *("-nostdinc", "-nostdinc++", "-nostdlibinc", "-cxx-isystem VALUE", "-stdlib=*"),
+        *("--stdlib=*", "-fconstexpr-*", "-ftemplate-*", "-fbracket-depth=*", "-frandom-seed=*"),
+        *("--param VALUE", "--param=*", "-fverbose-asm", "-fno-verbose-asm", "-nobuiltininc"),
+    }
+)
+"""Of those that are left out where there is bitcode, what the source means something by."""
+_PASSED_ON: Final = frozenset(
+    {"-Xclang VALUE", "-Xassembler VALUE", "-Xlinker VALUE", "-Wa,*", "-Wl,*"}
+)
+_UNSAID: Final = frozenset(
+    {
+        *("--", "-o VALUE", "-o*", "--output VALUE", "--output=*", "-MD", "-MMD", "-MP", "-MG"),
+        *("-MV", "-MF VALUE", "-MF*", "-MQ VALUE", "-MT VALUE", "-MJ VALUE", "-MJ*", "-W*", "-w"),
+        *("-pipe", "-pedantic", "--pedantic", "-pedantic-errors", "-fdiagnostics-*"),
+        *("-fno-diagnostics-*", "-fcolor-diagnostics", "-fno-color-diagnostics"),
+        *("-fdebug-prefix-map=*", "-ffile-prefix-map=*", "-fmacro-prefix-map=*"),
+        *("-fdebug-compilation-dir=*", "-ffile-compilation-dir=*", "-fmessage-length=*"),
+        *("-serialize-diagnostics VALUE", "--serialize-diagnostics VALUE", "-dumpdir VALUE"),
+    }
+)
+"""What is about files besides the object, and messages."""
+_LISTS_HEADERS: Final = re.compile("-Wp,-MM?D,[^,]+", re.DOTALL)
+_DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)
+"""What is passed on to the preprocessor and no more than that, as makefiles have it."""
 _INPUT: Final = re.compile(
     r"[^-@].*\.(c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii|bc|ll|s|S|o|obj|lo|a|lib|so"
     r"|so\.[\d.]+)",
@@ -89,6 +119,39 @@ def allowed_of_driver(arguments: Sequence[str]) -> list[str]:
             given += each.words
         has_language = has_language or each.spelling in {"-x VALUE", "-x*"}
     return given
+
+
+def allowed_of_build(arguments: Sequence[str]) -> list[str]:
+    """What clang's driver is given of a command whose source it is to compile once more.
+
+    >>> allowed_of_build(["-c", "-O2", "-DX", "-MD", "-MF", "a.d", "a.c", "-o", "a.o"])
+    ['-c', '-O2', '-DX', 'a.c']
+
+    Raises:
+        ExtractionError: the command has an option that is not known to do nothing but that.
+    """
+    given: list[str] = []
+    for each in _OPTIONS.read(arguments):
+        is_input = each.spelling is None and each.value[:1] not in {"-", "@"}
+        if each.spelling in _UNSAID or _LISTS_HEADERS.fullmatch("".join(each.words)):
+            continue
+        if not (is_input or _is_safe(each)):
+            raise ExtractionError(
+                f"refused to compile: {' '.join(each.words)!r} is not one of the options known to "
+                "run nothing and to write nothing"
+            )
+        given += each.words
+    return given
+
+
+def _is_safe(argument: Argument) -> bool:
+    """Whether it has no other effect than on the code: it is not passed on to a tool by itself."""
+    if argument.spelling in {"-mllvm VALUE", "-mllvm=*"}:
+        return refusal_of_llvm(argument.value) is None
+    if _DEFINES.fullmatch("".join(argument.words)):
+        return True
+    is_known = argument.spelling in (_GIVEN - _PASSED_ON) | _SOURCES | set(_WITH_CHOICES)
+    return is_known and _fits(argument)
 
 
 def _fits(argument: Argument) -> bool:

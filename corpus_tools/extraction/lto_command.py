@@ -16,7 +16,7 @@ from corpus_tools.cc1 import (
 from corpus_tools.clang import Clang, dry_run, find_clang
 from corpus_tools.errors import CompileError, ExtractionError
 
-__all__ = ["command_of_driver", "infer_override"]
+__all__ = ["command_of_driver", "infer_override", "own_part"]
 
 # Options that make bitcode of what would be an object.
 _BITCODE_OPTIONS = ("-flto", "-emit-llvm", "-fno-lto", "-ffat-lto-objects", "-fsplit-lto-unit")
@@ -39,7 +39,7 @@ def command_of_driver(clang: Clang, arguments: Sequence[str], directory: Path) -
         ExtractionError: clang is not asked, since the command has options that it is not given.
         CompileError: clang does not understand the command, or it compiles several sources.
     """
-    own = [each for each in _own_part(arguments)[1:] if not each.startswith(_BITCODE_OPTIONS)]
+    own = [each for each in own_part(arguments)[1:] if not each.startswith(_BITCODE_OPTIONS)]
     commands = parse_driver_output(dry_run(clang, ["-c", *own], directory))
     if len(commands) != 1:
         raise CompileError("clang -###", f"expected one -cc1 command, found {len(commands)}")
@@ -66,7 +66,7 @@ def infer_override(
         ToolchainError: the parameters are those of a driver that does not run here.
         ExtractionError: the driver would not link.
     """
-    own = _own_part(parameters)
+    own = own_part(parameters)
     program = PurePosixPath(own[0]).name if own else ""
     if _CLANG.fullmatch(program):
         own = _of_driver(program, own[1:], directory)
@@ -78,7 +78,7 @@ def infer_override(
     return tuple(_override(_read_link(own), triple))
 
 
-def _own_part(arguments: Sequence[str]) -> list[str]:
+def own_part(arguments: Sequence[str]) -> list[str]:
     """A command without what starts it: launchers, variables, and other commands of the line."""
     own = list(arguments)
     while own and (own[0] in {":", "&&"} or _LAUNCHER.fullmatch(own[0])):

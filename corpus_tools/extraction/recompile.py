@@ -1,0 +1,140 @@
+"""Modules of a build that left no bitcode: the commands of its ``compile_commands.json`` once more.
+
+Clang is given what `corpus_tools.allowed` lists of a command, reads what that names, and writes
+nothing but what it is asked for here.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from corpus_tools.allowed.driver import allowed_of_build
+from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
+from corpus_tools.clang import DEADLINE_S
+from corpus_tools.errors import CompileError, ExtractionError
+from corpus_tools.extraction.compile_commands import list_compile_commands
+from corpus_tools.extraction.embedded import ExtractedModule
+from corpus_tools.extraction.inputs import Outcome, Status
+from corpus_tools.extraction.lto_command import own_part
+from corpus_tools.manifest import encode_command
+
+__all__ = ["BuildCommand", "list_commands"]
+
+_TO_BITCODE: Final = ("-w", "-emit-llvm", "-Xclang", "-disable-llvm-passes")
+_OUR_OPTIONS: Final = "--mlgo-"
+_TAIL_LINES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class BuildCommand:
+    """A command of a build that compiles one source.
+
+    Attributes:
+        name: of the object, and of the module that comes of it.
+        directory: where it runs.
+        arguments: of clang's driver, without the program and whatever is about output.
+        is_cxx: the driver was called as one of C++.
+    """
+
+    name: str
+    directory: Path
+    arguments: tuple[str, ...]
+    is_cxx: bool
+
+    def run(
+        self,
+        programs: tuple[str, str],
+        arguments: Sequence[str],
+        deadline_s: float = DEADLINE_S,
+    ) -> subprocess.CompletedProcess[str]:
+        """Run it with further arguments in front.
+
+        Args:
+            programs: the driver for C, and the one for C++.
+            arguments: such as what names the output.
+            deadline_s: seconds after which it is killed.
+
+        Raises:
+            CompileError: it failed or ran past the deadline.
+        """
+        try:
+            done = subprocess.run(
+                [programs[self.is_cxx], *arguments, *self.arguments],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                timeout=deadline_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            reason = f"clang ran past its deadline of {deadline_s:g} s"
+            raise CompileError(self.name, reason) from error
+        except OSError as error:
+            raise CompileError(self.name, f"clang does not run: {error.strerror}") from error
+        if done.returncode:
+            tail = "\n".join(done.stderr.splitlines()[-_TAIL_LINES:])
+            reason = f"clang exited with {done.returncode}"
+            raise CompileError(self.name, reason, exit_status=done.returncode, stderr_tail=tail)
+        return done
+
+    def compile(
+        self, programs: tuple[str, str], folder: Path, deadline_s: float = DEADLINE_S
+    ) -> ExtractedModule:
+        """The module as the inliner would see it, which is written to a folder on the way.
+
+        Raises:
+            CompileError: clang failed, or the command compiles more than one source.
+        """
+        target = folder / "module.bc"
+        self.run(programs, [*_TO_BITCODE, "-o", str(target)], deadline_s)
+        said = self.run(programs, ["-###", "-o", "output.o"], deadline_s).stderr
+        commands = parse_driver_output(said)
+        if len(commands) != 1:
+            reason = f"expected one -cc1 command, found {len(commands)}"
+            raise CompileError(self.name, reason)
+        command = portable_command(embedded_command(commands[0], commands[0][-1]))
+        files = {".bc": target.read_bytes(), ".cmd": encode_command(command)}
+        return ExtractedModule(self.name, files)
+
+
+def list_commands(path: Path) -> list[BuildCommand | Outcome]:
+    """List the commands of a compilation database, in its order.
+
+    Objects of one name in several folders are named by their paths below the database's.
+
+    Raises:
+        BuildListError: it is no compilation database.
+    """
+    listed: list[BuildCommand | Outcome] = []
+    taken: dict[str, Path] = {}
+    seen = set[Path]()
+    for each in list_compile_commands(path, path.parent.absolute()):
+        if isinstance(each, Outcome):
+            listed.append(each)
+        elif (other := taken.setdefault(each.name, each.path)) != each.path:
+            reason = f"expected a name of its own, found that of {other}"
+            listed.append(Outcome(each.label, Status.FAILED, reason=reason))
+        elif each.path in seen:
+            listed.append(Outcome(each.label, Status.SKIPPED, reason="listed twice"))
+        else:
+            seen.add(each.path)
+            listed.append(_command(each.label, each.name, each.base_dir, each.driver_command))
+    return listed
+
+
+def _command(
+    label: str, name: str, directory: Path, command: Sequence[str]
+) -> BuildCommand | Outcome:
+    words = [each for each in own_part(command) if not each.startswith(_OUR_OPTIONS)]
+    program, *arguments = words or [""]
+    try:
+        allowed = allowed_of_build(arguments)
+    except ExtractionError as error:
+        return Outcome(label, Status.FAILED, reason=str(error))
+    return BuildCommand(name, directory, tuple(allowed), "++" in PurePosixPath(program).name)

@@ -1,0 +1,133 @@
+"""The commands of a build once more: what clang is given of them, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from corpus_tools.allowed import driver as allowed
+from corpus_tools.bitcode import is_bitcode
+from corpus_tools.errors import CompileError, ExtractionError
+from corpus_tools.extraction.inputs import Outcome
+from corpus_tools.extraction.recompile import BuildCommand, list_commands
+from tests.conftest import require
+
+
+@pytest.mark.parametrize(
+    ("line", "given"),
+    [
+        ("-O2 -c a.c -o a.o", "-O2 -c a.c"),
+        ("-Oz -fPIC -Iinc -I inc -DX=1 -include x.h -c a.cc", None),
+        ("-c a.c -MD -MF a.d -MT a.o -MP -MJ a.json -Wall -Werror -w -pipe", "-c a.c"),
+        ("-c -x c++ -std=c++17 --sysroot=/x -isystem y -nostdinc -- a.c", "-c -x c++ -std=c++17 "
+         "--sysroot=/x -isystem y -nostdinc a.c"),
+        ("-c a.c -mllvm -inline-threshold=5 -g -march=native", None),
+        ("-c a.c -Wp,-MMD,a.d -Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3", "-c a.c "
+         "-Wp,-U_FORTIFY_SOURCE,-D_FORTIFY_SOURCE=3"),
+        ("-c a.c -fdiagnostics-color=always -fmacro-prefix-map=a=b", "-c a.c"),
+    ],
+)  # fmt: skip
+def test_what_clang_is_given(line: str, given: str | None) -> None:
+    assert allowed.allowed_of_build(line.split()) == (line if given is None else given).split()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "-fplugin=x.so", "-fpass-plugin=x.so", "-Xclang -load", "-Xpreprocessor -load", "-B.",
+        "-Wp,-load,x.so", "-Wp,-DX,-load", "-Wp,-D,-load", "-Wp,-MD,x,-load",
+        "-Wa,-x", "-Xassembler -x", "-mllvm -exec-on-ir-change=x",
+        "-mllvm=-print-after-all", "-save-temps", "-ftime-trace=x", "-fproc-stat-report=x",
+        "-gen-cdb-fragment-path x", "-fmodules", "-fprofile-use=x", "-specs=x", "--config=x",
+        "@x.rsp", "--target=amdgcn-amd-amdhsa", "-x cuda", "-fsave-optimization-record",
+    ],
+)  # fmt: skip
+def test_what_it_is_not_given(option: str) -> None:
+    expected = f"refused to compile: {option!r} is not one of the options known to run nothing"
+    with pytest.raises(ExtractionError) as raised:
+        allowed.allowed_of_build(["-c", "a.c", *option.split(" ")])
+    assert str(raised.value) == f"{expected} and to write nothing"
+
+
+def test_the_lists_are_about_options_that_are_listed() -> None:
+    assert (allowed._SOURCES | allowed._UNSAID) <= allowed._LEFT_OUT
+    assert not allowed._SOURCES & allowed._UNSAID
+    assert allowed._PASSED_ON <= allowed._GIVEN
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    (tmp_path / "a.c").write_text("int f(void) { return X; }\n")
+    (tmp_path / "bad.c").write_text("int f(void) { return x; }\n")
+    lines = {
+        "a.c": "ccache mlgo-cc --mlgo-strict=1 -DX=1 -Oz -MD -MF a.d -c a.c -o a.o",
+        "sub/../a.c": "clang++ -DX=1 -Oz -x c -c a.c -o b.o",
+        "bad.c": "cc -c bad.c -o bad.o",
+        "again.c": "cc -DX=1 -c a.c -o a.o",
+        "e.c": "cc -E e.c -o e.i",
+        "c.c": "cc -c -fplugin=c.so c.c -o c.o",
+    }
+    entries = [
+        {"directory": str(tmp_path), "file": name, "command": line} for name, line in lines.items()
+    ]
+    path = tmp_path / "compile_commands.json"
+    path.write_text(json.dumps(entries))
+    return path
+
+
+def test_commands_of_a_build(database: Path, tmp_path: Path) -> None:
+    a, b, bad, again, e, c = list_commands(database)
+    assert a == BuildCommand("a.o", tmp_path, ("-DX=1", "-Oz", "-c", "a.c"), is_cxx=False)
+    arguments = ("-DX=1", "-Oz", "-x", "c", "-c", "a.c")
+    assert b == BuildCommand("b.o", tmp_path, arguments, is_cxx=True)
+    assert isinstance(bad, BuildCommand)
+    reasons = [each.reason for each in (again, e, c) if isinstance(each, Outcome)]
+    assert reasons[:2] == ["listed twice", "makes no object (-E)"]
+    assert reasons[2].startswith("refused to compile: '-fplugin=c.so'")
+
+
+def test_objects_of_one_name(tmp_path: Path) -> None:
+    folders = ("one", "two", "..", "../other")
+    (tmp_path / "build").mkdir()
+    for folder in folders:
+        (tmp_path / "build" / folder).mkdir(exist_ok=True)
+    path = tmp_path / "build" / "compile_commands.json"
+    line = "cc -c a.c -o a.o"
+    path.write_text(
+        json.dumps([{"directory": each, "file": "a.c", "command": line} for each in folders])
+    )
+    listed = list_commands(path)
+    names = [each.name for each in listed if isinstance(each, BuildCommand)]
+    assert names == ["one/a.o", "two/a.o", "a.o"]
+    (left,) = (each for each in listed if isinstance(each, Outcome))
+    other = tmp_path / "build" / ".." / "a.o"
+    assert left.reason == f"expected a name of its own, found that of {other}"
+
+
+def test_modules_of_a_build(database: Path, tmp_path: Path) -> None:
+    programs = (require("clang-22", "clang-22"), require("clang++-22", "clang-22"))
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    a, b, bad = (each for each in list_commands(database) if isinstance(each, BuildCommand))
+    for each in (a, b):
+        module = each.compile(programs, folder)
+        assert module.name == each.name
+        assert is_bitcode(module.files[".bc"])
+        words = module.files[".cmd"].split(b"\0")
+        assert (words[0], b"-Oz" in words, b"-D" in words) == (b"-cc1", True, False)
+    with pytest.raises(CompileError) as raised:
+        bad.compile(programs, folder)
+    assert "bad.o: clang exited with 1" in str(raised.value)
+    assert "use of undeclared identifier 'x'" in str(raised.value)
+    two = BuildCommand("a.o", tmp_path, ("-DX=1", "-c", "a.c", "a.c"), is_cxx=False)
+    with pytest.raises(CompileError):
+        two.compile(programs, folder)
+    with pytest.raises(CompileError, match="clang does not run: No such file or directory"):
+        a.compile((str(folder / "none"), ""), folder)
+    with pytest.raises(CompileError, match="clang ran past its deadline of 1e-06 s"):
+        a.compile(programs, folder, 1e-6)
+    assert {each.name for each in tmp_path.iterdir()} == {
+        "a.c", "bad.c", "compile_commands.json", "scratch",
+    }  # fmt: skip
