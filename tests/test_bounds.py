@@ -11,7 +11,7 @@ from mlgo_gym import tensor_spec
 from mlgo_gym.cli import _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.datasets import _dataset, _episodes, _pages
-from mlgo_gym.driver import _kept, _prepare
+from mlgo_gym.driver import _kept, _prepare, _traces
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
@@ -55,6 +55,7 @@ BYTES = {
     "all inputs, or all outputs, of such a graph": _interpreter.MAX_TENSORS_BYTES,
     "the memory of that process": _interpreter.MEMORY_BYTES,
     "what one stream sends to a gRPC host, unless told otherwise": LIMITS.total_bytes,
+    "the answers of a folder of traces, for `mlgo-cc`": _traces.MAX_BYTES,
     "a token or certificate that an option names": _options.MAX_SMALL_FILE_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
     "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
@@ -97,6 +98,7 @@ NUMBERS = {
     "tables of a model's file": _flatbuffer.MAX_TABLES,
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
     "lines of LLVM IR, or of C, that a model is lowered to": _scope.MAX_LINES,
+    "of these, for one module": _traces.MAX_ANSWERS,
     "instructions of that in one evaluation": _scope.MAX_INSTRUCTIONS,
 }
 SECONDS = {

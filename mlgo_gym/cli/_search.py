@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Search the decisions of every module for the smallest text, and save the best "
-    "trace of each. Started again, it goes on where it was."
+    "trace of each. Started again, it goes on where it was. Of a build, what was found is kept for "
+    "'mlgo-cc --mlgo-traces' besides."
 )
 EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30s --output traces"
 
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
+    add("--build", "FILE", "search what a build compiles, by its compile_commands.json")
     add.budget("for each module, over all runs", "60s")
     add.output("where traces are written; of several packages, a folder for each")
     add.model("a model to start from")
@@ -34,16 +37,41 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.policies._models import model_policies
-    from mlgo_gym.search._corpus_search import search_corpus
-    from mlgo_gym.search._oracle import SearchSetting
-
-    packages = shared.packages_of(options)
     problem = shared.problem_of(options)
     if not isinstance(problem, InliningForSize):
         raise OptionsError(
             f"search: expected InliningForSize or a kind of it, found {problem.name}"
         )
+    if options.build is None:
+        return _search(options, output, problem, shared.packages_of(options))[1]
+    if problem != InliningForSize() or options.corpus or options.opt_level:
+        raise OptionsError(
+            "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
+        )
+    return _search_build(options, output, problem)
+
+
+def _search_build(options: argparse.Namespace, output: Output, problem: InliningForSize) -> int:
+    from mlgo_gym.driver._traces import open_build, write_answers
+
+    with open_build(options.build, options.jobs, options.timeout) as build:
+        found, status = _search(options, output, problem, Packages.of(build.corpus))
+        made = write_answers(build, found, options.output, options.jobs, options.timeout)
+    kept = sum(reason is None for reason in made.values())
+    output.print(f"{kept} of {len(found)} modules are smaller by answers that clang repeats")
+    for name, reason in made.items():
+        if reason:
+            output.warn(f"{name}: {reason}")
+    return max(status, output.warn_of(build.failures))
+
+
+def _search(
+    options: argparse.Namespace, output: Output, problem: InliningForSize, packages: Packages
+) -> tuple[list[ModuleSearch], int]:
+    from mlgo_gym.policies._models import model_policies
+    from mlgo_gym.search._corpus_search import search_corpus
+    from mlgo_gym.search._oracle import SearchSetting
+
     given, access = shared.models_of(options), shared.access_of(options)
     with model_policies(given, options.mode, problem, **access) as models:
         searches = search_corpus(
@@ -59,7 +87,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     found.sort(key=lambda each: order.index(each.module))
     output.print(_grid([each for each in found if not each.error]))
     output.json([asdict(each) for each in found])
-    return output.warn_of(each.error for each in found if each.error)
+    status = output.warn_of(each.error for each in found if each.error)
+    return [each for each in found if not each.error], status
 
 
 def _grid(found: Sequence[ModuleSearch]) -> Grid:

@@ -144,6 +144,24 @@ def test_whatever_clang_says(sanitized: Driver, work: Path, reports: Path) -> No
     assert 50 < refused < 200
 
 
+def test_whatever_answers_hold(sanitized: Driver, work: Path, reports: Path) -> None:
+    traces = f"--mlgo-traces={work}"
+    asked = sanitized.run("-O2", "-c", "f.c", "--mlgo-traces-key", cwd=work, settings=CHANNEL)
+    line = asked.stdout.strip() + b" " + b"1" * 32 + b" 2 3 f.c\n"
+    whole = b"mlgo-gym answers 1\n" + b"0" * 32 + line[32:] + line + b"end\n"
+    refused = 0
+    for content in (whole, *mutations(whole, 100)):
+        (work / "answers.txt").write_bytes(content)
+        line_of_clang = ("-O2", "-c", "f.c", traces, "--mlgo-strict=1")
+        done = sanitized.run(*line_of_clang, cwd=work, settings=CHANNEL)
+        assert found(reports) == "", content
+        assert done.returncode in {0, 1}, (content, done.stderr)
+        assert done.stderr.startswith(b"mlgo-cc: error: traces ") == bool(done.returncode), content
+        refused += done.returncode
+        assert content != whole or done.returncode == 0, done.stderr
+    assert 30 < refused < 100
+
+
 @pytest.mark.timeout(1200)
 def test_the_drivers_tests_pass(tmp_path: Path, reports: Path) -> None:
     tests = [each.name for each in Path(__file__).parent.glob("test_*.py")]
