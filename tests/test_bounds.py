@@ -11,7 +11,7 @@ from mlgo_gym import tensor_spec
 from mlgo_gym.cli import _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.datasets import _dataset, _episodes, _pages
-from mlgo_gym.driver import _kept, _prepare, _traces
+from mlgo_gym.driver import _c_compiler, _kept, _traces
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
@@ -114,7 +114,7 @@ SECONDS = {
     "the header of a stream to a gRPC host, unless told otherwise": LIMITS.header_s,
     "the next word of such a stream, unless told otherwise": LIMITS.idle_s,
     "clang, for one command of a corpus": clang.DEADLINE_S,
-    "the compiler that makes the compiler driver, or a policy for it": _prepare._TIMEOUT_S,
+    "the compiler that makes the compiler driver, or a policy for it": _c_compiler._TIMEOUT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (

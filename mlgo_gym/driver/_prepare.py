@@ -28,10 +28,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from corpus_tools.clang import CANDIDATES
 from mlgo_gym import __version__
+from mlgo_gym.driver._c_compiler import c_compiler, compile_c
 from mlgo_gym.driver._kept import (
-    MAX_KEPT_BYTES,
     check_way,
     claim,
     copy_model,
@@ -59,7 +58,6 @@ PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
 
 _FOLDERS: Final = ("bin", "kept")
 _SCRATCH: Final = ".new-"
-_TIMEOUT_S: Final = 120.0
 _LEAST_CPU: Final = MappingProxyType({"x86_64": "x86-64", "aarch64": "generic"})
 _PROBLEMS: Final = MappingProxyType(
     {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
@@ -127,7 +125,7 @@ def _compile_c(folder: Path, flags: Sequence[str], sources: Sequence[str], name:
     # The compiler may be a clang++, to which all sources are C++.
     arguments = ["-std=c17", "-O2", *flags, "-x", "c", *(str(NATIVE / each) for each in sources)]
     with _scratch(folder) as place:
-        return _compile(_c_compiler(), arguments, place / name)
+        return compile_c(c_compiler(), arguments, place / name)
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str, named: str) -> None:
@@ -153,7 +151,7 @@ def build_policy(problem: str, model: Path, library: Path, clang: str, named: st
             # The model's own header may be called policy.h, too.
             flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
             arguments = ["--driver-mode=gcc", *flags, *sources]
-            made = _compile(clang, arguments, place / library.name)
+            made = compile_c(clang, arguments, place / library.name)
         keep(library, made)
 
 
@@ -278,36 +276,6 @@ def _load(problem: str, model: Path) -> tuple[NativeModel, int]:
         value = read_model_json(beside, source) if beside.exists() else None
     specs = None if value is None else parse_output_spec(value, source)
     return native, find_outputs(specs, native.outputs, kind.advice.name, source)[0][1]
-
-
-def _compile(compiler: str, arguments: list[str], target: Path) -> bytes:
-    """Compile and link in a folder that goes with all that a compiler leaves; returns the file."""
-    try:
-        done = subprocess.run(
-            [compiler, *arguments, "-o", str(target)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env={**os.environ, "TMPDIR": str(target.parent)},  # the user's may not be writable
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise EnvironmentSetupError(
-            f"{compiler}: expected {target.name} within {_TIMEOUT_S:g} s, found none"
-        ) from error
-    if done.returncode:
-        words = done.stderr.decode("utf-8", "replace").strip()
-        raise EnvironmentSetupError(f"{compiler} cannot make {target.name}: {words}")
-    return read_bounded(target, MAX_KEPT_BYTES)
-
-
-def _c_compiler() -> str:
-    # For this machine; the clang that is named may be for another.
-    names = (*CANDIDATES, "cc", os.environ.get("MLGO_CLANG"))
-    found = next((path for name in names if name and (path := shutil.which(name))), None)
-    if found is None:
-        raise EnvironmentSetupError("mlgo-cc: expected a C compiler on PATH, found none")
-    return found
 
 
 def _c_text(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import MappingProxyType
 from typing import Any, Final
@@ -283,7 +283,7 @@ class Compiler(AbstractContextManager["Compiler"]):
 
     def _with_policies(self, worker: Worker, order: Order) -> Worker:
         """The worker, or where policies import what cannot be read there, one that has it."""
-        for sent in _in_order(order.inside.values()):
+        for sent in (part for each in order.inside.values() for part in each.parts()):
             raised = load(worker, order.module, sent, self.timeout_s, plain_options())
             if not raised:
                 continue
@@ -315,14 +315,6 @@ class Compiler(AbstractContextManager["Compiler"]):
         if self._closed:  # interrupted meanwhile
             self._worker.signal_kill()
         return self._worker
-
-
-def _in_order(policies: Iterable[SentPolicy]) -> Iterator[SentPolicy]:
-    """Those that others go by before these."""
-    for each in policies:
-        if each.of:
-            yield each.of
-        yield each
 
 
 @functools.cache

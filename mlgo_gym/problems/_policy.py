@@ -49,6 +49,10 @@ class SentPolicy:
     keep: bool = False
     of: SentPolicy | None = None
 
+    def parts(self) -> tuple[SentPolicy, ...]:
+        """This one, behind the one that it asks."""
+        return (self.of, self) if self.of else (self,)
+
 
 class Policy(ABC):
     """What answers observations, with a beginning and an end for each compilation.

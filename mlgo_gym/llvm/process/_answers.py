@@ -11,27 +11,18 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
-import math
 import pkgutil
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
+
+from mlgo_gym.llvm.process._tensors import FORMATS, Legal, SentTensor, laid_out, legal_as_documented
 
 _ALIGNMENT: Final = 64
 _WORD_BYTES: Final = 8
 
-_FORMATS: Final = {
-    "float": "f",
-    "double": "d",
-    **{
-        f"{sign}int{8 << power}_t": letter
-        for sign, letters in (("", "bhiq"), ("u", "BHIQ"))
-        for power, letter in enumerate(letters)
-    },
-}
 _THUNK: Final = """
 declare i32 @{name}_evaluate(ptr, ptr)
 define i32 @answer(ptr %inputs, ptr %outputs) {{
@@ -56,39 +47,6 @@ class Bound(Protocol):
 
 Answerer = Callable[[bytes], Bound | None]
 """Binds who answers to a header's line; ``None`` leaves all to the host."""
-
-
-@dataclass(frozen=True, slots=True)
-class SentTensor:
-    """A tensor, as LLVM describes it, and where it lies.
-
-    >>> SentTensor.of({"name": "x", "type": "int64_t", "shape": [1]}, 8).end
-    16
-    """
-
-    name: str
-    type: str
-    shape: tuple[int, ...]
-    start: int
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any], start: int = 0) -> SentTensor:
-        """The tensor of a JSON object."""
-        return cls(value["name"], value["type"], tuple(value["shape"]), start)
-
-    @property
-    def item_bytes(self) -> int:
-        """The size of one number."""
-        return struct.calcsize(_FORMATS[self.type])
-
-    @property
-    def end(self) -> int:
-        """Where the next tensor lies."""
-        return self.start + self.item_bytes * math.prod(self.shape)
-
-    def is_like(self, other: SentTensor) -> bool:
-        """Whether the type and the shape are the same."""
-        return (self.type, self.shape) == (other.type, other.shape)
 
 
 class NativeAnswerer:
@@ -126,7 +84,7 @@ class NativeAnswerer:
             for each, tensor in zip(wanted, found, strict=True)
         )
         advice = SentTensor.of(header["advice"])
-        legal = _Legal.of(about["allowed"], advice, sent)
+        legal = Legal.of(about["allowed"], advice, sent)
         if not (
             fits and legal and advice.is_like(SentTensor.of(about["outputs"][about["decision"]]))
         ):
@@ -140,7 +98,7 @@ class _BoundModel:
         about: Mapping[str, Any],
         call: Callable[[int, int], int],
         found: list[SentTensor | None],
-        legal: _Legal,
+        legal: Legal,
         size_bytes: int,
     ) -> None:
         self.size_bytes = size_bytes
@@ -167,36 +125,6 @@ class _BoundModel:
         return advice if self._legal(advice, payload) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Legal:
-    """What LLVM may be told: a number from a range, and where there is a mask, a position in it."""
-
-    low: float
-    high: float
-    advice: struct.Struct
-    mask: SentTensor | None
-
-    @classmethod
-    def of(
-        cls, allowed: Sequence[Any], advice: SentTensor, sent: Mapping[str, SentTensor]
-    ) -> _Legal | None:
-        low, high, mask = allowed
-        if advice.shape != (1,) or (mask and mask not in sent):
-            return None
-        return cls(low, high, struct.Struct(f"={_FORMATS[advice.type]}"), sent.get(mask))
-
-    @property
-    def advice_bytes(self) -> int:
-        return self.advice.size
-
-    def __call__(self, advice: bytes, payload: bytes) -> bool:
-        (value,) = self.advice.unpack(advice)
-        if not self.low <= value <= self.high or self.mask is None:
-            return bool(self.low <= value <= self.high)
-        start = self.mask.start + self.mask.item_bytes * int(value)
-        return start < self.mask.end and any(payload[start : start + self.mask.item_bytes])
-
-
 class RecordedAnswerer:
     """Gives answers that were recorded, in their order, and leaves what follows to the host."""
 
@@ -207,12 +135,12 @@ class RecordedAnswerer:
 
     def __call__(self, header: bytes) -> Bound | None:
         value = json.loads(header)
-        legal = _legal_as_documented(self._about, value)
+        legal = legal_as_documented(self._about, value)
         return _BoundRecord(self._left, legal, laid_out(value)[1]) if legal else None
 
 
 class _BoundRecord:
-    def __init__(self, left: list[bytes], legal: _Legal, size_bytes: int) -> None:
+    def __init__(self, left: list[bytes], legal: Legal, size_bytes: int) -> None:
         self._left, self._legal, self.size_bytes = left, legal, size_bytes
 
     def answer(self, payload: bytes, context: bytes) -> bytes | None:  # noqa: ARG002
@@ -237,7 +165,7 @@ class FunctionAnswerer:
 
     def __call__(self, header: bytes) -> Bound | None:
         value = json.loads(header)
-        legal = _legal_as_documented(self._about, value)
+        legal = legal_as_documented(self._about, value)
         if legal is None:
             return None
         described = self._events.Header.from_value(value)
@@ -248,7 +176,7 @@ class _BoundFunction:
     def __init__(
         self,
         answer: Callable[[Any], Any],
-        legal: _Legal,
+        legal: Legal,
         header: Any,
         observation: Callable[[Any, str, int, bytes], Any],
     ) -> None:
@@ -289,7 +217,7 @@ class _BoundFlips:
         self.size_bytes = of.size_bytes
         self._of = of
         self._counts: Counter[str] = Counter()
-        pack = struct.Struct(f"={_FORMATS[advice.type]}").pack
+        pack = struct.Struct(f"={FORMATS[advice.type]}").pack
         self._flips = {where: pack(action) for where, action in flips.items()}
 
     def answer(self, payload: bytes, context: bytes) -> bytes | None:
@@ -313,24 +241,6 @@ def _made(about: Mapping[str, Any], data: bytes) -> Callable[[Any], Any]:
     exec(compile(data, about["file"], "exec"), names)  # noqa: S102 - the host's own function
     made: Callable[[Any], Any] = names[about["name"]]
     return made
-
-
-def _legal_as_documented(about: Mapping[str, Any], header: Mapping[str, Any]) -> _Legal | None:
-    """What LLVM may be told, where it sends what the problem documents and nothing else."""
-    described = [[each["name"], each["type"], each["shape"]] for each in header["features"]]
-    if described != about["sent"]:
-        return None
-    return _Legal.of(about["allowed"], SentTensor.of(header["advice"]), laid_out(header)[0])
-
-
-def laid_out(header: Mapping[str, Any]) -> tuple[dict[str, SentTensor], int]:
-    """The tensors of an observation by name, and its size in bytes."""
-    sent: dict[str, SentTensor] = {}
-    end = 0
-    for each in header["features"]:
-        sent[each["name"]] = tensor = SentTensor.of(each, end)
-        end = tensor.end
-    return sent, end
 
 
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any], bytes], Answerer]]] = MappingProxyType(

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from mlgo_gym.llvm.process._answers import laid_out
+from mlgo_gym.llvm.process._tensors import laid_out
 
 CONTEXT: Final = b'{"context":'
 OBSERVATION: Final = b'{"observation":'
