@@ -58,12 +58,9 @@ def duration(text: str) -> float:
 
 def above_zero(text: str) -> float:
     """An argparse type: numbers above 0, ``inf`` included."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if value > 0:
-        return value
+    with contextlib.suppress(ValueError):
+        if (value := float(text)) > 0:
+            return value
     raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
 
 
