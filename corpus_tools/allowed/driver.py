@@ -70,8 +70,12 @@ _SOURCES: Final = frozenset(
 )
 """Of those that are left out where there is bitcode, what the source means something by."""
 _PASSED_ON: Final = frozenset(
-    {"-Xclang VALUE", "-Xassembler VALUE", "-Xlinker VALUE", "-Wa,*", "-Wl,*"}
+    {
+        *("-Xclang VALUE", "-Xassembler VALUE", "-Xlinker VALUE", "-Wa,*", "-Wl,*"),
+        *("-fno-integrated-as", "-fuse-ld=*", "--ld-path=*"),
+    }
 )
+"""What is another tool's, or brings one in."""
 _UNSAID: Final = frozenset(
     {
         *("--", "-o VALUE", "-o*", "--output VALUE", "--output=*", "-MD", "-MMD", "-MP", "-MG"),
@@ -87,6 +91,9 @@ _UNSAID: Final = frozenset(
 _LISTS_HEADERS: Final = re.compile("-Wp,-MM?D,[^,]+", re.DOTALL)
 _DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)
 """What is passed on to the preprocessor and no more than that, as makefiles have it."""
+_SOURCE: Final = re.compile(
+    r"[^-@].*\.(c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii)", re.DOTALL
+)
 _INPUT: Final = re.compile(
     r"[^-@].*\.(c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii|bc|ll|s|S|o|obj|lo|a|lib|so"
     r"|so\.[\d.]+)",
@@ -131,11 +138,13 @@ def allowed_of_build(arguments: Sequence[str]) -> list[str]:
         ExtractionError: the command has an option that is not known to do nothing but that.
     """
     given: list[str] = []
+    if "-c" not in arguments:
+        raise ExtractionError("refused to compile: expected '-c', found none")
     for each in _OPTIONS.read(arguments):
-        is_input = each.spelling is None and each.value[:1] not in {"-", "@"}
+        is_input = each.spelling is None and _SOURCE.fullmatch(each.value)
         if each.spelling in _UNSAID or _LISTS_HEADERS.fullmatch("".join(each.words)):
             continue
-        if not (is_input or _is_safe(each)):
+        if not (is_input or _is_safe(each)) or any(word[:1] == "@" for word in each.words):
             raise ExtractionError(
                 f"refused to compile: {' '.join(each.words)!r} is not one of the options known to "
                 "run nothing and to write nothing"
@@ -150,7 +159,7 @@ def _is_safe(argument: Argument) -> bool:
         return refusal_of_llvm(argument.value) is None
     if _DEFINES.fullmatch("".join(argument.words)):
         return True
-    is_known = argument.spelling in (_GIVEN - _PASSED_ON) | _SOURCES | set(_WITH_CHOICES)
+    is_known = argument.spelling in (_GIVEN | _SOURCES | set(_WITH_CHOICES)) - _PASSED_ON
     return is_known and _fits(argument)
 
 

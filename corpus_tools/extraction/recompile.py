@@ -6,6 +6,7 @@ nothing but what it is asked for here.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,12 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from corpus_tools.allowed.driver import allowed_of_build
-from corpus_tools.cc1 import embedded_command, parse_driver_output, portable_command
+from corpus_tools.cc1 import (
+    driver_commands,
+    embedded_command,
+    parse_driver_output,
+    portable_command,
+)
 from corpus_tools.clang import DEADLINE_S
 from corpus_tools.errors import CompileError, ExtractionError
 from corpus_tools.extraction.compile_commands import list_compile_commands
@@ -21,6 +27,7 @@ from corpus_tools.extraction.embedded import ExtractedModule
 from corpus_tools.extraction.inputs import Outcome, Status
 from corpus_tools.extraction.lto_command import own_part
 from corpus_tools.manifest import encode_command
+from corpus_tools.scratch import scratch_folder
 
 __all__ = ["BuildCommand", "list_commands"]
 
@@ -62,16 +69,18 @@ class BuildCommand:
             CompileError: it failed or ran past the deadline.
         """
         try:
-            done = subprocess.run(
-                [programs[self.is_cxx], *arguments, *self.arguments],
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                errors="surrogateescape",
-                timeout=deadline_s,
-                check=False,
-            )
+            with scratch_folder() as temporary:  # of a crash, clang leaves the source there
+                done = subprocess.run(
+                    [programs[self.is_cxx], *arguments, *self.arguments],
+                    cwd=self.directory,
+                    env={**os.environ, "TMPDIR": str(temporary)},
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    encoding="utf-8",
+                    errors="surrogateescape",
+                    timeout=deadline_s,
+                    check=False,
+                )
         except subprocess.TimeoutExpired as error:
             reason = f"clang ran past its deadline of {deadline_s:g} s"
             raise CompileError(self.name, reason) from error
@@ -89,15 +98,15 @@ class BuildCommand:
         """The module as the inliner would see it, which is written to a folder on the way.
 
         Raises:
-            CompileError: clang failed, or the command compiles more than one source.
+            CompileError: clang failed, or would run more than itself once; then nothing is run.
         """
+        said = self.run(programs, ["-###", "-o", "output.o"], deadline_s).stderr
+        commands, jobs = parse_driver_output(said), list(driver_commands(said))
+        if len(commands) != 1 or len(jobs) != 1:
+            found = ", ".join(PurePosixPath(each[0]).name for each in jobs)
+            raise CompileError(self.name, f"expected one -cc1 command, found {found or 'none'}")
         target = folder / "module.bc"
         self.run(programs, [*_TO_BITCODE, "-o", str(target)], deadline_s)
-        said = self.run(programs, ["-###", "-o", "output.o"], deadline_s).stderr
-        commands = parse_driver_output(said)
-        if len(commands) != 1:
-            reason = f"expected one -cc1 command, found {len(commands)}"
-            raise CompileError(self.name, reason)
         command = portable_command(embedded_command(commands[0], commands[0][-1]))
         files = {".bc": target.read_bytes(), ".cmd": encode_command(command)}
         return ExtractedModule(self.name, files)

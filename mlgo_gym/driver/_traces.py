@@ -191,7 +191,10 @@ def _sizes(build: Build, command: BuildCommand, line: str, timeout_s: float) -> 
         target = folder / "output.o"
         none = ["--mlgo-keep-smaller=0", f"--mlgo-inlining-model={folder / 'none'}"]
         sizes = []
-        for more in (["--mlgo-strict=1", f"--mlgo-traces={folder}"], ["--mlgo-strict=0"]):
+        for more in (
+            ["--mlgo-strict=1", f"--mlgo-traces={folder}"],
+            ["--mlgo-strict=0", "--mlgo-traces="],
+        ):
             command.run(build.programs, [*none, *more, "-w", "-o", str(target)], timeout_s)
             sections = code_sections(read_bounded(target), target.name)
             sizes.append(sum(len(each.content) for each in sections))

@@ -121,6 +121,16 @@ def test_the_answers_are_what_search_found(
     assert compile_file(driver, work, {**traces, **threshold}) == (by_traces, b"")
 
 
+def test_a_search_beside_traces_that_are_set(
+    searched: Searched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no say in what clang's own object is."""
+    monkeypatch.setenv("MLGO_TRACES", str(searched.traces))
+    again = tmp_path / "again"
+    assert write_never(searched.build, again) == (searched.text_size_bytes, None)
+    assert (again / ANSWERS).read_text() == (searched.traces / ANSWERS).read_text()
+
+
 def test_what_clang_says_is_said_once(driver: Driver, searched: Searched, work: Path) -> None:
     settings = {"MLGO_TRACES": str(searched.traces)}
     line = ("-O2", "-Wmissing-prototypes", "-c", "f.c", "-MD")

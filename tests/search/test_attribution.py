@@ -167,6 +167,21 @@ def test_a_name_that_llvm_may_not_change(compiler: Compiler) -> None:
     assert base.decisions[0].callee in base.functions
 
 
+def by_turns(observation: Observation) -> int:
+    return observation.index % 2
+
+
+@pytest.mark.e2e
+def test_observations_have_llvms_numbers_in_the_worker(sample: Corpus) -> None:
+    """Whatever contexts they have."""
+    found = []
+    for policy in (by_turns, WorkerPolicy(by_turns)):
+        with Compiler() as each:
+            found.append(NamingCompiler(each, sample["digest.c"], policy).compile())
+    assert found[0] == found[1]
+    assert {each.action for each in found[0].decisions} == {0, 1}
+
+
 def until_a_large_one(observation: Observation) -> int:
     """LLVM's default, and what nobody may answer where the callee is large: that is left."""
     return 2 if observation["callee_basic_block_count"][0] > 20 else default(observation)

@@ -41,8 +41,8 @@ class Bound(Protocol):
 
     size_bytes: int
 
-    def answer(self, payload: bytes, context: bytes) -> bytes | None:
-        """The raw advice for an observation under a context; ``None`` leaves it to the host."""
+    def answer(self, payload: bytes, context: bytes, index: int) -> bytes | None:
+        """The raw advice for LLVM's observation of this number; ``None`` leaves it to the host."""
 
 
 Answerer = Callable[[bytes], Bound | None]
@@ -117,7 +117,7 @@ class _BoundModel:
         self._inputs = ctypes.addressof(self._table)
         self._outputs = self._inputs + len(found) * ctypes.sizeof(ctypes.c_void_p)
 
-    def answer(self, payload: bytes, context: bytes) -> bytes | None:  # noqa: ARG002
+    def answer(self, payload: bytes, context: bytes, index: int) -> bytes | None:  # noqa: ARG002
         ctypes.memmove(self._place, payload, self.size_bytes)
         if self._call(self._inputs, self._outputs):
             return None
@@ -143,7 +143,7 @@ class _BoundRecord:
     def __init__(self, left: list[bytes], legal: Legal, size_bytes: int) -> None:
         self._left, self._legal, self.size_bytes = left, legal, size_bytes
 
-    def answer(self, payload: bytes, context: bytes) -> bytes | None:  # noqa: ARG002
+    def answer(self, payload: bytes, context: bytes, index: int) -> bytes | None:  # noqa: ARG002
         if not self._left or not self._legal(self._left[-1], payload):
             return None
         return self._left.pop()
@@ -184,13 +184,11 @@ class _BoundFunction:
         self._answer, self._legal, self._header = answer, legal, header
         self._observation = observation
         self._context: tuple[bytes, str] = b"", ""
-        self._index = 0
 
-    def answer(self, payload: bytes, context: bytes) -> bytes | None:
+    def answer(self, payload: bytes, context: bytes, index: int) -> bytes | None:
         if context != self._context[0]:
-            self._context, self._index = (context, json.loads(context)["context"]), 0
-        asked = self._observation(self._header, self._context[1], self._index, payload)
-        self._index += 1
+            self._context = context, json.loads(context)["context"]
+        asked = self._observation(self._header, self._context[1], index, payload)
         action = self._answer(asked)
         try:
             advice = self._legal.advice.pack(action)
@@ -220,11 +218,11 @@ class _BoundFlips:
         pack = struct.Struct(f"={FORMATS[advice.type]}").pack
         self._flips = {where: pack(action) for where, action in flips.items()}
 
-    def answer(self, payload: bytes, context: bytes) -> bytes | None:
+    def answer(self, payload: bytes, context: bytes, index: int) -> bytes | None:
         caller = json.loads(context)["context"].partition("\0")[0]
         number = self._counts[caller]
         self._counts[caller] += 1
-        return self._flips.get((caller, number)) or self._of.answer(payload, context)
+        return self._flips.get((caller, number)) or self._of.answer(payload, context, index)
 
 
 def _imported(about: Mapping[str, Any]) -> Callable[[Any], Any]:

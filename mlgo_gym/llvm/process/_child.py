@@ -99,7 +99,7 @@ class _Server:
         self._inside: Inside | None = None
         self._call_site: CallSite | None = None
         self._answerers: dict[str, Answerer] = {}
-        self._once: set[str] = set()
+        self._once: dict[str, Answerer] = {}
         self._session = session
         self._decoder = FrameDecoder()
 
@@ -149,13 +149,13 @@ class _Server:
     def _load(self, request: LoadRequest, data: bytes) -> _Answer:
         self._set_options((*request.plain_options, *COMPILE.llvm_options()))
         try:
-            self._answerers[request.key] = answerer_of(request.about, data, self._answerers)
+            made = answerer_of(request.about, data, self._answerers)
         except binding.BitcodeError:
             raise
         except BaseException as error:  # noqa: BLE001 - it is anybody's code
             return {"raised": words_of(error)}, b""
-        if request.is_for_once:
-            self._once.add(request.key)
+        self._answerers.pop(request.key, None)
+        (self._once if request.is_for_once else self._answerers)[request.key] = made
         while len(self._answerers) > MAX_ANSWERERS:
             del self._answerers[next(iter(self._answerers))]
         return {}, b""
@@ -187,14 +187,13 @@ class _Server:
         asked = [
             Conversation(
                 os.fsencode(base),
-                self._answerers.get(key),
+                self._once.get(key) or self._answerers.get(key),
                 keep,
                 self._besides(derives, request.task.names),
             )
             for base, key, keep, derives in request.asking
         ]
-        while self._once:
-            self._answerers.pop(self._once.pop())
+        self._once.clear()
         self._inside.begin(asked)
         try:
             answer, product = self._product(request, data)

@@ -144,8 +144,10 @@ class Exchange:
         self.worker.send(request_to_json(request), data)
         while not self.poll():
             self.wait(self.remaining_s)
-        loaded = self.worker.loaded
-        loaded[request.key] = None
+        loaded = self.worker.loaded  # as the worker itself has them
+        loaded.pop(request.key, None)
+        if not request.is_for_once:
+            loaded[request.key] = None
         while len(loaded) > MAX_ANSWERERS:
             del loaded[next(iter(loaded))]
         return str((self.answer or ({}, b""))[0].get("raised", ""))

@@ -176,7 +176,8 @@ def _take(asked: Conversation) -> bool:
         whole = end + bound.size_bytes + 1
         if len(unread) < whole:
             return False
-        advice = bound.answer(bytes(unread[end : whole - 1]), asked.context)
+        index = int(unread[len(OBSERVATION) : end - 2])
+        advice = bound.answer(bytes(unread[end : whole - 1]), asked.context, index)
         if advice is None:
             asked.answerer = None
             return False

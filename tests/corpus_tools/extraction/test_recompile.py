@@ -41,7 +41,9 @@ def test_what_clang_is_given(line: str, given: str | None) -> None:
         "-Wa,-x", "-Xassembler -x", "-mllvm -exec-on-ir-change=x",
         "-mllvm=-print-after-all", "-save-temps", "-ftime-trace=x", "-fproc-stat-report=x",
         "-gen-cdb-fragment-path x", "-fmodules", "-fprofile-use=x", "-specs=x", "--config=x",
-        "@x.rsp", "--target=amdgcn-amd-amdhsa", "-x cuda", "-fsave-optimization-record",
+        "@x.rsp", "--target=amdgcn-amd-amdhsa", "-x cuda", "a.cu", "a.hip", "a.s",
+        "-fno-integrated-as", "-I @x", "--ld-path=./ld", "-fuse-ld=lld",
+        "-fsave-optimization-record",
     ],
 )  # fmt: skip
 def test_what_it_is_not_given(option: str) -> None:
@@ -51,10 +53,46 @@ def test_what_it_is_not_given(option: str) -> None:
     assert str(raised.value) == f"{expected} and to write nothing"
 
 
+def test_a_command_that_would_link() -> None:
+    with pytest.raises(ExtractionError) as raised:
+        allowed.allowed_of_build(["a.c", "-o", "a"])
+    assert str(raised.value) == "refused to compile: expected '-c', found none"
+
+
+def test_what_would_run_more_than_clang_runs_nothing(tmp_path: Path) -> None:
+    """Even if it were given to clang: an assembler of the build's own."""
+    (tmp_path / "a.c").write_text("int f(void) { return 1; }\n")
+    tools = tmp_path / "usr" / "lib" / "gcc" / "x86_64-linux-gnu" / "13"
+    folder = tmp_path / "usr" / "x86_64-linux-gnu" / "bin"
+    for each in (tools, folder):
+        each.mkdir(parents=True)
+    (tools / "crtbegin.o").touch()
+    (folder / "as").write_text(f"#!/bin/sh\ntouch {tmp_path}/was-run\n")
+    (folder / "as").chmod(0o755)
+    arguments = ("-c", "a.c", "-fno-integrated-as", f"--sysroot={tmp_path}", "-w")
+    command = BuildCommand("a.o", tmp_path, arguments, is_cxx=False)
+    programs = (require("clang-22", "clang-22"), "")
+    with pytest.raises(CompileError) as raised:
+        command.compile(programs, tmp_path)
+    assert str(raised.value).startswith("a.o: expected one -cc1 command, found clang, as")
+    assert not (tmp_path / "was-run").exists()
+    command.run(programs, ["-o", "a.o"])
+    assert (tmp_path / "was-run").exists()
+
+
+def test_a_crash_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.c").write_text("#pragma clang __debug crash\n")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    command = BuildCommand("a.o", tmp_path, ("-c", "a.c"), is_cxx=False)
+    with pytest.raises(CompileError):
+        command.run((require("clang-22", "clang-22"), ""), [])
+    assert [each.name for each in tmp_path.iterdir()] == ["a.c"]
+
+
 def test_the_lists_are_about_options_that_are_listed() -> None:
     assert (allowed._SOURCES | allowed._UNSAID) <= allowed._LEFT_OUT
     assert not allowed._SOURCES & allowed._UNSAID
-    assert allowed._PASSED_ON <= allowed._GIVEN
+    assert allowed._PASSED_ON <= allowed._GIVEN | allowed._WITH_CHOICES.keys()
 
 
 @pytest.fixture
