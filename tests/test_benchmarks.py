@@ -201,9 +201,12 @@ FROM_PYPI = {
     "driver_builds": Tiny(
         ("benchmarks.driver_builds --project lua --rounds 1 --sources sdists",),
         (
-            "lua, clang: # s, 1.00 x; bytes of code: # in 34 objects, 34 of clang's size, # linked",
-            "lua, default: # s, # x; bytes of code: # in 34 objects, 34 of clang's size, # linked",
-            "lua, inliner: # s, # x; bytes of code: # in 34 objects, # of clang's size, # linked",
+            "lua, clang: # s, 1.00 x; of processors # s, 1.00 x; bytes of code: # in 34 objects, "
+            "34 of clang's size, # linked",
+            "lua, default: # s, # x; of processors # s, # x; bytes of code: # in 34 objects, "
+            "34 of clang's size, # linked",
+            "lua, inliner: # s, # x; of processors # s, # x; bytes of code: # in 34 objects, "
+            "# of clang's size, # linked",
         ),
         (CLANG, ("make", "make")),
     ),

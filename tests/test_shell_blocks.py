@@ -64,6 +64,7 @@ INSTEAD = (
     Instead(r"^\S+/bin/pip install", r": \g<0>", "needs PyPI"),
     Instead(r"^mlgo-gym corpus build lupa", r": \g<0>", "needs PyPI, as the corpus is made anew"),
     Instead(r"^\S+/python -m build", r": \g<0>", "needs PyPI; tests/test_packaging.py does it"),
+    Instead(r"^git add", r": \g<0>", "the user's folder is no checkout"),
     Instead(r"^\S+/pytest .*test_packaging.py", r": \g<0>", "a test as this is"),
 )
 
@@ -138,6 +139,9 @@ PROJECT = {
     "project(small C)\nadd_executable(small main.c file.c)\n",
     "Makefile": "small: main.o file.o\n\t$(CC) -o $@ $^\n"
     "%.o: %.c always\n\t$(CC) -O2 -c $< -o $@\n.PHONY: always\n",
+    "compile_commands.json": json.dumps(
+        [{"directory": ".", "file": "file.c", "command": "clang -O2 -c file.c -o file.o"}]
+    ),
 }
 
 
