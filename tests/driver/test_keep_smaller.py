@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.model import find_model
 from tests.conftest import require
-from tests.driver.conftest import MODELS, UNADVISED, Driver, scraps
+from tests.driver.conftest import MODELS, SOURCE, UNADVISED, Driver, scraps
+from tests.driver.test_streams import in_place_of_clang
 
 OTHER, NEVER = str(MODELS / "inliner"), str(MODELS / "never")
 FLAGS = ("-w", "-Oz", "-x", "ir", "-c")
@@ -92,16 +94,61 @@ def test_what_has_no_code_is_clang_s_own(driver: Driver, work: Path) -> None:
     assert not log.exists()
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
 @pytest.mark.parametrize(
-    "line", ["-Oz -S f.c", "-Oz f.c -shared -o f.so", "-Oz -c f.c -gsplit-dwarf"]
+    "line",
+    [
+        "-Oz -S f.c",
+        "-Oz f.c -shared -o f.so",
+        "-Oz -c f.c -gsplit-dwarf",
+        "-Oz -c f.c -fstack-usage",
+    ],
 )
-def test_what_cannot_be_compared_is_clang_s_own(driver: Driver, work: Path, line: str) -> None:
+def test_what_cannot_be_compared_is_clang_s_own(
+    driver: Driver, work: Path, way: Mapping[str, str], line: str
+) -> None:
     words = shlex.split(line)
     assert driver.plain(*words, cwd=work).returncode == 0
-    expected = {path.name: path.read_bytes() for path in work.iterdir()}
-    done = driver.run(*words, f"--mlgo-keep-smaller={OTHER}", cwd=work)
+    expected = files(work)
+    done = driver.run(*words, f"--mlgo-keep-smaller={OTHER}", cwd=work, settings=way)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert {path.name: path.read_bytes() for path in work.iterdir()} == expected
+    assert files(work) == expected
+
+
+EDITING = 'for word; do shift; set -- "$@" "$(echo "$word" | sed s/^f.o$/g.o/)"; done\n'
+ELSEWHERE = {
+    "a folder": ("-Oz -c f.c -working-directory={}/sub", {}),
+    "a mode": ("--driver-mode=cl -O1 -Brepro -c f.c", {}),
+    "edits": ("-Oz -c f.c -o f.o", {"CCC_OVERRIDE_OPTIONS": "#s/^f.o$/g.o/"}),
+    "a script": ("-Oz -c f.c -o f.o", {"MLGO_CLANG": "editing"}),
+}
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_an_object_of_another_name(
+    driver: Driver, work: Path, way: Mapping[str, str], kind: str
+) -> None:
+    """What stands under the name that the command line tells stays as it was."""
+    line, settings = ELSEWHERE[kind]
+    words = line.format(work).split()
+    (work / "sub").mkdir()
+    (work / "sub" / "f.c").write_text(SOURCE)
+    if settings.get("MLGO_CLANG"):
+        settings = in_place_of_clang(driver, work, EDITING + 'exec $clang "$@"\n')
+        del settings["MLGO_INLINING_MODEL"]
+    assert driver.plain("-O0", "-c", "f.c", cwd=work).returncode == 0
+    before = {*files(work)}
+    assert driver.run(*words, cwd=work, settings=settings).returncode == 0
+    expected = files(work)
+    (made,) = {*expected} - before
+    Path(made).unlink()
+    keep = {**settings, "MLGO_KEEP_SMALLER": NEVER, **way}
+    done = driver.run(*words, cwd=work, settings=keep)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert files(work) == expected
 
 
 def test_an_error_of_the_source_is_said_once(driver: Driver, work: Path) -> None:

@@ -63,10 +63,14 @@ static const char *const SOURCES[] = {
     "ixx", "bc", "ll",  "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
 };
 
-/* With one of these there is more to an object than the object, or it is none. */
-static const char *const MORE[] = {"-S",       "--assemble",   "-emit-llvm",  "-flto",
-                                   "-gsplit-dwarf", "-save-temps", "--save-temps", "-fembed-bitcode",
-                                   "-fthinlto-index", "-ftime-trace", "-fsave-optimization-record"};
+/* With one of these there is more to an object than the object, or it is none, or elsewhere. */
+static const char *const MORE[] = {
+    "-S", "--assemble", "-emit-llvm", "-flto", "-gsplit-dwarf", "-save-temps", "--save-temps",
+    "-fembed-bitcode", "-fthinlto-index", "-ftime-trace", "-fsave-optimization-record",
+    "-fstack-usage", "-save-stats", "--save-stats", "-working-directory", "--driver-mode",
+};
+/* Of clang's own: what the command line says is edited by it. */
+#define EDITS "CCC_OVERRIDE_OPTIONS"
 
 static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2vec-vocab-file"};
 
@@ -222,7 +226,8 @@ static void look_at(const char *argument, struct seen *seen) {
 }
 
 struct plan plan_of(const struct settings *settings) {
-  struct seen seen = {0};
+  const char *edits = getenv(EDITS);
+  struct seen seen = {.makes_more = edits && *edits};
   for (size_t index = 1; index < settings->argument_count; ++index)
     look_at(settings->arguments[index], &seen);
   struct plan plan = {.action = PASS_ON,

@@ -107,6 +107,21 @@ bool copy_to(int target, const char *path) {
   return is_good && length == 0;
 }
 
+struct stat look_before(const char *path) {
+  struct stat about = {0};
+  if (stat(path, &about))
+    about = (struct stat){0};
+  return about;
+}
+
+bool is_written(const char *path, const struct stat *before) {
+  struct stat now;
+  return !stat(path, &now) &&
+         (now.st_dev != before->st_dev || now.st_ino != before->st_ino ||
+          now.st_ctim.tv_sec != before->st_ctim.tv_sec ||
+          now.st_ctim.tv_nsec != before->st_ctim.tv_nsec);
+}
+
 /* Puts what was kept in an object's place, whole or not at all. */
 static bool put(int kept, const char *path, mode_t mode) {
   char partial[4200], source[64];
@@ -167,10 +182,10 @@ static void choose(struct choice *choice, const struct attempts *attempts) {
 
 int compile_smallest(const struct settings *settings, const struct plan *plan,
                      const struct attempts *attempts) {
-  struct stat about;
+  struct stat about, before = look_before(plan->object);
   struct choice choice = {.plain = memory_file(), .best = -1};
   int status = attempts->compile(attempts->data);
-  if (status)
+  if (status || !is_written(plan->object, &before)) /* clang's object may have another name */
     return status;
   choice.plain_bytes = choice.least = text_of_path(plan->object);
   if (choice.least == NO_TEXT) /* a header, or another machine's */

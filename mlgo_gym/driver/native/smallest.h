@@ -2,6 +2,8 @@
 #ifndef MLGO_SMALLEST_H
 #define MLGO_SMALLEST_H
 
+#include <sys/stat.h>
+
 #include "driver.h"
 
 /* Compiles plainly, then by each of so many models; the result is an exit status. */
@@ -17,5 +19,9 @@ int compile_smallest(const struct settings *settings, const struct plan *plan,
                      const struct attempts *attempts);
 /* Copies all of a file; false where that cannot be done. */
 bool copy_to(int target, const char *path);
+/* Looks at what stands under a name, if anything does. */
+struct stat look_before(const char *path);
+/* Whether something was put or written there since. */
+bool is_written(const char *path, const struct stat *before);
 
 #endif
