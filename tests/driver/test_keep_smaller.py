@@ -12,7 +12,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.model import find_model
 from tests.conftest import require
-from tests.driver.conftest import MODELS, SOURCE, UNADVISED, Driver, scraps
+from tests.driver.conftest import CHANNEL, MODELS, SOURCE, UNADVISED, Driver, scraps
 from tests.driver.test_streams import in_place_of_clang
 
 OTHER, NEVER = str(MODELS / "inliner"), str(MODELS / "never")
@@ -149,6 +149,28 @@ def test_an_object_of_another_name(
     done = driver.run(*words, cwd=work, settings=keep)
     assert (done.returncode, done.stderr) == (0, b"")
     assert files(work) == expected
+
+
+LISTING = 'case "$*" in *channel-base*) echo $(ls) >> ../found;; esac\nexec $clang "$@"\n'
+
+
+@pytest.mark.parametrize("model", [NEVER, str(MODELS / "unknown_feature")])
+def test_only_what_is_kept_has_the_name(driver: Driver, work: Path, model: str) -> None:
+    """A driver that is killed leaves clang's own object or none; who ends has put it back."""
+    settings = in_place_of_clang(driver, work.parent, LISTING) | CHANNEL
+    del settings["MLGO_INLINING_MODEL"]
+    line = ("-Oz", "-c", "f.c", "-o", "f.o")
+    assert driver.plain(*line, cwd=work).returncode == 0
+    plain = work / "f.o"
+    expected, mode = plain.read_bytes(), plain.stat().st_mode
+    plain.unlink()
+    default = str(MODELS / "default")
+    threshold = {"MLGO_SIZE_INCREASE_THRESHOLD": "1e9"}
+    models = {"MLGO_KEEP_SMALLER": f"{default},{model}"}
+    done = driver.run(*line, cwd=work, settings={**settings, **models, **threshold})
+    assert done.returncode == 0
+    assert (plain.read_bytes(), plain.stat().st_mode) == (expected, mode)
+    assert (work.parent / "found").read_text().splitlines() == ["f.c f.o", "f.c"]
 
 
 def test_an_error_of_the_source_is_said_once(driver: Driver, work: Path) -> None:

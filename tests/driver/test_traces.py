@@ -22,6 +22,7 @@ from mlgo_gym.search._corpus_search import ModuleSearch
 from tests.cli.command import run
 from tests.driver.conftest import MODELS, NOTHING, WAYS, Driver, compile_file
 from tests.driver.test_keep_smaller import text_of
+from tests.driver.test_streams import in_place_of_clang
 
 MODEL = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
 LINE = f"{'0' * 32} {'1' * 32} 5 f1 f.o\n"
@@ -216,6 +217,24 @@ def test_no_object_is_made_of_both(
         expected = ((work / "plain.o").read_bytes(), b"")
         assert compile_file(driver, work, {**traces, **way}) == expected
         assert compile_file(driver, work, {**traces, **way, **MODEL}) == (by_model, b"")
+
+
+def test_what_is_thrown_away_is_nowhere(
+    driver: Driver, searched: Searched, work: Path, way: Mapping[str, str]
+) -> None:
+    """Nobody finds it, should the driver be killed while plain clang compiles anew."""
+    searched.write(_another_s_questions)
+    script = (
+        'case "$*" in *-v*|*-###*|*-E*|*channel-base*) exec $clang "$@";; esac\n'
+        "ls > ../found; exit 3\n"
+    )
+    settings = in_place_of_clang(driver, work.parent, script)
+    del settings["MLGO_INLINING_MODEL"]
+    traces = {"MLGO_TRACES": str(searched.traces)}
+    (work / "f.o").write_text("an older one")
+    done = driver.run("-O2", "-c", "f.c", cwd=work, settings={**settings, **way, **traces})
+    assert done.returncode == 3
+    assert "f.o" not in (work.parent / "found").read_text().splitlines()
 
 
 def test_an_error_of_the_source_is_said_once(

@@ -1,5 +1,6 @@
 /* Clang with advice: its word counts, or plain clang is to say it. */
 #define _GNU_SOURCE
+#include "smallest.h"
 #include "traces.h"
 
 #include <errno.h>
@@ -133,27 +134,35 @@ int compile(const struct settings *settings, const struct clang *clang, const st
   return conclude(settings, plan, &job, &outcome);
 }
 
+static bool run_searched(const struct settings *settings, const struct plan *plan, struct job *job) {
+  struct message message;
+  bool is_inside = settings->is_in_process && job->clang->can_preload && open_inside(job);
+  if (!is_inside && !open_channels(job, &message))
+    return false;
+  job->stdout_copy = memory_file();
+  job->stderr_copy = memory_file();
+  job->arguments = advised(settings, plan, job);
+  struct outcome outcome = run_job(job);
+  if (is_unreached(&outcome, job) && !run_again(job, settings, plan, &outcome))
+    return false;
+  close_inside(job);
+  return outcome.is_served && !outcome.status && outcome.is_right && show(job->stdout_copy, 1) &&
+         show(job->stderr_copy, 2);
+}
+
 bool compile_searched(const struct settings *settings, const struct clang *clang,
                       const struct plan *plan, struct answers *answers) {
   struct settings searched = *settings;
   struct mlgo_policy policy;
   struct channel channel = {.stream = {.problem = INLINING, .answers = answers}};
   struct job job = new_job(settings, clang, &channel);
-  struct message message;
+  struct stat before = look_before(plan->object);
   job.channel_count = 1;
   searched.threshold = NULL; /* LLVM's own */
   if (!open_answers(&channel, answers, &policy))
     return false;
-  bool is_inside = settings->is_in_process && clang->can_preload && open_inside(&job);
-  if (!is_inside && !open_channels(&job, &message))
-    return false;
-  job.stdout_copy = memory_file();
-  job.stderr_copy = memory_file();
-  job.arguments = advised(&searched, plan, &job);
-  struct outcome outcome = run_job(&job);
-  if (is_unreached(&outcome, &job) && !run_again(&job, &searched, plan, &outcome))
-    return false;
-  close_inside(&job);
-  return outcome.is_served && !outcome.status && outcome.is_right && show(job.stdout_copy, 1) &&
-         show(job.stderr_copy, 2);
+  bool is_good = run_searched(&searched, plan, &job);
+  if (!is_good && is_written(plan->object, &before)) /* nobody may find it, should we be killed */
+    unlink(plan->object);
+  return is_good;
 }

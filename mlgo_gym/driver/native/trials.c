@@ -173,6 +173,7 @@ static int compiled_object(const struct trials *trials, size_t index) {
       close(object);
       object = -1;
     }
+    unlink(trials->plan->object); /* nobody may find it, should we be killed */
   } else if (takes_error(copy, program, &message))
     leave_out(trials, index, message.text);
   if (copy >= 0)
