@@ -404,44 +404,27 @@ def test_the_fingerprint_is_of_all_answers(driver: Driver, work: Path) -> None:
     assert len({*found}) == 3
 
 
-def key_of(driver: Driver, work: Path, line: str) -> str:
-    done = driver.run(*line.split(), "--mlgo-traces-key", cwd=work)
-    if done.returncode:
-        assert done.stderr == (
-            b"mlgo-cc: error: traces: expected a command line that makes one object of one source, "
-            b"whose options and headers tell all that counts\n"
-        )
-        return ""
-    return done.stdout.decode().strip()
+@pytest.mark.parametrize(("content", "runs"), [(FIRST + LAST, 0), (FIRST + LINE + LAST, 1)])
+def test_the_preprocessor_runs_where_there_are_answers(
+    driver: Driver, work: Path, content: str, runs: int
+) -> None:
+    script = 'case "$*" in *-E*) echo >> ../count;; esac\nexec $clang "$@"\n'
+    settings = in_place_of_clang(driver, work.parent, script)
+    (work / ANSWERS).write_text(content)
+    (work.parent / "count").touch()
+    compile_file(driver, work, {**settings, "MLGO_TRACES": str(work)})
+    assert len((work.parent / "count").read_text()) == runs
+    (work / ANSWERS).unlink()
+    compile_file(driver, work, {**settings, "MLGO_TRACES": str(work)})
+    assert len((work.parent / "count").read_text()) == runs
 
 
-def test_what_a_module_is_known_by(driver: Driver, work: Path) -> None:
-    (work / "sub").mkdir()
-    for copy in ("sub/f.c", "g.c", "f.cc", "f.i"):
-        (work / copy).write_bytes((work / "f.c").read_bytes())
-    (work / "commented.c").write_text("/* said */\n\n" + (work / "f.c").read_text())
-    (work / "h.h").write_text("#define H 1\n")
-    same = [
-        "-O2 -c f.c",
-        "-O2 -c f.c -o sub/f.o",
-        "-O2 -of.o -c g.c -MD -MF sub/f.d -MT f.o -MP -Wall -Werror=format -w -pipe",
-        "-O2 -c sub/f.c -Isub -I sub -DX=1 -D Y -include h.h -fdiagnostics-color=never",
-        f"-O2 -c {work}/f.c -ffile-prefix-map={work}=. -fno-color-diagnostics",
-        "-O2 -c commented.c",
-    ]
-    (key,) = {key_of(driver, work, line) for line in same}
-    assert re.fullmatch("[0-9a-f]{32}", key)
-    others = [
-        "-O1 -c f.c", "-O2 -g -c f.c", "-O2 -c f.cc", "-O2 -xc++ -c f.c", "-O2 -c f.c -Dx=y",
-        "-O2 -c f.c -mllvm -inline-threshold=5", "-O2 -c f.c --target=aarch64-linux-gnu",
-    ]  # fmt: skip
-    assert len({key, *(key_of(driver, work, line) for line in others)}) == len(others) + 1
-    for none in (
-        "-O2 f.c", "-O2 -S f.c", "-O2 -c f.c g.c", "-O2 -c f.i", "-O2 -c none.c",
-        "-O2 -c f.c -fprofile-use=f.profdata", "-O2 -c f.c -Xclang -fno-pch-timestamp",
-        "-O2 -c f.c --config=f.cfg",
-    ):  # fmt: skip
-        assert key_of(driver, work, none) == ""
+def test_no_folder_is_no_traces(driver: Driver, work: Path, plain: bytes) -> None:
+    done = driver.run("-O2", "-c", "f.c", "--mlgo-traces=", cwd=work, settings={"MLGO_STRICT": "1"})
+    assert (done.returncode, done.stderr, (work / "f.o").read_bytes()) == (0, b"", plain)
+    (work / "cc.conf").write_text("traces =\n")
+    settings = {"MLGO_CONFIG": "cc.conf", "MLGO_TRACES": "", "MLGO_STRICT": "1"}
+    assert compile_file(driver, work, settings) == (plain, b"")
 
 
 @pytest.mark.e2e

@@ -9,7 +9,8 @@
  *   policy.c     a policy bound to what LLVM says it sends
  *   call_site.c  the call that LLVM asks about, where this process is LLVM's
  *   answers.c    what search found, in place of a policy
- *   traces.c     the folder of that, and which module it was found for
+ *   traces.c     the folder of that
+ *   module.c     which module it was found for
  *   stream.c     what LLVM sends, taken apart and answered
  *   inside.c     the library in clang's process, where LLVM's writes and reads are answered
  *   forked.c     its processes that clang's forks, one for each model whose object is compared

@@ -114,11 +114,8 @@ static int print_key(const struct settings *settings, struct clang *clang,
  * is bad. */
 static bool try_traces(const struct settings *settings, const struct clang *clang,
                        const struct plan *plan, bool *is_done, struct message *message) {
-  char key[KEY_DIGITS + 1];
   struct answers *answers;
-  if (!module_key(key, settings, clang, plan))
-    *key = 0;
-  if (!find_answers(settings, key, &answers, message))
+  if (!find_answers(settings, clang, plan, &answers, message))
     return false;
   *is_done = answers && compile_searched(settings, clang, plan, answers);
   free(answers);

@@ -147,7 +147,7 @@ static bool check(struct settings *settings, const char **values, struct message
              "keep-smaller: expected an inlining-model to compare with clang's own, found none");
     return false;
   }
-  if (values[TRACES] && values[TRAINING]) {
+  if (settings->traces && values[TRAINING]) {
     snprintf(message->text, MESSAGE_BYTES,
              "traces: expected no model under training beside them, found one");
     return false;
@@ -231,7 +231,7 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
                              ? values[KEEP_SMALLER]
                              : NULL;
   settings->kept_log = values[KEPT_LOG];
-  settings->traces = values[TRACES];
+  settings->traces = values[TRACES] && *values[TRACES] ? values[TRACES] : NULL;
   settings->model_under_training = model_folder(values[TRAINING]);
   settings->training_log = values[LOG];
   return is_good && check(settings, values, message);

@@ -16,141 +16,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
 #define NAME "answers.txt"
 #define FIRST_LINE "mlgo-gym answers 1\n"
 #define LAST_LINE "end\n"
 #define MOST_BYTES (1 << 26)
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-/* What names files whose contents decide the code and which the preprocessor does not show. */
-static const char *const UNSEEN[] = {
-    "profile-use", "profile-instr-use", "profile-sample-use", "auto-profile", "-fmodule",
-    "cxx-modules", "prebuilt-module", "include-pch", "ignorelist", "blacklist", "allowlist",
-    "plugin", "-Xclang", "-Xpreprocessor", "--config",
-};
-/* What is about files besides the object. The word behind one of the first is its value. */
-static const char *const OUTPUTS[] = {
-    "-o", "--output", "-MF", "-MT", "-MQ", "-MJ", "-dumpdir",
-    "--serialize-diagnostics", "-serialize-diagnostics",
-};
-static const char *const OUTPUT_PREFIXES[] = {"-M", "--output=", "-Wp,-M"};
-/* What the preprocessor has seen to, and messages. The word behind one of the first is its value. */
-static const char *const SEEN[] = {
-    "-I", "-D", "-U", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "-isysroot",
-    "--sysroot",
-};
-static const char *const SEEN_PREFIXES[] = {
-    "-I", "-D", "-U", "-isystem", "-iquote", "-idirafter", "-include", "-imacros", "--sysroot=",
-    "-fdiagnostics-", "-fcolor-diagnostics", "-fno-color-diagnostics", "-fmessage-length=",
-    "-fdebug-prefix-map=", "-ffile-prefix-map=", "-fmacro-prefix-map=",
-    "-fdebug-compilation-dir=", "-ffile-compilation-dir=", "-pipe", "-pedantic",
-};
-static const char *const SEEN_ALONE[] = {"-c", "--compile", "-w", "--"};
-
-static bool is_among(const char *argument, const char *const *words, size_t count) {
-  for (size_t index = 0; index < count; ++index)
-    if (!strcmp(argument, words[index]))
-      return true;
-  return false;
-}
-
-static bool begins(const char *argument, const char *const *prefixes, size_t count) {
-  for (size_t index = 0; index < count; ++index)
-    if (!strncmp(argument, prefixes[index], strlen(prefixes[index])))
-      return true;
-  return false;
-}
-
-static bool is_output(const char *argument) {
-  bool names_object = !strncmp(argument, "-o", 2) && strncmp(argument, "-objc", 5);
-  return names_object || begins(argument, OUTPUT_PREFIXES, COUNT(OUTPUT_PREFIXES));
-}
-
-static bool is_warning(const char *argument) {
-  return !strncmp(argument, "-W", 2) && (argument[2] == '\0' || argument[3] != ',');
-}
-
-static bool is_seen(const char *argument) {
-  return is_warning(argument) || is_among(argument, SEEN_ALONE, COUNT(SEEN_ALONE)) ||
-         begins(argument, SEEN_PREFIXES, COUNT(SEEN_PREFIXES));
-}
-
-static bool can_tell_all(const struct settings *settings) {
-  for (size_t index = 1; index < settings->argument_count; ++index) {
-    const char *argument = settings->arguments[index];
-    if (argument[0] == '@')
-      return false;
-    for (size_t each = 0; each < COUNT(UNSEEN); ++each)
-      if (argument[0] == '-' && strstr(argument, UNSEEN[each]))
-        return false;
-  }
-  return true;
-}
-
-static void add_text(struct digest *digest, const char *text) {
-  add_to_digest(digest, text, strlen(text) + 1);
-}
-
-/* Takes in the options, and fills in a command line of the preprocessor's. */
-static void read_arguments(struct digest *digest, char **command, const struct settings *settings,
-                           const char *input) {
-  for (size_t index = 1; index < settings->argument_count; ++index) {
-    char *argument = settings->arguments[index];
-    if (is_among(argument, OUTPUTS, COUNT(OUTPUTS))) {
-      ++index;
-      continue;
-    }
-    if (is_output(argument))
-      continue;
-    *command++ = argument;
-    if (is_among(argument, SEEN, COUNT(SEEN)) && index + 1 < settings->argument_count)
-      *command++ = settings->arguments[++index];
-    else if (!is_seen(argument) && strcmp(argument, input))
-      add_text(digest, argument);
-  }
-}
-
-static bool add_preprocessed(struct digest *digest, char **command) {
-  struct stat about;
-  int output = memory_file(), errors = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  bool is_good = !run(command, NULL, output, errors) && !fstat(output, &about) &&
-                 about.st_size && /* what is preprocessed already, or bitcode, is not printed */
-                 add_file_to_digest(digest, output, (size_t)about.st_size) == (size_t)about.st_size;
-  close(output);
-  close(errors);
-  return is_good;
-}
-
-bool module_key(char *key, const struct settings *settings, const struct clang *clang,
-                const struct plan *plan) {
-  struct digest digest;
-  struct utsname machine;
-  uint8_t result[DIGEST_BYTES];
-  if (plan->action != ADVISE_COMPILATION || !plan->object || plan->reads_stdin ||
-      plan->has_vocabulary || !can_tell_all(settings) || uname(&machine))
-    return false;
-  const char *dot = strrchr(plan->input, '.');
-  char **command = calloc(settings->argument_count + 8, sizeof *command), **end = command;
-  for (const char *const *word = (const char *const[]){clang->path, "-E", "-P", "-o", "-", NULL};
-       *word; ++word)
-    *end++ = (char *)*word;
-  if (clang->needs_cxx_mode)
-    *end++ = (char *)"--driver-mode=g++";
-  begin_digest(&digest);
-  add_to_digest(&digest, &clang->version, sizeof clang->version);
-  add_text(&digest, machine.machine);
-  add_text(&digest, settings->is_cxx ? "c++" : "c");
-  add_text(&digest, dot ? dot : "");
-  read_arguments(&digest, end, settings, plan->input);
-  bool is_good = add_preprocessed(&digest, command);
-  end_digest(&digest, result);
-  write_hex(key, result, KEY_BYTES);
-  free(command);
-  return is_good;
-}
 
 static bool refuse(const struct settings *settings, const char *words, struct message *message) {
   snprintf(message->text, MESSAGE_BYTES, "traces '%.600s': " NAME ": %s", settings->traces, words);
@@ -230,8 +101,8 @@ static struct answers *answers_of(const char *line, const char *digits, uint32_t
 }
 
 /* Goes through all lines, so that what is damaged is told whichever module comes first. */
-static bool read_lines(const struct settings *settings, const char *text, const char *key,
-                       struct answers **found, struct message *message) {
+static bool check_lines(const struct settings *settings, const char *text,
+                        struct message *message) {
   char words[64];
   const char *line = text + strlen(FIRST_LINE);
   if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)))
@@ -245,23 +116,33 @@ static bool read_lines(const struct settings *settings, const char *text, const 
       snprintf(words, sizeof words, "line %d: expected KEY QUESTIONS COUNT ANSWERS NAME", number);
       return refuse(settings, words, message);
     }
-    if (!*found && !strncmp(line, key, KEY_DIGITS))
-      *found = answers_of(line, digits, count);
     line = end + 1;
   }
   return true;
 }
 
-bool find_answers(const struct settings *settings, const char *key, struct answers **found,
-                  struct message *message) {
+/* All of the file, where it is good; NULL with a message. */
+static char *good_traces(const struct settings *settings, size_t *size, struct message *message) {
+  char *text = read_traces(settings, size, message);
+  if (text && check_lines(settings, text, message))
+    return text;
+  free(text);
+  return NULL;
+}
+
+bool find_answers(const struct settings *settings, const struct clang *clang,
+                  const struct plan *plan, struct answers **found, struct message *message) {
   size_t size;
-  char *text = read_traces(settings, &size, message);
+  char key[KEY_DIGITS + 1], *text = good_traces(settings, &size, message);
+  const char *line = text ? text + strlen(FIRST_LINE) : LAST_LINE;
   *found = NULL;
-  bool is_good = text && read_lines(settings, text, *key ? key : "-", found, message);
-  if (!is_good) {
-    free(*found);
-    *found = NULL;
-  }
+  if (strcmp(line, LAST_LINE) && module_key(key, settings, clang, plan))
+    for (; !*found && strcmp(line, LAST_LINE); line = strchr(line, '\n') + 1) {
+      uint32_t count;
+      const char *digits = strncmp(line, key, KEY_DIGITS) ? NULL : answers_in(line, &count);
+      *found = digits ? answers_of(line, digits, count) : NULL;
+    }
+  bool is_good = text;
   free(text);
   return is_good;
 }
@@ -269,14 +150,13 @@ bool find_answers(const struct settings *settings, const char *key, struct answe
 bool digest_of_traces(const struct settings *settings, char *hex, struct message *message) {
   struct digest digest;
   uint8_t result[DIGEST_BYTES];
-  struct answers *none = NULL;
   size_t size;
-  char *text = read_traces(settings, &size, message);
-  bool is_good = text && read_lines(settings, text, "-", &none, message);
+  char *text = good_traces(settings, &size, message);
   begin_digest(&digest);
   add_to_digest(&digest, text ? text : "", text ? size : 0);
   end_digest(&digest, result);
   write_hex(hex, result, sizeof result);
+  bool is_good = text;
   free(text);
   return is_good;
 }

@@ -20,15 +20,18 @@ bool begin_answers(struct answers *answers, const void *header, size_t length,
 const void *next_answer(struct answers *answers, const void *observation, size_t length,
                         struct message *message);
 
-/* traces.c */
-#define MOST_ANSWERS (1 << 22)
+/* module.c */
 /* Stands for the source as the preprocessor leaves it, the options and clang; false where the command
  * line is for more than one object, or not all that counts can be seen. */
 bool module_key(char *key, const struct settings *settings, const struct clang *clang,
                 const struct plan *plan);
-/* The answers of a folder for a module, NULL where there are none; false where the folder is bad. */
-bool find_answers(const struct settings *settings, const char *key, struct answers **found,
-                  struct message *message);
+
+/* traces.c */
+#define MOST_ANSWERS (1 << 22)
+/* The answers of a folder for a command line's module, NULL where there are none; false where the
+ * folder is bad. */
+bool find_answers(const struct settings *settings, const struct clang *clang,
+                  const struct plan *plan, struct answers **found, struct message *message);
 /* Tells what the whole folder holds. */
 bool digest_of_traces(const struct settings *settings, char *text, struct message *message);
 /* Lets a channel answer by them. */
