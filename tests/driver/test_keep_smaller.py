@@ -105,6 +105,7 @@ def files(folder: Path) -> dict[str, bytes]:
         "-Oz f.c -shared -o f.so",
         "-Oz -c f.c -gsplit-dwarf",
         "-Oz -c f.c -fstack-usage",
+        "-Oz -c f.c -save-stats=obj",
     ],
 )
 def test_what_cannot_be_compared_is_clang_s_own(
@@ -113,7 +114,8 @@ def test_what_cannot_be_compared_is_clang_s_own(
     words = shlex.split(line)
     assert driver.plain(*words, cwd=work).returncode == 0
     expected = files(work)
-    done = driver.run(*words, f"--mlgo-keep-smaller={OTHER}", cwd=work, settings=way)
+    settings = {"MLGO_KEEP_SMALLER": OTHER, "MLGO_KEPT_LOG": "kept.tsv", **way}
+    done = driver.run(*words, cwd=work, settings=settings)
     assert (done.returncode, done.stderr) == (0, b"")
     assert files(work) == expected
 

@@ -219,6 +219,21 @@ def test_no_object_is_made_of_both(
         assert compile_file(driver, work, {**traces, **way, **MODEL}) == (by_model, b"")
 
 
+def test_numbers_of_lines_are_the_source_s(driver: Driver, work: Path, tmp_path: Path) -> None:
+    """Which the preprocessor does not show: the module is the same."""
+    source = "void say(int);" + SOURCE.replace("return g", "say(__builtin_LINE()); return g")
+    (work / "f.c").write_text(source)
+    with open_build(database(work, {"f.c": "clang -O2 -c f.c -o f.o"}), 1, 60) as build:
+        size_bytes, reason = write_never(build, tmp_path)
+    assert reason is None
+    made = []
+    for lines in ("", "/* said */\n" * 40):
+        (work / "f.c").write_text(lines + source)
+        made.append(compile_file(driver, work, {"MLGO_TRACES": str(tmp_path)}))
+        assert text_of(work / "f.o") == size_bytes
+    assert made[0][0] != made[1][0]
+
+
 def test_what_is_thrown_away_is_nowhere(
     driver: Driver, searched: Searched, work: Path, way: Mapping[str, str]
 ) -> None:

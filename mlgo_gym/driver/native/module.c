@@ -23,7 +23,7 @@ static const char *const UNSEEN[] = {
     "-frewrite-", "-fdirectives-only", "-fkeep-system-includes", /* it shows less by these */
 };
 /* So are the devices' parts of a source in one of these languages. */
-static const char *const OF_DEVICES[] = {"cuda", "hip", "cu"};
+static const char *const OF_DEVICES[] = {"cu", "hip"};
 /* What is about files besides the object. The word behind one of the first is its value. */
 static const char *const OUTPUTS[] = {
     "-o", "--output", "-MF", "-MT", "-MQ", "-MJ", "-dumpdir",
@@ -78,7 +78,8 @@ static bool is_of_macros(const char *argument) {
 
 static bool is_output(const char *argument) {
   bool names_object = !strncmp(argument, "-o", 2) && strncmp(argument, "-objc", 5);
-  return names_object || names_dependencies(argument) || begins(argument, OUTPUT_PREFIXES, COUNT(OUTPUT_PREFIXES));
+  return names_object || names_dependencies(argument) ||
+         begins(argument, OUTPUT_PREFIXES, COUNT(OUTPUT_PREFIXES));
 }
 
 static bool is_warning(const char *argument) {
