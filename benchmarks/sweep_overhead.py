@@ -27,7 +27,6 @@ import gymnasium
 
 import mlgo_gym
 from mlgo_gym import Compiler, Corpus, InliningForSize, Module
-from mlgo_gym.errors import ModuleError
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.model import find_model
@@ -49,7 +48,7 @@ def run(corpus: Corpus, rounds: int) -> None:
         model_policies([find_model("inlining-for-size")], "release", problem) as found,
     ):
         (model,) = found.values()
-        modules = [corpus[name] for name in corpus if asks(env, corpus[name])]
+        modules = [corpus[name] for name in corpus if asks(compiler, corpus[name], problem)]
         policies: dict[str, PolicyLike] = {
             "here": default,
             "function": WorkerPolicy(default),
@@ -108,12 +107,9 @@ def named(compiler: Compiler, module: Module, problem: InliningForSize) -> int:
     return len(NamingCompiler(compiler, module, default, problem).compile().decisions)
 
 
-def asks(env: gymnasium.Env[object, object], module: Module) -> bool:
-    try:
-        env.reset(options={"module": module})
-    except ModuleError:
-        return False
-    return True
+def asks(compiler: Compiler, module: Module, problem: InliningForSize) -> bool:
+    with compiler.start(module, problem) as compilation:
+        return compilation.next_observation() is not None
 
 
 def episode(env: gymnasium.Env[object, object], module: Module) -> int:
