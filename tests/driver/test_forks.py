@@ -201,7 +201,7 @@ def test_a_forked_process_that_ends(driver: Driver, work: Path, words: str) -> N
 @pytest.mark.parametrize("which", ["driver", "clang"])
 def test_kills(driver: Driver, work: Path, which: str, number: signal.Signals) -> None:
     """While forked processes hang; clang's own has ended, or waits for what is not theirs."""
-    settings = preloading(driver, work, "pause()")
+    settings = preloading(driver, work, "for (;;) pause()")
     if which == "clang":
         models = ",".join([NEVER] * (1 + len(os.sched_getaffinity(0))))
         settings["MLGO_KEEP_SMALLER"] = models
