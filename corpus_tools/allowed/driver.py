@@ -91,13 +91,10 @@ _UNSAID: Final = frozenset(
 _LISTS_HEADERS: Final = re.compile("-Wp,-MM?D,[^,]+", re.DOTALL)
 _DEFINES: Final = re.compile("-Wp(,-[DU][^,]+)+", re.DOTALL)
 """What is passed on to the preprocessor and no more than that, as makefiles have it."""
-_SOURCE: Final = re.compile(
-    r"[^-@].*\.(c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii)", re.DOTALL
-)
+_SUFFIXES: Final = r"c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii"
+_SOURCE: Final = re.compile(rf"[^-@].*\.({_SUFFIXES})", re.DOTALL)
 _INPUT: Final = re.compile(
-    r"[^-@].*\.(c|cc|cp|cpp|cxx|c\+\+|C|CC|CPP|CXX|m|mm|M|i|ii|mi|mii|bc|ll|s|S|o|obj|lo|a|lib|so"
-    r"|so\.[\d.]+)",
-    re.DOTALL,
+    rf"[^-@].*\.({_SUFFIXES}|bc|ll|s|S|o|obj|lo|a|lib|so|so\.[\d.]+)", re.DOTALL
 )
 
 

@@ -224,14 +224,14 @@ class Compiler(AbstractContextManager["Compiler"]):
             )
             compilation = stack.enter_context(started)
             yield compilation
-            while (observation := compilation.next_observation()) is not None:
+            while True:
+                observation = compilation.next_observation()
                 for problem in inside:
                     policies[problem].answered(compilation.take_kept(problem))
+                if observation is None:
+                    return compilation
                 compilation.answer(asked[compilation.asked_by](observation))
                 yield compilation
-            for problem in inside:
-                policies[problem].answered(compilation.take_kept(problem))
-            return compilation
 
     def inquire(
         self, module: Module, request: Request, llvm_options: tuple[str, ...] = ()

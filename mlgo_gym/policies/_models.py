@@ -121,9 +121,11 @@ def settings_of_models(models: Sequence[str], problem: type[Problem]) -> dict[st
     for model in models:
         card = read_card(Path(model))
         if card and card.problem == problem.name:
-            switches = problem.optional.keys() - problem.file_settings.keys()
-            features = {*card.features}
-            needed = {name: True for name in switches if features & {*problem.optional[name]}}
+            needed = {
+                name: True
+                for name in problem.needed_settings(card.features)
+                if name not in problem.file_settings
+            }
             files = {
                 name: _named(card.settings[name], name, known, model)
                 for name, known in problem.file_settings.items()

@@ -135,6 +135,11 @@ class Problem(ABC):
         """The names of all `optional` features."""
         return {name for names in cls.optional.values() for name in names}
 
+    @classmethod
+    def needed_settings(cls, names: Collection[str]) -> list[str]:
+        """The settings without which some of these features are not sent."""
+        return [each for each, features in cls.optional.items() if {*features} & {*names}]
+
     @property
     def derives(self) -> bool:
         """Whether features of its own making are among them, which no LLVM sends by itself."""

@@ -57,10 +57,6 @@ class MLModelRunner(ABC):
     3
     """
 
-    def for_worker(self) -> tuple[dict[str, Any], bytes] | None:
-        """The code that answers, to run elsewhere, and what is known about it; if there is any."""
-        return None
-
     def __init__(self, inputs: Sequence[TensorSpec], output: TensorSpec) -> None:
         names = [spec.name for spec in inputs]
         if not names or len(set(names)) != len(names):
@@ -174,6 +170,10 @@ class MLModelRunner(ABC):
                 buffer[:] = payload[where]
 
         return fill
+
+    def for_worker(self) -> tuple[dict[str, Any], bytes] | None:
+        """The code that answers, to run elsewhere, and what is known about it; if there is any."""
+        return None
 
     @abstractmethod
     def _evaluate(self) -> bytes | bytearray | memoryview:

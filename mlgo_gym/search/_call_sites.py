@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,7 +99,8 @@ class NamingCompiler:
             CompilationError: LLVM crashed or outran its deadline.
         """
         flips = flips or {}
-        problem, decisions = self._problem, _Decisions()
+        problem, counts = self._problem, Counter[str]()
+        decisions: list[NamedDecision] = []
         sent = self._policy.for_worker(problem)
         with (
             self._policy.begin(self._module) as answer,
@@ -113,51 +114,39 @@ class NamingCompiler:
             ) as compilation,
         ):
             while (observation := compilation.next_observation()) is not None:
-                decisions.take(compilation.take_kept(problem))
-                action = flips.get(decisions.site(observation))
+                decisions += _answered(compilation.take_kept(problem), counts)
+                site, callee = _named(observation, counts)
+                action = flips.get(site)
                 if action is None:
                     action = int(answer(observation))
-                decisions.add(observation, action)
+                decisions.append(NamedDecision(site, callee, observation.payload, action))
                 compilation.answer(action)
-            decisions.take(compilation.take_kept(problem))
+            decisions += _answered(compilation.take_kept(problem), counts)
             result = compilation.result
         return NamedCompilation(
-            tuple(decisions.made),
+            tuple(decisions),
             function_sizes(result.object_bytes or b""),
             result.text_size_bytes,
             str(result.settings["opt_level"]),
         )
 
 
-class _Decisions:
-    """The decisions of a compilation so far."""
-
-    def __init__(self) -> None:
-        self.made: list[NamedDecision] = []
-        self._counts: Counter[str] = Counter()
-
-    def site(self, observation: Observation) -> CallSite:
-        """Where the next decision is asked about."""
-        caller, _ = _names(observation)
-        return caller, self._counts[caller]
-
-    def add(self, observation: Observation, action: int) -> None:
-        """What was answered."""
-        site, (caller, callee) = self.site(observation), _names(observation)
-        self._counts[caller] += 1
-        self.made.append(NamedDecision(site, callee, observation.payload, action))
-
-    def take(self, answered: Iterable[tuple[Observation, bytes]]) -> None:
-        """What was answered in the worker."""
-        for observation, advice in answered:
-            self.add(observation, int.from_bytes(advice, sys.byteorder, signed=True))
+def _answered(
+    kept: Iterable[tuple[Observation, bytes]], counts: Counter[str]
+) -> Iterator[NamedDecision]:
+    """The decisions that were made in the worker."""
+    for observation, advice in kept:
+        action = int.from_bytes(advice, sys.byteorder, signed=True)
+        yield NamedDecision(*_named(observation, counts), observation.payload, action)
 
 
-def _names(observation: Observation) -> list[str]:
-    """Caller and callee."""
+def _named(observation: Observation, counts: Counter[str]) -> tuple[CallSite, str]:
+    """Where the next decision is, and the callee; ``counts`` has the callers' decisions so far."""
     names = observation.context.split("\0")
     if len(names) != 2:
         raise EnvironmentSetupError(
             f"names: expected those of caller and callee, found {names}; workers tell them on Linux"
         )
-    return names
+    caller, callee = names
+    counts[caller] += 1
+    return (caller, counts[caller] - 1), callee

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,8 @@ def save_model(
                 _write(model, problem, staged)
                 made_for = {"problem": problem.name, "llvm_version": llvm_version()}
                 made_for["features"] = list(model.features())
-                if files := _files_of(problem, model.features()):
+                needed = problem.needed_settings(model.features())
+                if files := [each for each in needed if each in problem.file_settings]:
                     made_for["settings"] = _with_files(problem, files, staged)
             write_json(staged / CARD_FILE, made_for | dict(card))
     except OSError as error:
@@ -125,11 +126,6 @@ def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec
         for spec in problem.sent()
         if spec.name in taken
     }
-
-
-def _files_of(problem: Problem, features: Collection[str]) -> list[str]:
-    """The settings that name files without which some of these features are not sent."""
-    return [each for each in problem.file_settings if {*features} & {*problem.optional[each]}]
 
 
 def _with_files(problem: Problem, names: Sequence[str], folder: Path) -> dict[str, str]:

@@ -35,30 +35,20 @@ define private i1 @is_taken(i32 %file) {{
   ret i1 %is_taken
 }}
 
-define i64 @taking_read(i32 %file, ptr %data, i64 %size) {{
-  %is_taken = call i1 @is_taken(i32 %file)
-  br i1 %is_taken, label %ours, label %others
-ours:
-  %taken = tail call i64 inttoptr (i64 {on_read} to ptr)(i32 %file, ptr %data, i64 %size)
-  ret i64 %taken
-others:
-  %done = tail call i64 inttoptr (i64 {read} to ptr)(i32 %file, ptr %data, i64 %size)
-  ret i64 %done
-}}
-
-define i64 @taking_write(i32 %file, ptr %data, i64 %size) {{
-  %is_taken = call i1 @is_taken(i32 %file)
-  br i1 %is_taken, label %ours, label %others
-ours:
-  %taken = tail call i64 inttoptr (i64 {on_write} to ptr)(i32 %file, ptr %data, i64 %size)
-  ret i64 %taken
-others:
-  %done = tail call i64 inttoptr (i64 {write} to ptr)(i32 %file, ptr %data, i64 %size)
-  ret i64 %done
-}}
-
 define ptr @place_of_marks() {{
   ret ptr @marks
+}}
+"""
+_TRANSFER_IR: Final = """
+define i64 @taking_{name}(i32 %file, ptr %data, i64 %size) {{
+  %is_taken = call i1 @is_taken(i32 %file)
+  br i1 %is_taken, label %ours, label %others
+ours:
+  %taken = tail call i64 inttoptr (i64 {taking} to ptr)(i32 %file, ptr %data, i64 %size)
+  ret i64 %taken
+others:
+  %done = tail call i64 inttoptr (i64 {real} to ptr)(i32 %file, ptr %data, i64 %size)
+  ret i64 %done
 }}
 """
 _CALLER: Final = """
@@ -95,12 +85,9 @@ class Interposer:
         # LLVM has the addresses of these: they live as long as this does.
         self._callbacks = (_OPEN(on_open), _TRANSFER(on_read), _TRANSFER(on_write))
         opening, reading, writing = map(_address, self._callbacks)
-        text = _IR.format(
-            most=MOST_DESCRIPTORS,
-            on_read=reading,
-            on_write=writing,
-            read=real["read"],
-            write=real["write"],
+        text = _IR.format(most=MOST_DESCRIPTORS) + "".join(
+            _TRANSFER_IR.format(name=name, taking=taking, real=real[name])
+            for name, taking in (("read", reading), ("write", writing))
         )
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         marks = self._place("place_of_marks")
