@@ -7,6 +7,7 @@ the corpus is complete, and is not touched before.
 
 from __future__ import annotations
 
+import shutil
 import sysconfig
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,15 @@ from corpus_tools.recipes import Recipe
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.sdist import fetch_sdist
 from corpus_tools.source_tree import unpack_sources
-from corpus_tools.staging import INFO_NAME, check_output, staged_folder
+from corpus_tools.staging import (
+    INFO_NAME,
+    WORKLOAD_FILES,
+    WORKLOADS,
+    check_output,
+    digests_of,
+    staged_folder,
+)
+from corpus_tools.workloads import build_workloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +85,12 @@ def build_corpus(
     with scratch_folder() as temporary:
         sdist = fetch_sdist(recipe, cache_dir or temporary / "cache")
         root = unpack_sources(recipe, sdist, temporary)
+        flags = (*recipe.flags, *python_header_flags(recipe))
+        workloads = build_workloads(recipe, root, clang, flags)
         compilation = Compilation(
             clang=clang,
             root=root,
-            flags=(*recipe.flags, *python_header_flags(recipe)),
+            flags=flags,
             file_flags=recipe.file_flags,
             opt_level=opt_level,
             jobs=jobs,
@@ -91,6 +102,7 @@ def build_corpus(
             keep_going=keep_going,
             progress=progress,
             info=recipe_info(recipe),
+            workloads=workloads,
         )
 
 
@@ -102,6 +114,7 @@ def build_from_sources(
     keep_going: bool = False,
     progress: Progress | None = None,
     info: Mapping[str, str] | None = None,
+    workloads: Path | None = None,
 ) -> BuildReport:
     """Compile sources of a local folder into a corpus.
 
@@ -112,6 +125,7 @@ def build_from_sources(
         keep_going: leave out sources that do not compile, as long as one does.
         progress: called after each source.
         info: provenance for ``corpus_info.json``, beside compiler and optimisation level.
+        workloads: a folder that becomes the corpus's, where there is one.
 
     Raises:
         CorpusToolsError: see `corpus_tools.errors`. ``output`` is then as it was before.
@@ -123,7 +137,8 @@ def build_from_sources(
         modules = _kept(sources, failures, keep_going=keep_going)
         built_by = compiler_info(compilation.clang, compilation.opt_level)
         left_out = {"left_out": [each.source for each in failures]} if failures else {}
-        write_json(staged / INFO_NAME, {**(info or {}), **built_by, **left_out})
+        more = _take_workloads(workloads, staged / WORKLOADS) if workloads else {}
+        write_json(staged / INFO_NAME, {**(info or {}), **built_by, **left_out, **more})
         Manifest(modules).write(staged)
     return BuildReport(output, modules, failures, time.monotonic() - start)
 
@@ -178,6 +193,13 @@ def _matches(recipe: Recipe, glob: str, root: Path) -> set[str]:
     if not kept:
         raise RecipeError(f"{glob_of} matches only excluded files of {recipe.sdist}")
     return kept
+
+
+def _take_workloads(folder: Path, target: Path) -> dict[str, object]:
+    if not folder.is_dir():
+        return {}
+    shutil.move(folder, target)
+    return {WORKLOAD_FILES: digests_of(target)}
 
 
 def _kept(

@@ -245,6 +245,27 @@ def _driver_flags(source: str, flags: Sequence[str], opt_level: str) -> list[str
     return [*_PROCESS_FLAGS, *own, *flags, "--", source]
 
 
+def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Sequence[str]) -> None:
+    """Link a static program.
+
+    Args:
+        clang: its driver, which calls the linker.
+        objects: in the linker's order.
+        output: the program to write.
+        flags: further arguments, such as ``-lm``.
+
+    Raises:
+        CompileError: it cannot be linked.
+    """
+    arguments = [
+        "-static",
+        "-o",
+        str(output.absolute()),
+        *(str(each.absolute()) for each in objects),
+    ]
+    _run(clang, [*arguments, *flags], source=output.name, root=output.parent, deadline_s=DEADLINE_S)
+
+
 def _run(
     clang: Clang,
     arguments: Sequence[str],

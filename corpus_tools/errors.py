@@ -7,6 +7,7 @@
       ExtractionError      what a build left behind cannot be read
         BuildListError     ... and it is the file that lists the objects
       RecipeError          a recipe is wrong, or does not fit its package
+      WorkloadError        a program cannot be made, or has not done what it must
       SdistError           an sdist could not be had, or is not what was asked for
       ToolchainError       clang or a header is missing or too old
         CompileError       ... or clang failed on a source
@@ -60,6 +61,10 @@ class BuildListError(_SubjectError, ExtractionError):
 
 class RecipeError(CorpusToolsError):
     """A recipe is wrong, or does not fit its package."""
+
+
+class WorkloadError(CorpusToolsError):
+    """A workload cannot be used, or its program has not done what it must."""
 
 
 class SdistError(CorpusToolsError):

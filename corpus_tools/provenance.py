@@ -10,7 +10,8 @@ from corpus_tools.errors import LayoutError
 from corpus_tools.manifest import Manifest
 from corpus_tools.reading import parse_json, read_regular
 from corpus_tools.recipes import Recipe
-from corpus_tools.staging import INFO_NAME
+from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of
+from corpus_tools.workloads import workloads_digest
 
 
 def recipe_info(recipe: Recipe) -> dict[str, str]:
@@ -29,7 +30,8 @@ def recipe_info(recipe: Recipe) -> dict[str, str]:
         "split": recipe.split,
         "license": recipe.license,
     }
-    return info | ({"python": platform.python_version()} if recipe.needs_python_headers else {})
+    info |= {"python": platform.python_version()} if recipe.needs_python_headers else {}
+    return info | workloads_digest(recipe.name)
 
 
 def compiler_info(clang: Clang, opt_level: str) -> dict[str, str]:
@@ -48,7 +50,8 @@ def is_up_to_date(output: Path, recipe: Recipe, clang: Clang, opt_level: str) ->
 
     Returns:
         True if a corpus is there that was made of the same recipe, by a clang of the same banner,
-        at the same level, without leaving a source out, and all of its bitcode is still there.
+        at the same level, without leaving a source out, and all of its bitcode and of its
+        workloads is still there.
         The headers of the system, other than Python's, are not looked at.
     """
     try:
@@ -56,4 +59,6 @@ def is_up_to_date(output: Path, recipe: Recipe, clang: Clang, opt_level: str) ->
         info = parse_json(read_regular(output / INFO_NAME))
     except (LayoutError, OSError, ValueError):
         return False
-    return bool(info == recipe_info(recipe) | compiler_info(clang, opt_level))
+    made = info.pop(WORKLOAD_FILES, {}) if isinstance(info, dict) else {}
+    is_whole = digests_of(output / WORKLOADS) == made
+    return is_whole and bool(info == recipe_info(recipe) | compiler_info(clang, opt_level))

@@ -13,95 +13,71 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from corpus_tools.errors import RecipeError
-from corpus_tools.manifest import name_problem
 from corpus_tools.reading import read_regular
+from corpus_tools.tables import (
+    TEXT,
+    Field,
+    check_keys,
+    check_values,
+    is_count,
+    is_names,
+    is_strings,
+    matches,
+    read_table,
+)
 
 _SUFFIX = ".toml"
 _LARGEST_BYTES = 1 << 20  # a hundred times the largest that ships
 
 
-class Field(NamedTuple):
-    """What a key of a recipe must be.
-
-    Attributes:
-        expected: in words, for the error.
-        accepts: whether a value will do.
-        required: whether the key must be there.
-    """
-
-    expected: str
-    accepts: Callable[[object], bool]
-    required: bool = True
-
-
-def _matches(pattern: str) -> Callable[[object], bool]:
-    compiled = re.compile(pattern)
-    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
-
-
-def _is_strings(value: object) -> bool:
-    return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
-
-
-def _is_globs(value: object) -> bool:
-    return _is_strings(value) and not any(map(name_problem, cast("list[str]", value)))
-
-
 def _is_flag_table(value: object) -> bool:
     return (
         isinstance(value, Mapping)
-        and _is_globs(list(value))
-        and all(_is_strings(flags) for flags in value.values())
+        and is_names(list(value))
+        and all(is_strings(flags) for flags in value.values())
     )
 
 
 def _is_file_table(value: object) -> bool:
     return (
         isinstance(value, Mapping)
-        and _is_globs(list(value))
+        and is_names(list(value))
         and all(isinstance(content, str) for content in value.values())
     )
 
 
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
 _GLOBS = "a list of patterns relative to the sdist, without '..'"
-_TEXT = Field("a non-empty string", lambda value: isinstance(value, str) and value != "")
 
 FIELDS: Mapping[str, Field] = {
-    "name": Field("lower-case letters, digits, '-', '_'", _matches(r"[a-z0-9][a-z0-9_-]*")),
-    "package": Field("a package's name", _matches(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")),
-    "version": Field("a version", _matches(r"[0-9][0-9A-Za-z.+!_-]*")),
+    "name": Field("lower-case letters, digits, '-', '_'", matches(r"[a-z0-9][a-z0-9_-]*")),
+    "package": Field("a package's name", matches(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")),
+    "version": Field("a version", matches(r"[0-9][0-9A-Za-z.+!_-]*")),
     "sdist": Field(
         "a file name that ends with .tar.gz or .zip",
-        _matches(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\.(tar\.gz|zip)"),
+        matches(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\.(tar\.gz|zip)"),
     ),
-    "sha256": Field("64 lower-case hexadecimal digits", _matches(r"[0-9a-f]{64}")),
-    "split": Field("'train' or 'test'", _matches("train|test")),
-    "language": _TEXT,
-    "license": _TEXT,
-    "globs": Field(f"{_GLOBS}, not empty", lambda value: _is_globs(value) and bool(value)),
-    "exclude": Field(_GLOBS, _is_globs, required=False),
-    "flags": Field("a list of strings", _is_strings, required=False),
+    "sha256": Field("64 lower-case hexadecimal digits", matches(r"[0-9a-f]{64}")),
+    "split": Field("'train' or 'test'", matches("train|test")),
+    "language": TEXT,
+    "license": TEXT,
+    "globs": Field(f"{_GLOBS}, not empty", lambda value: is_names(value) and bool(value)),
+    "exclude": Field(_GLOBS, is_names, required=False),
+    "flags": Field("a list of strings", is_strings, required=False),
     "file_flags": Field("a table from pattern to list of strings", _is_flag_table, required=False),
     "needs_python_headers": Field(
         "true or false", lambda value: isinstance(value, bool), required=False
     ),
     "archives": Field(
-        "a list of names relative to the sdist, without '..'", _is_globs, required=False
+        "a list of names relative to the sdist, without '..'", is_names, required=False
     ),
     "generated_files": Field(
         "a table from name, relative to the sdist and without '..', to text",
@@ -110,7 +86,7 @@ FIELDS: Mapping[str, Field] = {
     ),
     "modules": Field(
         "a whole number of at least 1",
-        lambda value: value is None or _is_count(value),
+        lambda value: value is None or is_count(value),
         required=False,
     ),
 }
@@ -162,7 +138,7 @@ class Recipe:
     def __post_init__(self) -> None:
         table = {field.name: getattr(self, field.name) for field in fields(self)}
         table |= {key: dict(table[key]) for key in ("file_flags", "generated_files")}
-        _check_values(table, f"recipe {self.name!r}")
+        check_values(table, FIELDS, f"recipe {self.name!r}", RecipeError)
 
     @property
     def digest(self) -> str:
@@ -227,33 +203,10 @@ def _shipped() -> Traversable:
 
 
 def _parse(data: bytes, where: str) -> Recipe:
-    try:
-        table = tomllib.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise RecipeError(f"{where}: expected TOML, found {error}") from error
-    _check_keys(table, where)
-    _check_values(table, where)
+    table = read_table(data, where, RecipeError)
+    check_keys(table, FIELDS, where, RecipeError)
+    check_values(table, FIELDS, where, RecipeError)
     return Recipe(**{key: _frozen(value) for key, value in table.items()})
-
-
-def _check_keys(table: Mapping[str, object], where: str) -> None:
-    for key in table:
-        if key not in FIELDS:
-            known = f"one of {', '.join(FIELDS)}"
-            raise _malformed(where, key, known, "an unknown key")
-    for key, field in FIELDS.items():
-        if field.required and key not in table:
-            raise _malformed(where, key, field.expected, "no such key")
-
-
-def _check_values(table: Mapping[str, object], where: str) -> None:
-    for key, value in table.items():
-        if not FIELDS[key].accepts(value):
-            raise _malformed(where, key, FIELDS[key].expected, repr(value))
-
-
-def _malformed(where: str, key: str, expected: str, found: str) -> RecipeError:
-    return RecipeError(f"{where}: key {key!r}: expected {expected}, found {found}")
 
 
 def _frozen(value: Any) -> Any:

@@ -22,9 +22,11 @@ import platform
 import stat
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 _PR_SET_NO_NEW_PRIVS: Final = 38
@@ -41,9 +43,13 @@ _OF_ABI: Final = {1: (1 << 13) - 1, 2: 1 << 13, 3: _TRUNCATE, 5: _IOCTL_DEVICE}
 _TCP, _TCP_ABI = 3, 4
 _SCOPES, _SCOPES_ABI = 3, 6
 
+_MAKE_AND_REMOVE: Final = 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8
+"""Folders and regular files."""
+
+_END: Final = 0x80000000  # the process, by SIGSYS
 _ALLOW: Final = 0x7FFF0000
 _REFUSE: Final = 0x00050000
-_LOAD, _EQUAL, _GREATER, _RETURN = 0x20, 0x15, 0x25, 0x06
+_LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ARCHITECTURES: Final = {"x86_64": (0, 0xC000003E, 317), "aarch64": (1, 0xC00000B7, 277)}
 """Column of `_CALLS`, ``AUDIT_ARCH_*``, and the number of ``seccomp`` itself."""
 _NEWEST_CALL: Final = 470
@@ -80,6 +86,15 @@ _CHECKED_CALLS: Final = (
     ((302, 261), 0),  # prlimit64: of itself, whose hard limits only fall
 )
 """Numbers of calls that are served where the first argument is exactly this."""
+_OUTSIDE: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
+    {
+        "processes": ((57, _ANY), (56, 220)),  # fork, and clone but of threads
+        "network": ((41, 198), (53, 199), (425, 425)),  # socket, socketpair, io_uring_setup
+    }
+)
+"""Numbers of calls by which a program reaches others, which may be refused by these names."""
+_CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
+_AS_VFORK: Final = (0, 0x4000)  # where there is no vfork: CLONE_VFORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +120,9 @@ def confine(
     readable: Iterable[Path] = (),
     writable: Iterable[Path] = (),
     executable: Iterable[Path] = (),
+    owned: Iterable[Path] = (),
     computes_only: bool = True,
+    fatal: Collection[str] = (),
 ) -> Held:
     """Confine this thread, and what it starts, for good, as far as the kernel can.
 
@@ -115,7 +132,11 @@ def confine(
         readable: what may be read, and listed.
         writable: what may be read and written where it is; nothing is made or removed.
         executable: what may be executed and read; of a dynamic program its interpreter, too.
+        owned: folders in which files are read, written, made and removed.
         computes_only: of the system calls only those of `_CALLS` are served, and root is nobody.
+        fatal: otherwise, names of `_OUTSIDE`: what does so ends by SIGSYS. A thread starts a
+            program by ``vfork`` all the same, as `subprocess` does, and where a call is like that
+            on an architecture, it is served: what may be executed is told apart.
 
     Raises:
         OSError: a path cannot be opened, or Landlock has refused a rule.
@@ -126,10 +147,14 @@ def confine(
     rights = [(path, _READ_FILE | _READ_DIR) for path in readable]
     rights += [(path, _READ_FILE | _WRITE_FILE | _TRUNCATE) for path in writable]
     rights += [(path, _READ_FILE | _EXECUTE) for path in executable]
+    all_of_it = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _MAKE_AND_REMOVE
+    rights += [(path, all_of_it) for path in owned]
     abi = _restrict_files(rights, _landlock_abi())
     if computes_only:  # root's too: of version 3, all empty
         _LIBC.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24))
-    return Held(abi, computes_only and _filter_calls())
+    if computes_only:
+        return Held(abi, _filter_calls(_computing))
+    return Held(abi, bool(fatal) and _filter_calls(partial(_staying, fatal)))
 
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -178,12 +203,12 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
         os.close(descriptor)
 
 
-def _filter_calls() -> bool:
-    """Whether seccomp holds from now on."""
+def _filter_calls(program_of: Callable[[int], Iterator[bytes]]) -> bool:
+    """Whether seccomp holds from now on; a program is made for a column of `_CALLS`."""
     if platform.machine() not in _ARCHITECTURES:
         return False
     column, architecture, seccomp = _ARCHITECTURES[platform.machine()]
-    program = b"".join(_program(column, architecture))
+    program = b"".join((*_beginning(architecture), *program_of(column)))
     instructions = ctypes.create_string_buffer(program, len(program))
     description = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it older kernels slow it down
@@ -191,25 +216,49 @@ def _filter_calls() -> bool:
     return _call(seccomp, 1, 4, filtered) == 0
 
 
-def _program(column: int, architecture: int) -> Iterator[bytes]:
-    """The filter's instructions: ``struct seccomp_data`` has number, architecture, arguments."""
+def _beginning(architecture: int) -> Iterator[bytes]:
+    """What loads the call's number: ``struct seccomp_data`` has it, architecture, arguments."""
     yield _instruction(_LOAD, 4)
     yield _instruction(_EQUAL, architecture, 1, 0)
     yield _instruction(_RETURN, _REFUSE | errno.EPERM)
     yield _instruction(_LOAD, 0)
+
+
+def _computing(column: int) -> Iterator[bytes]:
     for numbers in _CALLS.values():
         if numbers[column] != _ANY:
             yield _instruction(_EQUAL, numbers[column], 0, 1)
             yield _instruction(_RETURN, _ALLOW)
     for numbers, argument in _CHECKED_CALLS:
         yield _instruction(_EQUAL, numbers[column], 0, 4)
-        yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
+        yield from _first_argument()
         yield _instruction(_EQUAL, argument, 0, 1)
         yield _instruction(_RETURN, _ALLOW)
         yield _instruction(_RETURN, _REFUSE | errno.EPERM)
     yield _instruction(_GREATER, _NEWEST_CALL, 0, 1)
     yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
     yield _instruction(_RETURN, _REFUSE | errno.EPERM)
+
+
+def _staying(fatal: Collection[str], column: int) -> Iterator[bytes]:
+    # Its flags are in memory, where nobody can look at them: the C library falls back to clone.
+    yield _instruction(_EQUAL, _CLONE3[column], 0, 1)
+    yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
+    for numbers in (each for name in fatal for each in _OUTSIDE[name]):
+        if numbers == _CLONE:
+            yield _instruction(_EQUAL, numbers[column], 0, 4)
+            yield from _first_argument()
+            yield _instruction(_ANY_BIT, _CLONE_THREAD | _AS_VFORK[column], 0, 1)
+            yield _instruction(_RETURN, _ALLOW)
+            yield _instruction(_RETURN, _END)
+        elif numbers[column] != _ANY:
+            yield _instruction(_EQUAL, numbers[column], 0, 1)
+            yield _instruction(_RETURN, _END)
+    yield _instruction(_RETURN, _ALLOW)
+
+
+def _first_argument() -> Iterator[bytes]:
+    yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME
+from corpus_tools.reading import parse_json, read_regular
 
 INFO_NAME = "corpus_info.json"
+
+WORKLOADS: Final = "workloads"
+"""The folder of a corpus that its workloads are in."""
+
+WORKLOAD_FILES: Final = "workload_files"
+"""What ``corpus_info.json`` says was put there: the SHA-256 of each file."""
 
 _OWN_NAMES = frozenset({MANIFEST_NAME, INFO_NAME})
 _OWN_SUFFIXES = (".bc", ".cmd")
@@ -77,8 +86,30 @@ def _swap(staged: Path, output: Path, old: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def digests_of(folder: Path) -> dict[str, str]:
+    """The SHA-256, hexadecimal, of each file in a folder, by its name there."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def workload_files(output: Path) -> dict[str, str]:
+    """What was put into a corpus's folder of workloads; nothing where that is not known."""
+    try:
+        info = parse_json(read_regular(output / INFO_NAME))
+    except (OSError, ValueError):
+        return {}
+    files = info.get(WORKLOAD_FILES) if isinstance(info, dict) else None
+    return files if isinstance(files, dict) else {}
+
+
 def _foreign_files(output: Path) -> Iterator[Path]:
+    found = digests_of(output / WORKLOADS).items() - workload_files(output).items()
+    yield from (Path(WORKLOADS, name) for name, _ in sorted(found))
     for path in sorted(output.rglob("*")):
         is_own = path.name in _OWN_NAMES or path.name.endswith(_OWN_SUFFIXES)
+        is_own |= path.is_relative_to(output / WORKLOADS)
         if not path.is_dir() and not is_own:
             yield path.relative_to(output)

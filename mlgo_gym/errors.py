@@ -11,6 +11,7 @@
         ModelError             a model directory, its graph or its specs
         TraceError             a recorded compilation, or what it is replayed against
         DatasetError           a dataset of decisions, or what is put into one
+        WorkloadError          a program of a corpus's objects, or what it does
         OptionsError           a setting of a problem, compilation or environment
         TrainingError          the folder of a training run
       CompilationError         LLVM did not finish a compilation
@@ -51,6 +52,7 @@ __all__ = [
     "TrainingError",
     "TrainingLogError",
     "UsageError",
+    "WorkloadError",
 ]
 
 
@@ -132,6 +134,10 @@ class DatasetError(InputError):
     def __init__(self, dataset: str, message: str) -> None:
         super().__init__(f"dataset {dataset!r}: {message}")
         self.dataset = dataset
+
+
+class WorkloadError(InputError):
+    """A program cannot be made of a corpus's objects, or does not do what it must."""
 
 
 class CompilationError(MlgoGymError):
