@@ -40,8 +40,7 @@ class LoadedSize(TextSize):
     title: ClassVar[str] = "loaded bytes"
     meaning: ClassVar[str] = "bytes of all sections that are loaded"
 
-    @classmethod
-    def score(cls, result: Result) -> float:
+    def score(self, result: Result) -> float:
         """The sum of the sections' sizes; less is better."""
         if not isinstance(result, CompilationResult):
             raise InternalError(f"loaded size: expected an object's result, found {result!r}")

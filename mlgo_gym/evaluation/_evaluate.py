@@ -183,7 +183,7 @@ def _compiled(
             yield from ((report,) for report in reports)
             return
         first = {report.key: report for report in reports}
-    objects = setting.rollout(packages, policies, in_order=False, measure=TextSize)
+    objects = setting.rollout(packages, policies, in_order=False, measure=TextSize())
     with closing(objects):
         for report in objects:
             yield first[report.key], report

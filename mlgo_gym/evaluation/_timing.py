@@ -59,7 +59,7 @@ def measure_times(
     def timed(compiler: Compiler, key: ModuleKey) -> dict[str, float]:
         module = packages[key]
         options = options_of(module, setting.opt_level)
-        unit = TextSize.unit(compiler, module, options, setting.problem)
+        unit = TextSize().unit(compiler, module, options, setting.problem)
         unit.baseline()  # what is done once, such as verifying the module, is not timed
         seconds: dict[str, list[float]] = {name: [] for name in (BASELINE, *policies)}
         for _ in range(repeats):

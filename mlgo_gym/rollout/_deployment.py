@@ -101,7 +101,7 @@ def deploy(
             scores |= {name: scored.attempt(policy).score for name, policy in policies.items()}
         kept = min(scores, key=scores.__getitem__)
         attempts.append(Attempt(SMALLEST, results[kept]))
-    measure = measure if measure.makes_objects else TextSize
+    measure = measure if measure.makes_objects else TextSize()
     lacking = options.not_honoured
     report = ModuleReport(module.name, measure, results[BASELINE], tuple(attempts), None, lacking)
     output = results[kept].object_bytes or b""

@@ -129,7 +129,7 @@ class ModuleReport:
     """
 
     module: str
-    measure: type[Measure]
+    measure: Measure
     baseline: Result | None
     attempts: tuple[Attempt, ...]
     error: str | None = None
@@ -176,7 +176,7 @@ class Comparison(TypedDict, total=False):
     """
 
     opt_level: str | None
-    measure: type[Measure] | None
+    measure: Measure | None
     also: Mapping[Problem, PolicyLike]
     keep_decisions: bool
 

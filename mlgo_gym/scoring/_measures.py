@@ -86,8 +86,8 @@ class Unit(ABC):
     >>> from mlgo_gym.scoring import TextSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
     >>> with Compiler() as compiler:
-    ...     unit = TextSize.unit(compiler, module, options_of(module), InliningForSize())
-    ...     TextSize.rewards(unit.attempt(lambda observation: 0), unit.baseline())[""] <= 0
+    ...     unit = TextSize().unit(compiler, module, options_of(module), InliningForSize())
+    ...     TextSize().rewards(unit.attempt(lambda observation: 0), unit.baseline())[""] <= 0
     True
     """
 
@@ -115,11 +115,11 @@ class Measure(ABC):
     """What compilations are compared by.
 
     Attributes:
-        unit: makes what is compiled again and again.
         key: what a score is called in records.
         title: what it is called where there is little room.
         meaning: what it says.
         makes_objects: results are those of objects (`mlgo_gym.llvm.CompilationResult`).
+        keeps_objects: it looks into the objects, which results must hold.
         by_function: functions are scored by themselves, under LLVM's contexts; otherwise modules.
 
     >>> from mlgo_gym.problems import RegallocEviction
@@ -128,27 +128,42 @@ class Measure(ABC):
     'score'
     """
 
-    unit: ClassVar[type[Unit]]
     key: ClassVar[str]
     title: ClassVar[str]
     meaning: ClassVar[str]
     makes_objects: ClassVar[bool] = True
+    keeps_objects: ClassVar[bool] = False
     by_function: ClassVar[bool] = False
 
-    @classmethod
-    def score(cls, result: Result) -> float:
+    @abstractmethod
+    def unit(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> Unit:
+        """A module to be compiled again and again; as `Unit` has it."""
+
+    def score(self, result: Result) -> float:
         """What compilations are compared by; less is better."""
         return result.score
 
-    @classmethod
-    def parts(cls, result: Result) -> dict[str, float]:
-        """The scores that means are taken of: of each context, or of the whole as ``""``."""
-        return {"": cls.score(result)}
+    def scores(self, result: Result) -> dict[str, float]:
+        """The score by its name in records, and what it is made of, if it is of several."""
+        return {self.key: self.score(result)}
 
-    @classmethod
-    def rewards(cls, result: Result, baseline: Result) -> dict[str, float]:
+    def parts(self, result: Result) -> dict[str, float]:
+        """The scores that means are taken of: of each context, or of the whole as ``""``."""
+        return {"": self.score(result)}
+
+    def rewards(self, result: Result, baseline: Result) -> dict[str, float]:
         """The reward (`reward_of`) of each context, and of the whole as ``""``."""
-        return {"": reward_of(cls.score(result), cls.score(baseline))}
+        return {"": reward_of(self.score(result), self.score(baseline))}
+
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
+        """Give back what it holds, if it holds anything."""
 
 
 class ObjectUnit(Unit):
@@ -177,14 +192,33 @@ class ObjectUnit(Unit):
         return self._compile(problem=self._problem, policy=policy, also=self._also)
 
 
-class TextSize(Measure):
+class ObjectMeasure(Measure):
+    """What is measured of objects.
+
+    >>> ObjectMeasure.makes_objects
+    True
+    """
+
+    def unit(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> Unit:
+        """A module to be compiled to objects."""
+        keep = self.keeps_objects
+        return ObjectUnit(compiler, module, options, problem, also, keep_object=keep)
+
+
+class TextSize(ObjectMeasure):
     """The bytes of the object's code: its ``.text*`` sections.
 
     >>> TextSize.key
     'text_size_bytes'
     """
 
-    unit: ClassVar[type[Unit]] = ObjectUnit
     key: ClassVar[str] = "text_size_bytes"
     title: ClassVar[str] = "bytes"
     meaning: ClassVar[str] = "bytes of code (.text*)"
@@ -199,7 +233,7 @@ class _AllocationUnit(Unit):
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     ) -> None:
-        check_alone(AllocationCost, problem, also)
+        check_alone(AllocationCost(), problem, also)
         self._allocator = Allocator(compiler, problem)
         self._optimized = self._allocator.optimize(module, options)
 
@@ -218,7 +252,6 @@ class AllocationCost(Measure):
     True
     """
 
-    unit: ClassVar[type[Unit]] = _AllocationUnit
     key: ClassVar[str] = "score"
     title: ClassVar[str] = "score"
     meaning: ClassVar[str] = (
@@ -228,15 +261,24 @@ class AllocationCost(Measure):
     makes_objects: ClassVar[bool] = False
     by_function: ClassVar[bool] = True
 
-    @classmethod
-    def parts(cls, result: Result) -> dict[str, float]:
+    def unit(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+    ) -> Unit:
+        """A module whose registers are allocated."""
+        return _AllocationUnit(compiler, module, options, problem, also)
+
+    def parts(self, result: Result) -> dict[str, float]:
         """The score of each function; of those that a policy was asked in, if one was."""
         scores = _allocation(result).scores
         names = _allocation(result).asked or scores
         return {name: scores[name].value for name in scores if name in names}
 
-    @classmethod
-    def rewards(cls, result: Result, baseline: Result) -> dict[str, float]:
+    def rewards(self, result: Result, baseline: Result) -> dict[str, float]:
         """The reward of each function, and of the module as ``""``."""
         costs = _allocation(baseline).scores
         return super().rewards(result, baseline) | {
@@ -245,7 +287,7 @@ class AllocationCost(Measure):
         }
 
 
-def measure_of(problem: Problem | type[Problem]) -> type[Measure]:
+def measure_of(problem: Problem | type[Problem]) -> Measure:
     """What a problem's compilations are compared by.
 
     Raises:
@@ -266,10 +308,10 @@ def measure_of(problem: Problem | type[Problem]) -> type[Measure]:
             f"{problem.name}: measure {problem.measure!r}: expected a subclass of "
             f"mlgo_gym.scoring.Measure, found {found!r}"
         )
-    return found
+    return found()
 
 
-def check_alone(measure: type[Measure], problem: Problem, also: Iterable[Problem]) -> None:
+def check_alone(measure: Measure, problem: Problem, also: Iterable[Problem]) -> None:
     """See that no other problem changes what register allocation is given."""
     others = ", ".join(each.name for each in also)
     if others and not measure.makes_objects:

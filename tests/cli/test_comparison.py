@@ -21,11 +21,11 @@ def report(module: str, baseline: int, **policies: int | str) -> ModuleReport:
         Attempt(name, None, given) if isinstance(given, str) else Attempt(name, made(given, given))
         for name, given in policies.items()
     )
-    return ModuleReport(module, TextSize, made(baseline), attempts)
+    return ModuleReport(module, TextSize(), made(baseline), attempts)
 
 
 ONE = (report("a.c", 200, mine=150, other=250),)
-FAILED = ModuleReport("no.c", TextSize, None, (), error="LLVM crashed")
+FAILED = ModuleReport("no.c", TextSize(), None, (), error="LLVM crashed")
 MORE = (*ONE, report("b.c", 100, mine=100, other="timeout"), report("c.c", 50, mine=50, other=51))
 
 

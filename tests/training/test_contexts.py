@@ -29,8 +29,7 @@ class WholeObject(TextSize):
     key: ClassVar[str] = "bytes"
     title: ClassVar[str] = "bytes of all sections"
 
-    @classmethod
-    def score(cls, result: Result) -> float:
+    def score(self, result: Result) -> float:
         if not isinstance(result, CompilationResult):
             raise TypeError(type(result))
         return float(sum(size for _, size in result.sections))
@@ -102,8 +101,8 @@ def test_another_measure_of_modules(compiler: Compiler, sample: Corpus) -> None:
     inlined = compiler.compile_module(sample["frame_stream.c"], problem=problem, policy=always)
     with Workshop(problem, jobs=1, timeout_s=120) as workshop:
         (context,) = joined(workshop.contexts(packages(sample, "frame_stream.c")))
-        assert context.baseline == WholeObject.score(plain) > plain.text_size_bytes
-        assert workshop.score(compiler, context, always) == WholeObject.score(inlined)
+        assert context.baseline == WholeObject().score(plain) > plain.text_size_bytes
+        assert workshop.score(compiler, context, always) == WholeObject().score(inlined)
 
 
 def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
