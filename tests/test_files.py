@@ -372,6 +372,12 @@ NEEDS_NO_CARE = {
     ("driver/_prepare.py", "write_text"),
     ("training/_export.py", "write_bytes"),
     ("training/_export.py", "open"),
+    ("workloads/_program.py", "read_bytes"),
+    ("workloads/_program.py", "write_bytes"),
+    ("workloads/_measures.py", "read_bytes"),
+    ("cli/workload/_run.py", "read_bytes"),
+    # Of a corpus's workloads, by a name that was looked at.
+    ("workloads/_running.py", "open"),
     # A response file, which may be a pipe, into a temporary folder.
     ("driver/_development.py", "write_bytes"),
     ("model/_saved_model.py", "write_bytes"),

@@ -93,10 +93,10 @@ class AllocationEnv(DecisionEnv):
         **settings: Unpack[EnvSettings],
     ) -> None:
         super().__init__(problem, corpus, **settings)
-        if not issubclass(self._measure, AllocationCost):
+        if not isinstance(self.measure, AllocationCost):
             raise OptionsError(
                 f"{problem.name}: expected a measure of register allocation, found "
-                f"{self._measure.__name__}"
+                f"{type(self.measure).__name__}"
             )
         self._baseline_policy = baseline
         self._allocator = Allocator(self.compiler, problem)

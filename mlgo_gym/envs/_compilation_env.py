@@ -37,7 +37,10 @@ class CompilationEnv(DecisionEnv):
             environment's spec is to be saved as JSON, give the folder as a string.
         baseline: the policy that the score is relative to; ``None`` is LLVM's own heuristic.
         settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
-            one of each module's command line if ``None``; ``illegal_action``, ``error`` or
+            one of each module's command line if ``None``; ``reward``, what it is for, if not the
+            problem's measure: ``text``, ``instructions`` or ``cost`` of the corpus's workloads
+            (`mlgo_gym.workloads`), or several with weights, as in
+            ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or
             ``fallback``; ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
             long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
             that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes
@@ -64,10 +67,9 @@ class CompilationEnv(DecisionEnv):
         **settings: Unpack[EnvSettings],
     ) -> None:
         super().__init__(problem, corpus, **settings)
-        if not self._measure.makes_objects:
-            raise OptionsError(
-                f"{problem.name}: expected a measure of objects, found {self._measure.__name__}"
-            )
+        if not self.measure.makes_objects:
+            found = type(self.measure).__name__
+            raise OptionsError(f"{problem.name}: expected a measure of objects, found {found}")
         self._baseline_answers = {problem: baseline} if baseline else {}
         self._known: dict[tuple[str, CompileOptions], CompilationResult] = {}
         self._compared_with: CompilationResult | None = None
@@ -126,13 +128,15 @@ class CompilationEnv(DecisionEnv):
         options = options_of(module, self._opt_level)
         key = (module.sha256, options)
         if key not in self._known:
-            plain = yield from self.compiler.running(module, options, self._baseline_answers)
+            answers, keep = self._baseline_answers, self.measure.keeps_objects
+            plain = yield from self.compiler.running(module, options, answers, keep_object=keep)
             self._known[key] = plain.result
         baseline = self._known[key]
-        if self._measure.score(baseline) == 0:
-            raise ModuleError(module.name, f"has nothing to measure: 0 {self._measure.meaning}")
+        if self.measure.score(baseline) == 0:
+            raise ModuleError(module.name, f"has nothing to measure: 0 {self.measure.meaning}")
         self._compared_with = baseline
-        compilation = self.compiler.start(module, self.problem, options)
+        keep = self.measure.keeps_objects
+        compilation = self.compiler.start(module, self.problem, options, keep_object=keep)
         yield from self._first(compilation)
         return compilation
 

@@ -19,6 +19,7 @@ from mlgo_gym.errors import (
     ModuleError,
     OptionsError,
     UsageError,
+    WorkloadError,
 )
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
@@ -26,7 +27,7 @@ from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.process._target import OPT_LEVELS, check_choice
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._measures import Result, measure_of, reward_of
+from mlgo_gym.scoring._measures import Measure, Result, measure_of
 from mlgo_gym.stream._events import Observation
 
 
@@ -34,6 +35,7 @@ class EnvSettings(TypedDict, total=False):
     """What every environment takes by keyword."""
 
     opt_level: str | None
+    reward: str | Measure | None
     illegal_action: str
     decision_limit: int | None
     timeout_s: float
@@ -90,6 +92,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         corpus: Corpus | str | Path | None = None,
         *,
         opt_level: str | None = None,
+        reward: str | Measure | None = None,
         illegal_action: str = "error",
         decision_limit: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -112,7 +115,14 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self.observation_space = feature_space(problem.features)
         self.action_space = problem.action_space()
         self.render_mode = render_mode
-        self._measure: Final = measure_of(problem)
+        self._owned: Measure | None = None
+        if isinstance(reward, str):
+            from mlgo_gym.workloads._measures import measure_named  # noqa: PLC0415 (only if run)
+
+            reward = self._owned = measure_named(
+                reward, self.corpus, opt_level=opt_level, timeout_s=timeout_s
+            )
+        self.measure: Final = measure_of(problem) if reward is None else reward
         self._opt_level = opt_level
         self._illegal_action = illegal_action
         self._decision_limit = limit
@@ -187,14 +197,17 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         except (CompilationError, ModuleError) as failure:
             self._pending = None
             remark = remark | {"error": str(failure)}
-        info = self._info(compilation) | remark
-        reward, has_ended = 0.0, self._pending is None and "error" not in remark
-        if has_ended:
+        reward, ending = 0.0, {}
+        if self._pending is None and "error" not in remark:
             result, more = self._result(compilation)
-            score = self._measure.score(result)
-            reward = reward_of(score, self._measure.score(self._baseline()))
-            info |= self._compared() | more
-            info |= {self._measure.key: score, "settings": dict(result.settings)}
+            try:
+                reward = self.measure.rewards(result, self._baseline())[""]
+                ending = {**self.measure.scores(result), "settings": dict(result.settings), **more}
+                ending |= self._compared()
+            except WorkloadError as failure:
+                remark = remark | {"error": str(failure)}
+        info = self._info(compilation) | remark | ending
+        has_ended = self._pending is None and "error" not in remark
         observation = observed(self.problem, self._pending)
         return observation, reward, has_ended, "error" in remark, info
 
@@ -235,6 +248,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         if self._compilation is not None:
             self._compilation.close()
         self.compiler.close()
+        if self._owned is not None:
+            self._owned.close()
         self._compilation = self._pending = None
 
     @abstractmethod
@@ -274,7 +289,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             return (yield from start())
 
     def _compared(self) -> dict[str, Any]:
-        return {f"baseline_{self._measure.key}": self._measure.score(self._baseline())}
+        scores = self.measure.scores(self._baseline())
+        return {f"baseline_{name}": score for name, score in scores.items()}
 
     def _choose(self, action: Any, observation: Observation) -> tuple[Action, dict[str, Any]]:
         """What LLVM is answered, and what the info says of the choice."""

@@ -41,5 +41,6 @@ def make_env(
         kind = problem_named(problem)
         own = {each.name for each in fields(kind)} & set(settings)  # type: ignore[arg-type]
         problem = kind(**{name: settings.pop(name) for name in own})
-    way = AllocationEnv if measure_of(problem).by_function else CompilationEnv
+    by_function = measure_of(problem).by_function and settings.get("reward") is None
+    way = AllocationEnv if by_function else CompilationEnv
     return way(problem, corpus, **settings)

@@ -72,6 +72,8 @@ class CompilationVectorEnv(SyncVectorEnv):  # not generic in Gymnasium 1.1
             ) from error
         first = make_env(problem, **settings)
         settings["corpus"] = first.corpus
+        if settings.get("reward") is not None:
+            settings["reward"] = first.measure
         others = [partial(make_env, problem, **settings)] * (num_envs - 1)
         super().__init__([lambda: first, *others], autoreset_mode=mode)
         self._rows: list[ObservationDict] = []

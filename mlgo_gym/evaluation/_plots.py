@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from mlgo_gym.evaluation._figure import new_figure
+from mlgo_gym.evaluation._programs import ProgramScores, program_change
 from mlgo_gym.evaluation._summary import RelativeChange, Scored, Statistic
 from mlgo_gym.rollout._rollout import BASELINE
 
@@ -27,6 +28,41 @@ def plots_of(scored: Scored) -> dict[str, Figure]:
     if len(scored.packages) > 1:
         plots["packages"] = _packages(scored)
     return plots | {"modules": _modules(scored)}
+
+
+def programs_plot(
+    scores: Sequence[ProgramScores], policies: Sequence[str], meters: Sequence[str]
+) -> Figure:
+    """Each policy's programs, size against what else was measured; crosses are the means."""
+    known = [each for each in scores if not each.error]
+    others = [meter for meter in meters if meter != "size"] or ["size"]
+    figure = new_figure(_WIDTH, 4.5 * len(others))
+    for place, meter in enumerate(others):
+        axes = figure.add_subplot(len(others), 1, place + 1)
+        for number, policy in enumerate(policies):
+            across, up = (
+                [100 * (each.ratio(policy, name) - 1) for each in known]
+                for name in (meters[0], meter)
+            )
+            axes.scatter(across, up, s=16, alpha=0.6, color=f"C{number}", label=policy)
+            size, speed = (program_change(known, policy, name) for name in (meters[0], meter))
+            axes.errorbar(
+                [100 * size.value],
+                [100 * speed.value],
+                xerr=np.transpose([_reach(size)]),
+                yerr=np.transpose([_reach(speed)]),
+                fmt="x",
+                color=f"C{number}",
+                capsize=3,
+            )
+        axes.axhline(0, color="black", linewidth=0.8)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.grid(alpha=0.3)
+        axes.set_xlabel(f"{meters[0]}: {_NOTE}")
+        axes.set_ylabel(f"{meter}, percent (below 0 is better)")
+        axes.legend()
+    figure.suptitle(f"programs: {len(known)}; means with 95 % bootstrap intervals")
+    return figure
 
 
 def _totals(scored: Scored) -> Figure:

@@ -27,7 +27,7 @@ from mlgo_gym.rollout._rollout import BASELINE
 from mlgo_gym.scoring._linked_text import linked_text_shares
 
 RESAMPLES: Final = 2000
-_LEVEL: Final = (2.5, 97.5)
+LEVEL: Final = (2.5, 97.5)
 WORSE_RATIO: Final = 1.01
 WORSE_BYTES: Final = 64
 
@@ -264,5 +264,5 @@ def interval(
     ratios = above[below != 0] / below[below != 0]
     if not len(ratios):
         return None
-    low, high = np.percentile(ratios, _LEVEL)
+    low, high = np.percentile(ratios, LEVEL)
     return float(low), float(high)

@@ -1,0 +1,59 @@
+"""``mlgo-gym measure``: what models and policies do to programs that run."""
+
+from __future__ import annotations
+
+import argparse
+
+from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._writing import save_figure
+from mlgo_gym.cli.show._output import Output
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.evaluation._figure import check_can_plot
+
+DESCRIPTION = (
+    "Compile the programs of corpora under models and policies and under LLVM's default, run them "
+    "in a sandbox, and print size, instructions (by valgrind), an estimate of cycles (cost), loads "
+    "and stores (accesses) or seconds of the CPU, with bootstrap intervals."
+)
+EXAMPLE = "mlgo-gym measure --workload json --policy always"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add("--workload", "NAME", "only this one; repeat for more (default: all)", many=True)
+    add.model("what is compared, once for each", many=True)
+    add.policy(many=True)
+    add.problem()
+    what = "what programs are measured by; repeat for more (default: size, instructions)"
+    add("--meter", ("size", "instructions", "cost", "accesses", "seconds"), what, many=True)
+    add.seed("the bootstrap and of the random policy")
+    add("--plot", "FILE", "write a plot of size against speed, as PNG or SVG")
+    add.compilation()
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cli.show._programs import program_tables, programs_record
+    from mlgo_gym.evaluation._evaluate import Setting
+    from mlgo_gym.evaluation._programs import measured_programs
+    from mlgo_gym.workloads import corpora_with_workloads, find_workloads, meter_named
+
+    if not options.model and not options.policy:
+        raise OptionsError("expected --model or --policy, found neither")
+    if options.plot:
+        check_can_plot()
+    names = list(dict.fromkeys(options.meter or ("size", "instructions")))
+    meters = [meter_named(name) for name in names]
+    problem = shared.problem_of(options)
+    setting = Setting(problem, **shared.compilation_of(options))
+    corpora = corpora_with_workloads(shared.packages_of(options).named)
+    total = sum(len(find_workloads(each, options.workload)) for each in corpora.values())
+    with shared.policies_of(options, problem) as policies:
+        found = measured_programs(corpora, policies, setting, meters, options.workload)
+        scores = list(output.track(found, "measuring", total))
+    output.print(*program_tables(scores, list(policies), names, options.seed))
+    output.json(programs_record(scores, list(policies), names, options.seed))
+    if options.plot:
+        from mlgo_gym.evaluation._plots import programs_plot
+
+        save_figure(options.plot, programs_plot(scores, list(policies), names))
+    return output.warn_of(each.error for each in scores if each.error)

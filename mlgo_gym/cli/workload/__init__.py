@@ -1,0 +1,12 @@
+"""``mlgo-gym workload``: list, run and check the programs of corpora."""
+
+DESCRIPTION = (
+    "Workloads are programs made of a corpus's objects. The sample has one; of recipes' packages "
+    "some come with the corpus; a workload.toml in CORPUS/workloads describes your own."
+)
+EXAMPLE = "mlgo-gym workload check --corpus corpora/lupa"
+COMMANDS = {
+    "_list": "the workloads of corpora, and what they do",
+    "_run": "run a program, compiled plainly or with a model",
+    "_check": "see that programs do the same however they are compiled and measured",
+}

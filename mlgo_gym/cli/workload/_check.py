@@ -1,0 +1,59 @@
+"""``mlgo-gym workload check``: that a workload is fit to measure by."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli.show._output import Output
+
+if TYPE_CHECKING:
+    from mlgo_gym.workloads import Checked
+
+DESCRIPTION = (
+    "Build each workload's program twice, as LLVM has it and with nothing inlined, run both, and "
+    "one twice under valgrind: the output must be what is described, and the counts equal. Says "
+    "how many of the linked modules it executes."
+)
+EXAMPLE = "mlgo-gym workload check --corpus corpora/lupa"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add("--workload", "NAME", "only this one; repeat for more (default: all)", many=True)
+    add.workers()
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cli.show._grid import Grid
+    from mlgo_gym.workloads import check_workloads, corpora_with_workloads
+
+    corpora = corpora_with_workloads(shared.packages_of(options).named)
+    rows: list[list[Any]] = []
+    records, errors = [], []
+    for package, corpus in corpora.items():
+        checks = check_workloads(corpus, options.workload, **shared.workers_of(options))
+        for each in checks:
+            records.append({"package": package, **each.record()})
+            if each.error:
+                errors.append(f"{package}: {each.error}")
+            else:
+                rows.append(_row(package, each))
+    heads = ("workload", "seconds", "instructions", "again", "modules", "executed")
+    output.print(Grid(heads, rows, folds=True))
+    output.json(records)
+    return output.warn_of(errors)
+
+
+def _row(package: str, found: Checked) -> list[str]:
+    first, second = found.instructions
+    again = "equal" if first == second else f"{100 * (second / first - 1):+.4f} %"
+    return [
+        f"{package}/{found.workload}",
+        f"{found.cpu_s:.3f}",
+        f"{first:,}",
+        again,
+        str(found.linked_modules),
+        str(len(found.reached)),
+    ]

@@ -1,0 +1,221 @@
+"""Measures of programs that run, and mixes: what a reward can be beside the size of the code.
+
+A module's object is linked with the others of its programs, compiled plainly, and the programs run.
+A module that is in none, or of which none executes a function, cannot be measured so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+from corpus_tools.workloads import Workload
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import InternalError, ModuleError, OptionsError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._schedule import Jobs
+from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.scoring._measures import Measure, ObjectMeasure, Result, TextSize
+from mlgo_gym.workloads._meters import executed_functions, meter_named
+from mlgo_gym.workloads._program import Programs
+
+
+class Reach:
+    """Which programs execute which modules.
+
+    Attributes:
+        programs: of the corpus's workloads.
+    """
+
+    def __init__(self, programs: Programs) -> None:
+        self.programs: Final = programs
+        self._defined: dict[str, frozenset[str]] = {}
+        self._executed: dict[str, frozenset[str]] = {}
+
+    def workloads_of(self, module: str) -> tuple[Workload, ...]:
+        """The workloads whose programs execute a function of a module.
+
+        Raises:
+            ModuleError: there is none.
+            WorkloadError: a program cannot be linked, or does something else than it must.
+        """
+        workloads = self.programs.workloads
+        known = [each for name, each in workloads.items() if module in self.programs.modules(name)]
+        if not known:
+            found = f"in none of {', '.join(workloads)}"
+            raise ModuleError(module, f"expected it in a workload's program, found it {found}")
+        reaching = tuple(each for each in known if self.is_reached(module, each))
+        if not reaching:
+            names = ", ".join(each.name for each in known)
+            raise ModuleError(module, f"expected a workload that reaches it, found none of {names}")
+        return reaching
+
+    def is_reached(self, module: str, workload: Workload) -> bool:
+        """Whether a workload's program executes a function of a module that is in it."""
+        if module not in self._defined:
+            data = self.programs.object_of(module).read_bytes()
+            self._defined[module] = frozenset(function_sizes(data))
+        return bool(self._defined[module] & self._functions(workload))
+
+    def _functions(self, workload: Workload) -> frozenset[str]:
+        if workload.name not in self._executed:
+            with self.programs.linked(workload) as program:
+                self._executed[workload.name] = executed_functions(workload, program)
+        return self._executed[workload.name]
+
+
+_PART: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
+
+
+class _Run(ObjectMeasure):
+    """The sum of what a meter says of the programs that a module is in and that reach it."""
+
+    keeps_objects: ClassVar[bool] = True
+    meter: ClassVar[str]
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._known: dict[tuple[str, str, str], float] = {}
+
+    def score(self, result: Result) -> float:
+        """What the programs take with this object in them; an equal one is not run again.
+
+        Raises:
+            ModuleError: no workload reaches the module.
+            WorkloadError: a program does something else than it must.
+        """
+        if not isinstance(result, CompilationResult):
+            raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
+        return sum(self._read(each, result) for each in self._reach.workloads_of(result.module))
+
+    def _read(self, workload: Workload, result: CompilationResult) -> float:
+        key = (workload.name, result.module, result.object_sha256)
+        if key not in self._known:
+            with self._reach.programs.linked(workload, {result.module: result}) as program:
+                (reading,) = meter_named(self.meter).read(workload, [program])
+            self._known[key] = reading.value
+        return self._known[key]
+
+    def close(self) -> None:
+        """Remove the programs."""
+        self._reach.programs.close()
+
+
+class ExecutedInstructions(_Run):
+    """The instructions that the programs of a module execute.
+
+    >>> ExecutedInstructions.key
+    'instructions'
+    """
+
+    key: ClassVar[str] = "instructions"
+    title: ClassVar[str] = "instructions"
+    meaning: ClassVar[str] = "instructions executed by the programs it is in (valgrind)"
+    meter: ClassVar[str] = "instructions"
+
+
+class EstimatedCost(_Run):
+    """The cycles that the programs of a module take, estimated (`workloads.Cost`).
+
+    >>> EstimatedCost.key
+    'cost'
+    """
+
+    key: ClassVar[str] = "cost"
+    title: ClassVar[str] = "cost"
+    meaning: ClassVar[str] = "estimated cycles of the programs it is in (valgrind)"
+    meter: ClassVar[str] = "cost"
+
+
+class Mix(ObjectMeasure):
+    """The weighted geometric mean of several measures, so that none counts more for its unit.
+
+    For small changes the reward is the weighted mean of theirs.
+
+    >>> Mix({TextSize(): 0.5}).keeps_objects
+    True
+    """
+
+    key: ClassVar[str] = "mix"
+    title: ClassVar[str] = "mix"
+    meaning: ClassVar[str] = "the weighted geometric mean of several measures"
+    keeps_objects: ClassVar[bool] = True
+
+    def __init__(self, weights: Mapping[Measure, float]) -> None:
+        self._weights = dict(weights)
+
+    def score(self, result: Result) -> float:
+        """The mean, in no unit."""
+        powers = (each.score(result) ** weight for each, weight in self._weights.items())
+        return float(math.prod(powers))
+
+    def scores(self, result: Result) -> dict[str, float]:
+        """The mean, and each measure's."""
+        parts = (measure.scores(result) for measure in self._weights)
+        return {self.key: self.score(result), **{k: v for part in parts for k, v in part.items()}}
+
+    def close(self) -> None:
+        """Close each measure."""
+        for measure in self._weights:
+            measure.close()
+
+
+_RUN: Final = MappingProxyType({"instructions": ExecutedInstructions, "cost": EstimatedCost})
+_NAMES: Final = ("text", *_RUN)
+
+
+def measure_named(
+    text: str,
+    corpus: Corpus,
+    *,
+    opt_level: str | None = None,
+    jobs: Jobs = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Measure:
+    """The measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
+
+    Args:
+        text: ``text``, ``instructions``, ``cost``, or several, each with a weight.
+        corpus: whose workloads run.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one module, in seconds.
+
+    Raises:
+        OptionsError: it is no such thing.
+        WorkloadError: the corpus has no workload, or one cannot be used.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> measure_named("text", Corpus.load(SAMPLE_CORPUS)).key
+    'text_size_bytes'
+    """
+    weights = _weights(text)
+    made: dict[Measure, float] = {}
+    if run := [name for name in weights if name in _RUN]:
+        programs = Programs(corpus, opt_level=opt_level, jobs=jobs, timeout_s=timeout_s)
+        reach = Reach(programs)
+        made |= {_RUN[name](reach): weights[name] for name in run}
+    if "text" in weights:
+        made[TextSize()] = weights["text"]
+    return next(iter(made)) if len(made) == 1 else Mix(made)
+
+
+def _weights(text: str) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    for part in text.split(","):
+        found = _PART.fullmatch(part)
+        try:
+            weight = float((found and found["weight"]) or 1)
+        except ValueError:
+            weight = 0.0
+        if not found or found["name"] not in _NAMES or found["name"] in weights or not weight > 0:
+            raise OptionsError(
+                f"reward: expected measures out of {', '.join(_NAMES)}, each once, several with a "
+                f"weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
+            )
+        weights[found["name"]] = weight
+    return weights

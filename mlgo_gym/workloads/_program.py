@@ -1,0 +1,282 @@
+"""Programs of a corpus's objects: compiled plainly, but for what a policy has compiled, and linked.
+
+All is linked statically, so that a program is one file which reads no other, and what its libraries
+execute does not depend on who loads them. Modules are compiled plainly once; the sources that drive
+them are compiled at one level, whatever theirs is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from corpus_tools.clang import find_clang, link_program
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.scratch import scratch_folder
+from corpus_tools.staging import WORKLOADS
+from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload, load_workloads
+from mlgo_gym.corpus._corpus import Corpus, Module, language_of
+from mlgo_gym.errors import WorkloadError
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._schedule import Jobs, each
+from mlgo_gym.llvm._waiting import run_to_end
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._linked_text import Code, linked_text_bytes
+from mlgo_gym.workloads._running import wrong
+
+_NO_RESULTS: Final[Mapping[str, CompilationResult]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that was linked.
+
+    Attributes:
+        path: its file.
+        text_bytes: the code of the corpus's modules in it (`scoring.linked_text_bytes`).
+        sha256: the hash of its bytes, in hexadecimal digits.
+
+    >>> Program(Path("a"), 100, "00") == Program(Path("b"), 100, "00")
+    True
+    """
+
+    path: Path = field(repr=False, compare=False)
+    text_bytes: int
+    sha256: str
+
+
+def find_workloads(corpus: Corpus, names: Sequence[str] = ()) -> dict[str, Workload]:
+    """The workloads of a corpus by their names; all, where none are named.
+
+    Raises:
+        WorkloadError: one is not as it must be, there is none of a name, or none at all.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> list(find_workloads(Corpus.load(SAMPLE_CORPUS)))
+    ['json']
+    """
+    folder = corpus.folder / WORKLOADS
+    try:
+        known = {workload.name: workload for workload in load_workloads(folder)}
+    except CorpusToolsError as error:
+        raise WorkloadError(str(error)) from error
+    for name in names or ("",):
+        if (name or not known) and name not in known:
+            found = f"those of {', '.join(known)}" if known else "none"
+            called = f"workload {name!r}" if name else "workloads"
+            raise WorkloadError(f"{called}: expected a description in {folder}, found {found}")
+    return {name: known[name] for name in names or known}
+
+
+def linked_modules(workload: Workload, corpus: Corpus) -> tuple[str, ...]:
+    """The modules of a corpus that a workload's program is linked of, in the corpus's order.
+
+    Raises:
+        WorkloadError: there is none that it names.
+    """
+    try:
+        return workload.modules_of(corpus)
+    except CorpusToolsError as error:
+        raise WorkloadError(str(error)) from error
+
+
+def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
+    """Those of several corpora that have workloads.
+
+    Raises:
+        WorkloadError: none has.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> list(corpora_with_workloads({"sample": Corpus.load(SAMPLE_CORPUS)}))
+    ['sample']
+    """
+    found = {n: each for n, each in corpora.items() if (each.folder / WORKLOADS).is_dir()}
+    if not found:
+        folders = ", ".join(str(each.folder / WORKLOADS) for each in corpora.values())
+        raise WorkloadError(f"workloads: expected a description in {folders}, found none")
+    return found
+
+
+class Programs(AbstractContextManager["Programs"]):
+    """The programs of a corpus's workloads, in a temporary folder that goes at the end.
+
+    Args:
+        corpus: whose modules are linked.
+        names: which workloads; all, where none are named.
+        opt_level: clang's level to compile modules at; ``None`` takes each one's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one, in seconds.
+
+    Attributes:
+        workloads: by their names.
+
+    Raises:
+        WorkloadError: a workload cannot be used.
+        ToolchainError: there is no clang to link with.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> programs = Programs(Corpus.load(SAMPLE_CORPUS))
+    >>> programs.workloads["json"].about[:5]
+    'reads'
+    >>> programs.close()
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        names: Sequence[str] = (),
+        *,
+        opt_level: str | None = None,
+        jobs: Jobs = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.workloads: Final = find_workloads(corpus, names)
+        self._modules: Final = {
+            name: linked_modules(each, corpus) for name, each in self.workloads.items()
+        }
+        self._corpus = corpus
+        self._opt_level = opt_level
+        self._jobs = jobs
+        self._compiler = partial(Compiler, timeout_s=timeout_s)
+        self._stack = ExitStack()
+        self._folder = self._stack.enter_context(scratch_folder())
+        self._clang = find_clang()
+        self._alone = threading.RLock()
+        self._plain: dict[str, CompilationResult] = {}
+        self._sources: dict[str, list[Path]] = {}
+        self._numbers = itertools.count()
+
+    def close(self) -> None:
+        """Remove all files."""
+        self._stack.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def modules(self, workload: str) -> tuple[str, ...]:
+        """The modules that a workload's program is linked of, in the corpus's order."""
+        return self._modules[workload]
+
+    def object_of(self, module: str) -> Path:
+        """The object of a module as LLVM's own heuristics compile it."""
+        return self._file_of(self.plain()[module])
+
+    def plain(self) -> Mapping[str, CompilationResult]:
+        """The modules of all workloads as LLVM's own heuristics compile them; without objects.
+
+        Raises:
+            ModuleError: one cannot be compiled.
+            CompilationError: LLVM crashed or hung on it.
+        """
+        with self._alone:
+            if not self._plain:
+                self._plain = self._compile(itertools.chain.from_iterable(self._modules.values()))
+            return self._plain
+
+    def compiled(
+        self, workload: Workload, answers: Mapping[Problem, PolicyLike]
+    ) -> dict[str, CompilationResult]:
+        """A workload's modules as something else than LLVM's own heuristics has them.
+
+        Raises:
+            ModuleError: one cannot be compiled.
+            CompilationError: LLVM crashed or hung on it.
+        """
+        return self._compile(self._modules[workload.name], answers)
+
+    def keep(self, result: CompilationResult) -> CompilationResult:
+        """The result without its object, which is in the folder from then on."""
+        self._file_of(result)
+        return replace(result, object_bytes=None)
+
+    @contextmanager
+    def linked(
+        self, workload: Workload, results: Mapping[str, CompilationResult] = _NO_RESULTS
+    ) -> Iterator[Program]:
+        """A program, which is removed at the end.
+
+        Args:
+            workload: what is linked.
+            results: modules by name that are not taken as LLVM's own heuristics compile them;
+                they hold their objects, or are equal to what was kept.
+
+        Raises:
+            WorkloadError: it cannot be linked.
+        """
+        names = self._modules[workload.name]
+        made = [results.get(name) or self.plain()[name] for name in names]
+        objects = [self._file_of(each) for each in made]
+        path = self._folder / f"program.{next(self._numbers)}"
+        flags = [f"-l{library}" for library in workload.libraries]
+        if self._is_cpp(workload):
+            flags = ["--driver-mode=g++", *flags]
+        try:
+            link_program(self._clang, [*self._driving(workload), *objects], path, flags)
+        except CorpusToolsError as error:
+            raise wrong(workload, f"cannot be linked: {error}") from error
+        text = linked_text_bytes([Code.of(each) for each in made])
+        try:
+            yield Program(path, text, hashlib.sha256(path.read_bytes()).hexdigest())
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _is_cpp(self, workload: Workload) -> bool:
+        names = self._modules[workload.name]
+        modules = [self._corpus[name] for name in names]
+        modules += [Module(source, b"") for source in workload.sources]
+        return any(language_of(each) == "C++" for each in modules)
+
+    def _compile(
+        self, names: Iterable[str], answers: Mapping[Problem, PolicyLike] = MappingProxyType({})
+    ) -> dict[str, CompilationResult]:
+        size = self._corpus.size_bytes
+
+        def compiled(compiler: Compiler, name: str) -> CompilationResult:
+            module = self._corpus[name]
+            options = options_of(module, self._opt_level)
+            running = compiler.running(module, options, answers, keep_object=True)
+            return self.keep(run_to_end(running).result)
+
+        items = dict.fromkeys(names)
+        with closing(each(items, compiled, self._compiler, jobs=self._jobs, size=size)) as found:
+            return {done.item: done.value for done in found}
+
+    def _file_of(self, result: CompilationResult) -> Path:
+        path = self._folder / f"{result.object_sha256}.o"
+        if result.object_bytes is not None and not path.exists():
+            path.write_bytes(result.object_bytes)
+        return path
+
+    def _driving(self, workload: Workload) -> list[Path]:
+        """The objects of the sources that drive the modules."""
+        with self._alone:
+            if workload.name not in self._sources:
+                self._sources[workload.name] = self._compile_sources(workload)
+            return self._sources[workload.name]
+
+    def _compile_sources(self, workload: Workload) -> list[Path]:
+        try:
+            bitcode = compile_workload(workload, self._folder, self._clang, workload.folder)
+        except CorpusToolsError as error:
+            raise wrong(workload, str(error)) from error
+        options = CompileOptions(SOURCE_LEVEL)
+        with self._compiler() as compiler:
+            return [
+                self._file_of(
+                    compiler.compile_module(
+                        Module(path.name, path.read_bytes()), options, keep_object=True
+                    )
+                )
+                for path in bitcode
+            ]

@@ -1,0 +1,274 @@
+"""Running a program once: in a sandbox, with limits, and with what it did looked at.
+
+It reads what its workload names, and writes in its own folder, which is made for the run and goes
+with it; it starts no other and reaches no network (`corpus_tools.sandbox`, as far as the kernel
+can). Its environment, its name and its folder are alike wherever it runs, so that it does the same
+each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from threading import Timer
+from types import MappingProxyType
+from typing import Final
+
+from corpus_tools.sandbox import confine
+from corpus_tools.scratch import scratch_folder
+from corpus_tools.workloads import Workload
+from mlgo_gym.errors import WorkloadError
+
+_MIB: Final = 1 << 20
+_MOST_OUTPUT_BYTES: Final = 64 * _MIB
+_GRACE_S: Final = 5
+_TAIL_BYTES: Final = 400
+_SHELL: Final = Path("/bin/sh")
+_LIBRARIES: Final = tuple(
+    path
+    for path in map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"))
+    if path.exists()
+)
+"""What the shell needs, which sets the limits before a program is."""
+_LOADERS: Final = tuple(path for folder in _LIBRARIES for path in folder.glob("ld-linux*.so*"))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a program is run: by itself, or by a tool that looks at each of its instructions.
+
+    Attributes:
+        prefix: the tool and its arguments.
+        executable: the files that are executed beside the program.
+        readable: the folders that they read.
+        environment: the variables that they need.
+        slowdown: how much longer the program may take.
+        more_bytes: how much more memory it may take.
+    """
+
+    prefix: tuple[str, ...] = ()
+    executable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    slowdown: int = 1
+    more_bytes: int = 0
+
+
+NATIVE: Final = Way()
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a program did.
+
+    Attributes:
+        status: its exit status; negative is the signal that ended it.
+        stdout: what it wrote to standard output.
+        stderr: the end of what it, or the tool that ran it, wrote to standard error.
+        log: what the tool wrote besides.
+        cpu_s: the seconds of the CPU that it took.
+
+    >>> Run(0, b"4", "", "", 0.1).stdout_sha256[:8]
+    '4b227777'
+    """
+
+    status: int
+    stdout: bytes
+    stderr: str
+    log: str
+    cpu_s: float
+
+    @property
+    def stdout_sha256(self) -> str:
+        """The hash of what it wrote, in hexadecimal digits."""
+        return hashlib.sha256(self.stdout).hexdigest()
+
+
+def wrong(workload: Workload, problem: str) -> WorkloadError:
+    """What to raise: which it is, what was expected and what was found."""
+    return WorkloadError(f"workload {workload.name!r}: {problem}")
+
+
+def run_program(
+    workload: Workload,
+    program: Path,
+    way: Way = NATIVE,
+    *,
+    cpu: int | None = None,
+    check_output: bool = True,
+) -> Run:
+    """Run a workload's program once, and see that it did what it must.
+
+    Args:
+        workload: what it is given, and what it must do.
+        program: its file.
+        way: how it is run.
+        cpu: the processor that it runs on; any, if ``None``.
+        check_output: off, it may write anything to standard output.
+
+    Raises:
+        WorkloadError: it did something else: ended otherwise, not in time, wrote something else,
+            tried to start a process or to use the network.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.workloads import Programs
+    >>> with Programs(Corpus.load(SAMPLE_CORPUS), ["json"]) as programs:
+    ...     workload = programs.workloads["json"]
+    ...     with programs.linked(workload) as program:
+    ...         run_program(workload, program.path).status
+    0
+    """
+    run = _run(workload, program, way, cpu)
+    if run.status == -signal.SIGSYS:
+        again = _run(workload, program, way, cpu, refused=("processes",))
+        if again.status == -signal.SIGSYS:
+            raise wrong(workload, "expected to start no process, found that it does")
+        raise wrong(workload, "expected no use of the network, found some")
+    _check_end(workload, run)
+    if check_output and run.stdout_sha256 != workload.stdout_sha256:
+        raise wrong(
+            workload,
+            f"expected standard output of SHA-256 {workload.stdout_sha256}, found "
+            f"{run.stdout_sha256}",
+        )
+    return run
+
+
+def _check_end(workload: Workload, run: Run) -> None:
+    if run.status == -signal.SIGILL:
+        raise wrong(
+            workload,
+            "expected instructions that the processor knows, or valgrind where it runs the "
+            f"program, found another; compile for -target-cpu x86-64{_said(run)}",
+        )
+    if run.status == -signal.SIGXFSZ:
+        expected = f"files and output of at most {_MOST_OUTPUT_BYTES} bytes"
+        raise wrong(workload, f"expected {expected}, found more")
+    if run.status != workload.exit_status:
+        number = -run.status
+        found = f"signal {number} ({signal.strsignal(number)})" if number > 0 else str(run.status)
+        expected = f"exit status {workload.exit_status}"
+        raise wrong(workload, f"expected {expected}, found {found}{_said(run)}")
+
+
+def _said(run: Run) -> str:
+    words = " ".join(run.stderr.split())
+    hint = ""
+    if "ermission denied" in words:
+        hint = "; it reads what its workload names, and writes in its own folder, alone"
+    return f"; it said: {words}{hint}" if words else ""
+
+
+def _run(
+    workload: Workload,
+    program: Path,
+    way: Way,
+    cpu: int | None,
+    refused: Collection[str] = ("processes", "network"),
+) -> Run:
+    with scratch_folder() as scratch, ThreadPoolExecutor(1) as thread, ExitStack() as stack:
+        own, here = scratch / "program", scratch / "run"
+        _link(program, own)
+        _put_files(workload, here)
+        given = workload.folder / workload.stdin if workload.stdin else Path(os.devnull)
+        stdin = stack.enter_context(given.open("rb"))
+        files = [stack.enter_context(_memory_file()) for _ in range(3)]
+        stdout, stderr, log = files
+        prefix = [each.format(log=log.fileno()) for each in way.prefix]
+
+        def start() -> subprocess.Popen[bytes]:
+            if cpu is not None:
+                os.sched_setaffinity(0, {cpu})
+            confine(
+                readable=[*_LIBRARIES, *way.readable],
+                writable=[Path(os.devnull)],
+                executable=[own, _SHELL, *_LOADERS, *way.executable],
+                owned=[here],
+                computes_only=False,
+                fatal=refused,
+            )
+            return subprocess.Popen(
+                [*limits, *prefix, "../program", *workload.arguments],
+                cwd=here,
+                env={"LC_ALL": "C", "TMPDIR": ".", **way.environment},
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                pass_fds=[log.fileno()] if way.prefix else [],
+                start_new_session=True,
+            )
+
+        most_s = workload.timeout_s * way.slowdown
+        limits = _limits(most_s, workload.memory_mib * _MIB + way.more_bytes)
+        status, cpu_s = _wait(thread.submit(start).result(), most_s)
+        if status is None:
+            problem = f"expected to end within {most_s} s, found it still running"
+            raise wrong(workload, problem)
+        output, said, counted = (_content(each) for each in files)
+        tail = said[-_TAIL_BYTES:].decode(errors="replace")
+        return Run(status, output, tail, counted.decode(errors="replace"), cpu_s)
+
+
+def _link(program: Path, name: Path) -> None:
+    try:
+        name.hardlink_to(program)
+    except OSError:  # on another file system
+        shutil.copy(program, name)
+
+
+def _put_files(workload: Workload, folder: Path) -> None:
+    folder.mkdir()
+    for name in workload.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(workload.folder / name, folder / name)
+
+
+def _limits(most_s: int, most_bytes: int) -> list[str]:
+    """What starts a program under limits, of which none is there that was set a moment later.
+
+    The time is for one that outlives this process.
+    """
+    limits = f"-c 0; ulimit -t {most_s + _GRACE_S}; ulimit -v {most_bytes // 1024}"
+    script = f'ulimit {limits}; ulimit -f {_MOST_OUTPUT_BYTES // 512}; unset PWD; exec "$@"'
+    return [str(_SHELL), "-c", script, "sh"]
+
+
+def _wait(process: subprocess.Popen[bytes], most_s: int) -> tuple[int | None, float]:
+    """Exit status, or ``None`` where the time was over, and seconds of the CPU."""
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        os.killpg(process.pid, signal.SIGKILL)
+
+    timer = Timer(most_s, end)
+    timer.start()
+    try:
+        _, status, usage = os.wait4(process.pid, 0)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return None if is_over else process.returncode, usage.ru_utime + usage.ru_stime
+
+
+def _memory_file() -> FileIO:
+    return FileIO(os.memfd_create("output"), "r+b")
+
+
+def _content(file: FileIO) -> bytes:
+    file.seek(0)
+    return file.read()
