@@ -147,7 +147,7 @@ static ares_channel_t *open_channel(void) {
 }
 
 int main(void) {
-  check(ares_library_init(ARES_LIB_INIT_ALL), "init");
+  check(ares_library_init_mem(ARES_LIB_INIT_ALL, system_allocate, free, realloc), "init");
   ares_channel_t *channel = open_channel();
   char *servers = ares_get_servers_csv(channel);
   printf("servers %s\n", servers);

@@ -2,8 +2,10 @@
 // a few files, in memory.
 #include "system.h"
 #include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -24,7 +26,27 @@ static int64_t milliseconds = 1000000;
 
 void system_wait(int64_t time) { milliseconds += time; }
 
+// A hash table takes its seed from addresses and the time between the memory for itself and for its
+// buckets, and hashes nothing before it has both: that is when the seed is replaced.
+static struct table {
+  void *functions[4];
+  unsigned seed, size;
+  size_t counts[2];
+  void *buckets;
+} *latest;
+static bool seeded;
+
+void *system_allocate(size_t size) {
+  void *block = malloc(size);
+  if (seeded && latest && size == latest->size * sizeof(void *))
+    latest->seed = 42;
+  latest = size == sizeof *latest ? block : NULL;
+  seeded = false;
+  return block;
+}
+
 time_t time(time_t *result) {
+  seeded = latest != NULL;
   time_t now = milliseconds / 1000;
   return result ? (*result = now) : now;
 }
