@@ -206,7 +206,7 @@ int main(int argc, char **argv) {
     return 2;
   int html = strcmp(argv[1], "html") == 0;
   cmark_gfm_core_extensions_ensure_registered();
-  for (int round = 0; round < (html ? 12 : 4); ++round) {
+  for (int round = 0; round < (html ? 12 : 3); ++round) {
     write_document(7 + round, 400);
     html ? render_html(round) : render_others(round);
   }
