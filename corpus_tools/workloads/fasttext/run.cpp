@@ -103,7 +103,6 @@ static std::string guesses(FastText &model, const std::string &text) {
 static void quantise(FastText &model) {
   Args args;
   args.dsub = 4;
-  args.qnorm = true;
   args.verbose = 0;
   args.thread = 1;
   model.quantize(args);
