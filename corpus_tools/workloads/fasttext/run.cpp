@@ -79,7 +79,7 @@ static void train(FastText &model) {
   args.loss = loss_name::softmax;
   args.thread = 1;
   args.verbose = 0;
-  args.dim = 8;
+  args.dim = 6;
   args.epoch = 6;
   args.lr = 0.9;
   args.bucket = 200;
@@ -102,7 +102,7 @@ static std::string guesses(FastText &model, const std::string &text) {
 
 static void quantise(FastText &model) {
   Args args;
-  args.dsub = 4;
+  args.dsub = 3;
   args.verbose = 0;
   args.thread = 1;
   model.quantize(args);
