@@ -93,6 +93,7 @@ _OUTSIDE: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     }
 )
 """Numbers of calls by which a program reaches others, which may be refused by these names."""
+_SOCKET, _AF_UNIX = (41, 198), 1
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
 _AS_VFORK: Final = (0, 0x4000)  # where there is no vfork: CLONE_VFORK
 
@@ -250,6 +251,12 @@ def _staying(fatal: Collection[str], column: int) -> Iterator[bytes]:
             yield from _first_argument()
             yield _instruction(_ANY_BIT, _CLONE_THREAD | _AS_VFORK[column], 0, 1)
             yield _instruction(_RETURN, _ALLOW)
+            yield _instruction(_RETURN, _END)
+        elif numbers == _SOCKET:  # C libraries ask this machine's own services, if there are any
+            yield _instruction(_EQUAL, numbers[column], 0, 4)
+            yield from _first_argument()
+            yield _instruction(_EQUAL, _AF_UNIX, 0, 1)
+            yield _instruction(_RETURN, _REFUSE | errno.EACCES)
             yield _instruction(_RETURN, _END)
         elif numbers[column] != _ANY:
             yield _instruction(_EQUAL, numbers[column], 0, 1)

@@ -196,7 +196,7 @@ def build_workloads(recipe: Recipe, root: Path, clang: Clang, flags: tuple[str, 
         recipe: the recipe.
         root: the unpacked package.
         clang: the compiler.
-        flags: of the package.
+        flags: of the package; its top folder is searched for headers, too.
 
     Returns:
         The folder for the corpus, inside of `root`; it is not there where nothing ships.
@@ -208,7 +208,7 @@ def build_workloads(recipe: Recipe, root: Path, clang: Clang, flags: tuple[str, 
     if shipped_workloads(recipe.name).is_dir():
         shutil.copytree(shipped_workloads(recipe.name), made)
         for workload in load_workloads(made):
-            compile_workload(workload, made, clang, root, flags)
+            compile_workload(workload, made, clang, root, (*flags, "-I."))
     return made
 
 

@@ -21,6 +21,7 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym evaluate --corpus corpora --split test --model run/model"
 
 _REPEATS: Final = 5
+_RUN_METERS: Final = ("size", "instructions")
 
 
 def add_options(add: shared.Options) -> None:
@@ -35,6 +36,8 @@ def add_options(add: shared.Options) -> None:
     add("--text", "", "with register allocation: compare the code as well, in twice the time")
     what = f"time compilations too, {_REPEATS} of each module under each policy, one at a time"
     add("--time", "", what)
+    what = "run the programs of corpora that have workloads, too, and count their instructions"
+    add("--run", "", what, dest="with_programs")
     add("--plots", "DIR", "write plots, as PNG files")
     add("--html", "FILE", "write a page of it all")
     add("--modules", "", "print every module, too")
@@ -44,8 +47,11 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _evaluation as shown
     from mlgo_gym.cli.show._evaluation_record import as_record, time_record
+    from mlgo_gym.cli.show._programs import program_tables, programs_record
     from mlgo_gym.evaluation._evaluate import Setting, evaluate
+    from mlgo_gym.evaluation._programs import ProgramScores, measured_programs
     from mlgo_gym.evaluation._timing import ModuleTimes, measure_times, time_changes
+    from mlgo_gym.workloads import corpora_with_workloads, find_workloads, meter_named
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
@@ -56,6 +62,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     how |= {"keep_smaller": options.keep_smaller}
     setting = Setting(**how)
     times: list[ModuleTimes] = []
+    programs: list[ProgramScores] = []
+    corpora = corpora_with_workloads(packages.named) if options.with_programs else {}
     with shared.policies_of(options, setting.problem) as policies:
         scored = evaluate(
             (),
@@ -68,17 +76,28 @@ def run(options: argparse.Namespace, output: Output) -> int:
         if options.time:
             timing = measure_times(packages, policies, setting, repeats=_REPEATS)
             times += output.track(timing, "timing", len(packages))
+        if options.with_programs:
+            meters = [meter_named(name) for name in _RUN_METERS]
+            total = sum(len(find_workloads(each)) for each in corpora.values())
+            found = measured_programs(corpora, policies, setting, meters)
+            programs += output.track(found, "running", total)
     changes = {name: time_changes(times, name, options.seed) for name in policies if times}
     output.print(*shown.evaluation_tables(scored, modules=options.modules))
     output.print(*shown.time_table(changes))
+    if programs:
+        output.print(*program_tables(programs, list(policies), _RUN_METERS, options.seed))
     if left_out := len(scored.scores) - len(scored.modules):
         output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
-    output.json(as_record(scored, setting, options.seed) | time_record(times, changes))
+    record = as_record(scored, setting, options.seed) | time_record(times, changes)
+    if programs:
+        record["run"] = programs_record(programs, list(policies), _RUN_METERS, options.seed)
+    output.json(record)
     _save(scored, options, output)
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
     errors = [error for each in scores for error in each.errors]
-    return output.warn_of([*errors, *(each.trace_error for each in scores if each.trace_error)])
+    errors += [each.trace_error for each in scores if each.trace_error]
+    return output.warn_of([*errors, *(each.error for each in programs if each.error)])
 
 
 def _check_outputs(options: argparse.Namespace) -> None:

@@ -32,6 +32,7 @@ _MIB: Final = 1 << 20
 _MOST_OUTPUT_BYTES: Final = 64 * _MIB
 _GRACE_S: Final = 5
 _TAIL_BYTES: Final = 400
+_PATH_LENGTH, _LONGEST_NAME = 240, 200
 _SHELL: Final = Path("/bin/sh")
 _LIBRARIES: Final = tuple(
     path
@@ -176,7 +177,7 @@ def _run(
     refused: Collection[str] = ("processes", "network"),
 ) -> Run:
     with scratch_folder() as scratch, ThreadPoolExecutor(1) as thread, ExitStack() as stack:
-        own, here = scratch / "program", scratch / "run"
+        own, here = _places(scratch)
         _link(program, own)
         _put_files(workload, here)
         given = workload.folder / workload.stdin if workload.stdin else Path(os.devnull)
@@ -216,6 +217,14 @@ def _run(
         output, said, counted = (_content(each) for each in files)
         tail = said[-_TAIL_BYTES:].decode(errors="replace")
         return Run(status, output, tail, counted.decode(errors="replace"), cpu_s)
+
+
+def _places(scratch: Path) -> tuple[Path, Path]:
+    """Where the program is, and where it runs: C libraries look at the length of its path."""
+    lacking = _PATH_LENGTH - len(str(scratch)) - len("//program")
+    folder = scratch / ("_" * max(1, min(lacking, _LONGEST_NAME)))
+    folder.mkdir()
+    return folder / "program", folder / "run"
 
 
 def _link(program: Path, name: Path) -> None:
