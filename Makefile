@@ -87,7 +87,7 @@ sample-corpus: $(DEV_READY)
 	$(BIN)/python scripts/sample_corpus.py
 
 recipes-table: $(DEV_READY)
-	$(BIN)/python -m corpus_tools.recipes_table docs/recipes.md
+	$(BIN)/python -m corpus_tools.recipes_table docs/recipes.md docs/workloads.md
 
 clean:
 	rm -rf $(VENV) build dist

@@ -1,19 +1,24 @@
-"""The table of recipes in the documentation: ``python -m corpus_tools.recipes_table PAGE``.
+"""Tables of recipes and of workloads in the documentation.
 
-Replaces what stands between the lines BEGIN and END of a Markdown page.
+``python -m corpus_tools.recipes_table PAGE...`` replaces, in Markdown pages, what stands between
+the lines that begin and end a table; `TABLES` has the first of each.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
+from corpus_tools.workloads import load_workloads, shipped_workloads
 
-BEGIN = "<!-- table of recipes: make recipes-table -->\n"
-END = "<!-- end of table -->\n"
+END: Final = "<!-- end of table -->\n"
 
 _HEAD = "| recipe | package | split | language | modules | license |\n|---|---|---|---|--:|---|\n"
+_WORKLOADS = "| recipe | split | workload | what it does |\n|---|---|---|---|\n"
 
 
 def recipes_table() -> str:
@@ -23,17 +28,47 @@ def recipes_table() -> str:
     return f"{_HEAD}{rows}\n{_summary(recipes)}\n"
 
 
-def with_table(page: str) -> str:
-    """Return a page with its table brought up to date.
+def workloads_table() -> str:
+    """Return the table of the workloads that ship with recipes, in Markdown."""
+    rows, counts = "", {"train": [0, 0], "test": [0, 0]}
+    for recipe in map(load_recipe, available_recipes()):
+        workloads = load_workloads(shipped_workloads(recipe.name))
+        counts[recipe.split][0] += len(workloads)
+        counts[recipe.split][1] += bool(workloads)
+        for each in workloads:
+            rows += f"| `{recipe.name}` | {recipe.split} | `{each.name}` | {each.about} |\n"
+    parts = [
+        f"{programs} programs of {packages} packages in the {split} split"
+        for split, (programs, packages) in counts.items()
+    ]
+    return f"{_WORKLOADS}{rows}\n{' and '.join(parts)}.\n"
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
+    {
+        "<!-- table of recipes: make recipes-table -->\n": recipes_table,
+        "<!-- table of workloads: make recipes-table -->\n": workloads_table,
+    }
+)
+"""The line that begins a table, and what it is made of."""
+
+
+def with_tables(page: str) -> str:
+    """Return a page with its tables brought up to date.
 
     Raises:
-        ValueError: the page has no place for the table.
+        ValueError: the page has no place for a table.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"page: expected the lines {BEGIN!r} and {END!r}, found no such lines")
-    return f"{before}{BEGIN}{recipes_table()}{END}{after}"
+    found = [begin for begin in TABLES if begin in page]
+    ends = 0
+    for begin in found:
+        before, _, rest = page.partition(begin)
+        _, end, after = rest.partition(END)
+        ends += bool(end)
+        page = f"{before}{begin}{TABLES[begin]()}{END}{after}"
+    if not found or ends < len(found):
+        raise ValueError(f"page: expected lines of {list(TABLES)} and {END!r}, found no such lines")
+    return page
 
 
 def _row(recipe: Recipe) -> str:
@@ -53,5 +88,5 @@ def _summary(recipes: list[Recipe]) -> str:
 
 
 if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(with_table(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in map(Path, sys.argv[1:]):
+        page.write_text(with_tables(page.read_text(encoding="utf-8")), encoding="utf-8")

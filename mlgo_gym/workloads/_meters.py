@@ -153,9 +153,10 @@ class Instructions(Meter):
         cachegrind()
         with ThreadPoolExecutor(jobs) as threads:
             counts = threads.map(partial(_known_counts, workload, options=self.options), programs)
-            return [Reading(self._value(each), details=each) for each in counts]
+            return [Reading(self.value(each), details=each) for each in counts]
 
-    def _value(self, counts: Mapping[str, int]) -> int:
+    def value(self, counts: Mapping[str, int]) -> int:
+        """What is read off the counts of a run (`count`)."""
         return counts["instructions"]
 
 
@@ -170,7 +171,7 @@ class Cost(Instructions):
     unit: ClassVar[str] = "estimated cycles"
     options: ClassVar[tuple[str, ...]] = ("--cache-sim=yes", "--branch-sim=yes", *_CACHES)
 
-    def _value(self, counts: Mapping[str, int]) -> int:
+    def value(self, counts: Mapping[str, int]) -> int:
         first = counts["instruction_misses"] + counts["data_misses"]
         last = counts["instruction_last_misses"] + counts["data_last_misses"]
         return counts["instructions"] + 10 * (first + counts["mispredicts"]) + 100 * last
@@ -186,7 +187,7 @@ class Accesses(Cost):
     name: ClassVar[str] = "accesses"
     unit: ClassVar[str] = "loads and stores"
 
-    def _value(self, counts: Mapping[str, int]) -> int:
+    def value(self, counts: Mapping[str, int]) -> int:
         return counts["accesses"]
 
 

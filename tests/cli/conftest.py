@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
+from tests.workloads.conftest import corpus
+
+__all__ = ["corpus", "small_folder"]
 
 
 @pytest.fixture

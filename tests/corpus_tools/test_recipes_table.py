@@ -1,4 +1,4 @@
-"""The table of recipes in the documentation."""
+"""The tables of recipes and workloads in the documentation."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ import pytest
 
 from corpus_tools import available_recipes
 from corpus_tools import recipes_table as recipes_table_module
-from corpus_tools.recipes_table import BEGIN, END, recipes_table, with_table
+from corpus_tools.recipes import load_recipe
+from corpus_tools.recipes_table import (
+    END,
+    TABLES,
+    recipes_table,
+    with_tables,
+    workloads_table,
+)
+from corpus_tools.workloads import load_workloads, shipped_workloads
 
-_PAGE = Path(__file__).parents[2] / "docs" / "recipes.md"
+_DOCS = Path(__file__).parents[2] / "docs"
+BEGIN, BEGIN_WORKLOADS = TABLES
 
 
-def test_the_page_agrees_with_the_recipes() -> None:
-    page = _PAGE.read_text()
-    assert with_table(page) == page, "run: make recipes-table"
-    assert page.count("| `") > len(available_recipes())
+@pytest.mark.parametrize("page", ["recipes.md", "workloads.md"])
+def test_the_pages_agree_with_the_recipes(page: str) -> None:
+    text = (_DOCS / page).read_text()
+    assert with_tables(text) == text, "run: make recipes-table"
 
 
 def test_a_table_has_a_line_for_every_recipe() -> None:
@@ -27,8 +36,22 @@ def test_a_table_has_a_line_for_every_recipe() -> None:
     assert rows == list(available_recipes())
 
 
-def test_only_the_table_is_replaced() -> None:
-    assert with_table(f"a\n{BEGIN}old\n{END}b\n") == f"a\n{BEGIN}{recipes_table()}{END}b\n"
+def test_workloads_of_both_splits() -> None:
+    """Each program is of a recipe, and none of a package of the other split."""
+    known = {name: load_workloads(shipped_workloads(name)) for name in available_recipes()}
+    of_split = dict.fromkeys(("train", "test"), 0)
+    for name, workloads in known.items():
+        of_split[load_recipe(name).split] += len(workloads)
+        assert all(each.sources and each.about for each in workloads)
+    assert sum(bool(each) for each in known.values()) >= 12
+    assert min(of_split.values()) >= 10
+    assert workloads_table().count("\n| `") == sum(of_split.values())
+
+
+def test_only_the_tables_are_replaced() -> None:
+    page = f"a\n{BEGIN}old\n{END}b\n{BEGIN_WORKLOADS}{END}c\n"
+    expected = f"a\n{BEGIN}{recipes_table()}{END}b\n{BEGIN_WORKLOADS}{workloads_table()}{END}c\n"
+    assert with_tables(page) == expected
 
 
 def test_the_page_that_is_named_is_brought_up_to_date(
@@ -41,7 +64,7 @@ def test_the_page_that_is_named_is_brought_up_to_date(
     assert page.read_text(encoding="utf-8") == f"é\n{BEGIN}{recipes_table()}{END}"
 
 
-@pytest.mark.parametrize("page", ["", BEGIN, END, END + BEGIN])
+@pytest.mark.parametrize("page", ["", BEGIN, END, END + BEGIN, BEGIN_WORKLOADS + BEGIN + END])
 def test_a_page_without_a_place_for_it_is_refused(page: str) -> None:
-    with pytest.raises(ValueError, match=r"^page: expected the lines .* found no such lines$"):
-        with_table(page)
+    with pytest.raises(ValueError, match=r"^page: expected lines of .* found no such lines$"):
+        with_tables(page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -12,7 +13,14 @@ import pytest
 from corpus_tools import Manifest
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME
-from corpus_tools.staging import check_output, staged_folder
+from corpus_tools.staging import (
+    INFO_NAME,
+    WORKLOAD_FILES,
+    WORKLOADS,
+    check_output,
+    digests_of,
+    staged_folder,
+)
 
 
 def _corpus(folder: Path, *modules: str) -> Path:
@@ -144,3 +152,37 @@ def test_what_cannot_take_its_place_leaves_what_was_there(tmp_path: Path) -> Non
     with pytest.raises(FileNotFoundError), staged_folder(tmp_path / "new") as staged:
         staged.rmdir()
     assert _names(tmp_path) == before
+
+
+def _with_workloads(output: Path, **files: str) -> Path:
+    """A corpus with files of workloads, which it says are its own."""
+    _corpus(output)
+    (output / WORKLOADS).mkdir()
+    for name, text in files.items():
+        (output / WORKLOADS / name).write_text(text)
+    info = {WORKLOAD_FILES: digests_of(output / WORKLOADS)}
+    (output / INFO_NAME).write_text(json.dumps(info))
+    return output
+
+
+def test_workloads_that_came_with_a_corpus_go_with_it(tmp_path: Path) -> None:
+    check_output(_with_workloads(tmp_path / "corpus", run="a"))
+
+
+@pytest.mark.parametrize("name", ["mine", "run"])
+def test_workloads_of_the_user_s_are_not_replaced(name: str, tmp_path: Path) -> None:
+    """A file of their own, and one that they have changed."""
+    output = _with_workloads(tmp_path / "corpus", run="a")
+    (output / WORKLOADS / name).write_text("b")
+    with pytest.raises(OutputError) as caught:
+        check_output(output)
+    problem = f"expected only a corpus, found workloads/{name} in it"
+    assert str(caught.value) == f"output {output}: {problem}"
+
+
+@pytest.mark.parametrize("info", ["", "[]", '{"workload_files": []}'])
+def test_workloads_of_a_corpus_that_does_not_know_them(info: str, tmp_path: Path) -> None:
+    output = _with_workloads(tmp_path / "corpus", run="a")
+    (output / INFO_NAME).write_text(info)
+    with pytest.raises(OutputError, match="found workloads/run in it"):
+        check_output(output)

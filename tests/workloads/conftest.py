@@ -19,6 +19,11 @@ MAIN = """#include <stdio.h>
 int twice(int);
 int main(void) { printf("%d\\n", twice(21)); return 0; }
 """
+CALLS = """
+static volatile int sink;
+static int add(int x, int y) { return x * 3 + y / (x | 1) - (x ^ y) * 7; }
+int twice(int x) { sink = add(x, 3); sink = add(x, 5); sink = add(3, sink); return 2 * x; }
+"""
 OUTPUT = "42\n"
 
 MakeProgram = Callable[..., tuple[Workload, Path]]

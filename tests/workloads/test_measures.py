@@ -16,13 +16,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._measures import reward_of
 from mlgo_gym.workloads._measures import Mix, measure_named
-from tests.workloads.conftest import DESCRIPTION, MakeCorpus
-
-CALLS = """
-static volatile int sink;
-static int add(int x, int y) { return x * 3 + y / (x | 1) - (x ^ y) * 7; }
-int twice(int x) { sink = add(x, 3); sink = add(x, 5); sink = add(3, sink); return 2 * x; }
-"""
+from tests.workloads.conftest import CALLS, DESCRIPTION, MakeCorpus
 
 
 def play(env: gymnasium.Env, action: int | None, module: str) -> tuple[float, dict]:  # type: ignore[type-arg]

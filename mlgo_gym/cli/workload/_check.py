@@ -27,19 +27,23 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show._grid import Grid
-    from mlgo_gym.workloads import check_workloads, corpora_with_workloads
+    from mlgo_gym.workloads import check_workloads, corpora_with_workloads, find_workloads
 
     corpora = corpora_with_workloads(shared.packages_of(options).named)
     rows: list[list[Any]] = []
     records, errors = [], []
-    for package, corpus in corpora.items():
-        checks = check_workloads(corpus, options.workload, **shared.workers_of(options))
-        for each in checks:
-            records.append({"package": package, **each.record()})
-            if each.error:
-                errors.append(f"{package}: {each.error}")
-            else:
-                rows.append(_row(package, each))
+    total = sum(len(find_workloads(each, options.workload)) for each in corpora.values())
+    checks = (
+        (package, found)
+        for package, corpus in corpora.items()
+        for found in check_workloads(corpus, options.workload, **shared.workers_of(options))
+    )
+    for package, found in output.track(checks, "checking", total):
+        records.append({"package": package, **found.record()})
+        if found.error:
+            errors.append(f"{package}: {found.error}")
+        else:
+            rows.append(_row(package, found))
     heads = ("workload", "seconds", "instructions", "again", "modules", "executed")
     output.print(Grid(heads, rows, folds=True))
     output.json(records)

@@ -1,0 +1,195 @@
+"""How exact meters of programs are, what they cost, and how they go with seconds.
+
+::
+
+    python -m benchmarks.meters counts CORPUS... [--busy 5]
+    python -m benchmarks.meters noise CORPUS... [--pairs 100]
+    python -m benchmarks.meters overhead CORPUS MODULE
+    python -m benchmarks.meters ranks FILE...
+
+The same program counted twice, the second time beside busy processes; seconds of programs against
+themselves; an episode with a reward of instructions beside valgrind's own time; rank correlations
+with seconds in what ``mlgo-gym measure --json`` has printed.
+
+Corpora are folders with workloads, or folders of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.corpus import Packages
+from mlgo_gym.envs import make_env
+from mlgo_gym.evaluation._programs import paired_change
+from mlgo_gym.workloads import Programs, corpora_with_workloads
+from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, cachegrind, count
+
+BUSY = "while True: sum(range(1000000))"
+BASELINE = "LLVM"
+
+
+def counts(corpora: list[Path], busy: int) -> None:
+    """The largest difference of two counts of a program, the second beside busy processes."""
+    differences: dict[str, list[float]] = {"instructions": [], "cost": []}
+    for programs in opened(corpora):
+        for name, workload in programs.workloads.items():
+            with programs.linked(workload) as program:
+                for meter in (Instructions(), Cost()):
+                    alone = meter.value(count(workload, program, meter.options))
+                    with beside(busy):
+                        again = meter.value(count(workload, program, meter.options))
+                    differences[meter.name].append(abs(again / alone - 1))
+                    print(f"{name:16} {meter.name:12} {alone:14,} {again - alone:+,}", flush=True)
+    for name, found in differences.items():
+        print(f"{name}: {len(found)} programs, {sum(not each for each in found)} equal to the last "
+              f"digit, at most {100 * max(found):.6f} % apart")  # fmt: skip
+
+
+def noise(corpora: list[Path], pairs: int) -> None:
+    """How often a program differs from itself, as its interval has it."""
+    found: list[bool] = []
+    while len(found) < pairs:
+        for programs in opened(corpora):
+            for workload in list(programs.workloads.values())[: pairs - len(found)]:
+                with programs.linked(workload) as program:
+                    (reading,) = Seconds().read(workload, [program])
+                change = paired_change(reading.again, reading.samples, seed=len(found))
+                low, high = change.interval or (0.0, 0.0)
+                found.append(low > 0 or high < 0)
+                print(f"{workload.name:16} {100 * change.value:+.2f} % [{100 * low:+.2f}, "
+                      f"{100 * high:+.2f}]", flush=True)  # fmt: skip
+    print(f"{len(found)} pairs of the same program, {sum(found)} of them different at 95 %")
+
+
+def overhead(corpus: Path, module: str, rounds: int) -> None:
+    """Episodes whose rewards are instructions, beside valgrind on the same programs."""
+    env = make_env("inlining-for-size", corpus, reward="instructions")
+    with ExitStack() as stack:
+        stack.callback(env.close)
+        (programs,) = opened([corpus], stack)
+        episodes, alone = [], []
+        for number in range(rounds):
+            start = perf_counter()
+            _, info = env.reset(options={"module": module})
+            generator = np.random.default_rng(number)
+            is_over = False
+            while not is_over:  # no two alike, so that none is known already
+                flip = generator.random() < 0.1
+                action = int(info["default_advice"]) ^ int(flip)
+                _, _, is_over, _, info = env.step(action)
+            episodes.append(perf_counter() - start)
+            alone.append(sum(valgrind_s(programs, name) for name in reached(programs, module)))
+    episodes, alone = episodes[1:], alone[1:]  # the first compiles all that is compiled once
+    ratios = [one / other for one, other in zip(episodes, alone, strict=True)]
+    print(f"{module}: an episode {median(episodes):.2f} s, valgrind {median(alone):.2f} s: "
+          f"{median(ratios):.3f}")  # fmt: skip
+
+
+def reached(programs: Programs, module: str) -> list[str]:
+    return [name for name in programs.workloads if module in programs.modules(name)]
+
+
+def valgrind_s(programs: Programs, name: str) -> float:
+    """Valgrind on a program, as from a shell."""
+    workload = programs.workloads[name]
+    with programs.linked(workload) as program, tempfile.TemporaryDirectory() as folder:
+        for each in workload.files:
+            shutil.copy(workload.folder / each, folder)
+        command = ["valgrind", "--tool=cachegrind", *Instructions.options, "--vgdb=no"]
+        command += ["--cachegrind-out-file=/dev/null", str(program.path), *workload.arguments]
+        start = perf_counter()
+        subprocess.run(command, cwd=folder, capture_output=True, check=True)
+        return perf_counter() - start
+
+
+def ranks(files: list[Path]) -> None:
+    """Rank correlations of exact meters with seconds, of changes against LLVM's own programs."""
+    rows: list[dict[str, float]] = []
+    for file in files:
+        for program in json.loads(file.read_text())["programs"]:
+            readings: dict[str, Any] = program["readings"]
+            for policy, found in readings.items():
+                if policy != BASELINE and not program["error"]:
+                    plain = readings[BASELINE]
+                    rows.append({m: r["value"] / plain[m]["value"] for m, r in found.items()})
+    for meter in ("instructions", "cost", "accesses", "size"):
+        known = [row for row in rows if meter in row and "seconds" in row]
+        changed = [row for row in known if row["instructions"] != 1 or row["size"] != 1]
+        for what, some in (("all", known), ("programs that differ", changed)):
+            if len(some) > 1:
+                pair = [rank(np.array([row[key] for row in some])) for key in (meter, "seconds")]
+                print(f"{meter:12} with seconds, {what}: {len(some)} pairs, "
+                      f"{np.corrcoef(np.stack(pair))[0, 1]:.3f}")  # fmt: skip
+
+
+def rank(values: NDArray[Any]) -> NDArray[Any]:
+    """The ranks; equal values have the mean of theirs."""
+    _, places, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    return ((2 * ends - sizes - 1) / 2)[places]
+
+
+def opened(corpora: list[Path], stack: ExitStack | None = None) -> Iterator[Programs]:
+    for corpus in corpora_with_workloads(Packages.load(corpora).named).values():
+        if stack is not None:
+            yield stack.enter_context(Programs(corpus, jobs=2))
+        else:
+            with Programs(corpus, jobs=2) as programs:
+                yield programs
+
+
+@contextmanager
+def beside(busy: int) -> Iterator[None]:
+    processes = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
+    try:
+        yield
+    finally:
+        for each in processes:
+            each.kill()
+            each.wait()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.meters",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("counts", "noise"):
+        commands.add_parser(name).add_argument("corpora", nargs="+", type=Path)
+    commands.choices["counts"].add_argument("--busy", type=int, default=5)
+    commands.choices["noise"].add_argument("--pairs", type=int, default=100)
+    one = commands.add_parser("overhead")
+    one.add_argument("corpus", type=Path)
+    one.add_argument("module")
+    one.add_argument("--rounds", type=int, default=6)
+    commands.add_parser("ranks").add_argument("files", nargs="+", type=Path)
+    options = parser.parse_args()
+    cachegrind()
+    if options.command == "counts":
+        counts(options.corpora, options.busy)
+    elif options.command == "noise":
+        noise(options.corpora, options.pairs)
+    elif options.command == "overhead":
+        overhead(options.corpus, options.module, options.rounds)
+    else:
+        ranks(options.files)
+
+
+if __name__ == "__main__":
+    main()
