@@ -60,14 +60,13 @@ def with_tables(page: str) -> str:
         ValueError: the page has no place for a table.
     """
     found = [begin for begin in TABLES if begin in page]
-    ends = 0
+    is_whole = all(END in page.partition(begin)[2] for begin in found)
+    if not found or not is_whole or page.count(END) != len(found):
+        raise ValueError(f"page: expected lines of {list(TABLES)} and {END!r}, found no such lines")
     for begin in found:
         before, _, rest = page.partition(begin)
-        _, end, after = rest.partition(END)
-        ends += bool(end)
+        _, _, after = rest.partition(END)
         page = f"{before}{begin}{TABLES[begin]()}{END}{after}"
-    if not found or ends < len(found):
-        raise ValueError(f"page: expected lines of {list(TABLES)} and {END!r}, found no such lines")
     return page
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -18,9 +19,11 @@ import pytest
 
 from benchmarks.__main__ import RUNS
 from benchmarks.debian_source import DebianSource, fetch_tree
+from benchmarks.meters import ranks
 from corpus_tools.build import build_from_sources
 from corpus_tools.clang import find_clang
 from corpus_tools.compilation import Compilation
+from mlgo_gym.corpus import SAMPLE_CORPUS
 from tests.conftest import lacking, require
 
 ROOT = Path(__file__).parent.parent
@@ -156,6 +159,20 @@ TINY = {
         ("benchmarks regalloc_sweep --rounds 1",),
         tuple(f"{way} # s # x replay" for way in ("replay", "whole", "environment")),
     ),
+    "meters": Tiny(
+        (
+            "benchmarks.meters counts SAMPLE --busy 1",
+            "benchmarks.meters noise SAMPLE --pairs 1",
+            "benchmarks.meters overhead SAMPLE json_read.c --rounds 2",
+        ),
+        (
+            "instructions: 1 programs, # equal to the last digit, at most # % apart",
+            "cost: 1 programs, # equal to the last digit, at most # % apart",
+            "1 pairs of the same program, # of them different at 95 %",
+            "json_read.c: an episode # s, valgrind # s: #",
+        ),
+        (CLANG, ("valgrind", "valgrind")),
+    ),
     "runner_latency": Tiny(
         ("benchmarks.latency_model latency", "benchmarks runner_latency --model latency"),
         (
@@ -259,7 +276,7 @@ def printed(tiny: Tiny, folder: Path, cache: Path) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "MLGO_CACHE": str(cache)}
     said = ""
     for line in tiny.lines:
-        command = [sys.executable, "-m", *line.split()]
+        command = [sys.executable, "-m", *line.replace("SAMPLE", str(SAMPLE_CORPUS)).split()]
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
@@ -288,6 +305,27 @@ def test_it_runs(name: str, folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", FROM_PYPI)
 def test_it_runs_on_what_pypi_has(name: str, tmp_path: Path) -> None:
     look(FROM_PYPI[name], printed(FROM_PYPI[name], tmp_path, tmp_path))
+
+
+def test_rank_correlations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of changes; what two policies leave alike counts once in each."""
+    seconds = {"LLVM": 1.0, "a": 1.3, "b": 1.1, "c": 0.7, "d": 1.0}
+    counts = {"LLVM": 100, "a": 120, "b": 110, "c": 90, "d": 100}
+    readings = {
+        policy: {
+            "instructions": {"value": counts[policy]},
+            "cost": {"value": 1 / counts[policy]},
+            "size": {"value": 100 + counts[policy] % 7},
+            "seconds": {"value": seconds[policy]},
+        }
+        for policy in seconds
+    }
+    file = tmp_path / "read.json"
+    file.write_text(json.dumps({"programs": [{"error": None, "readings": readings}]}))
+    ranks([file])
+    said = capsys.readouterr().out
+    assert "instructions with seconds, all: 4 pairs, 1.000\n" in said
+    assert "cost         with seconds, programs that differ: 3 pairs, -1.000\n" in said
 
 
 def test_it_can_be_imported_where_it_runs() -> None:

@@ -33,15 +33,6 @@ from mlgo_gym.workloads._running import Way, run_program
 _CACHES: Final = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64")
 _SLOWDOWN: Final = 100
 _TOOL_BYTES: Final = 2 << 30
-_TUNABLES: Final = ":".join(
-    (
-        "glibc.cpu.hwcaps=-AVX512F,-AVX512BW,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-ERMS,-FSRM,-BMI2",
-        "glibc.cpu.x86_data_cache_size=32768",
-        "glibc.cpu.x86_shared_cache_size=1048576",
-        "glibc.cpu.x86_non_temporal_threshold=786432",
-    )
-)
-"""What of the processor the C library may not choose its functions by."""
 _WARM_UPS, _REPEATS = 1, 20
 _NAMES: Final = MappingProxyType(
     {
@@ -304,7 +295,6 @@ def _way(options: Sequence[str], *, counts: str = "/dev/null", log: str = "{log}
         environment={
             "VALGRIND_LAUNCHER": str(tool),
             "VALGRIND_LIB": str(tool.parent),
-            "GLIBC_TUNABLES": _TUNABLES,
         },
         slowdown=_SLOWDOWN,
         more_bytes=_TOOL_BYTES,

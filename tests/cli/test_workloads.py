@@ -52,7 +52,16 @@ def test_programs_are_measured(corpus: MakeCorpus, tmp_path: Path) -> None:
     folder = corpus(DESCRIPTION, {"twice.c": CALLS}).folder
     meters = ("size", "instructions", "cost", "accesses", "seconds")
     asked = [word for meter in meters for word in ("--meter", meter)]
-    line = ["measure", "--corpus", folder, "--policy", "never", "--policy", "default", *asked]
+    line: list[str | Path] = [
+        "measure",
+        "--corpus",
+        folder,
+        "--policy",
+        "never",
+        "--policy",
+        "default",
+        *asked,
+    ]
     done = run(*line, "--plot", "plot.png", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
