@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from corpus_tools import archive, archive_tree, clang, object_file, pip_config, reading, recipes
+from corpus_tools import (
+    archive,
+    archive_tree,
+    clang,
+    object_file,
+    pip_config,
+    reading,
+    recipes,
+    workloads,
+)
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.cli import _options
@@ -24,8 +33,10 @@ from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
 from mlgo_gym.training import _export, _run, _triplets
+from mlgo_gym.workloads import _running
 
 LIMITS = _wire.StreamLimits()
+PROGRAM = workloads.Workload(name="", folder=Path(), about="", stdout_sha256="")
 PAGE = Path(__file__).parent.parent / "docs" / "bounds.md"
 
 BYTES = {
@@ -40,6 +51,10 @@ BYTES = {
     "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
+    "a description of workloads": workloads._LARGEST_BYTES,
+    "the memory of a workload's program, unless its description has another (2 GiB more under "
+    "valgrind)": PROGRAM.memory_mib << 20,
+    "its output, and a file that it writes": _running._MOST_OUTPUT_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
     "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
     "the triplets that `llvm-ir2vec` prints of a module": _triplets.MAX_OUTPUT_BYTES,
@@ -103,6 +118,9 @@ NUMBERS = {
 }
 SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
+    "its time, unless its description has another (a hundred times as long under valgrind)": (
+        PROGRAM.timeout_s
+    ),
     "the start of a worker": _worker._START_TIMEOUT_S,
     "the CPU of one request of a worker, beyond twice its deadline": _limits._GRACE_S,
     "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,

@@ -72,7 +72,8 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
     yield _tried("llvm-ir2vec, for vocabulary train", _llvm_ir2vec, is_required=False)
-    yield _tried("clang, for corpus build", _clang, is_required=False)
+    yield _tried("clang, for corpus build and programs", _clang, is_required=False)
+    yield _tried("valgrind, for what programs take", _valgrind, is_required=False)
 
 
 def _tried(name: str, find: Callable[[], str], *, is_required: bool = True) -> _Finding:
@@ -140,6 +141,12 @@ def _llvm_ir2vec() -> str:
 
     tool = TripletTool.find()
     return f"{tool.version}, {tool.path}"
+
+
+def _valgrind() -> str:
+    from mlgo_gym.workloads._meters import cachegrind
+
+    return str(cachegrind())
 
 
 def _clang() -> str:
