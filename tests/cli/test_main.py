@@ -149,12 +149,16 @@ def test_doctor(tmp_path: Path) -> None:
     assert re.match(r"(no )?Landlock.*, (no )?seccomp", checks["sandbox of workers"]["found"])
 
 
-def test_doctor_without_clang(tmp_path: Path) -> None:
+def test_doctor_without_tools(tmp_path: Path) -> None:
     done = run("doctor", "--json", cwd=tmp_path, PATH="")
-    clang = json.loads(done.stdout)[-1]
-    assert done.returncode == 0  # nothing but corpus build needs it
-    assert not clang["is_ok"]
-    assert clang["found"].endswith("on Debian or Ubuntu: apt-get install clang-22")
+    assert done.returncode == 0  # nothing but corpora of packages and programs needs them
+    found = {each["name"]: each for each in json.loads(done.stdout)}
+    for name, package in (
+        ("clang, for corpus build and programs", "clang-22"),
+        ("valgrind, for what programs take", "valgrind"),
+    ):
+        assert not found[name]["is_ok"]
+        assert found[name]["found"].endswith(f"on Debian or Ubuntu: apt-get install {package}")
 
 
 def test_version(tmp_path: Path) -> None:

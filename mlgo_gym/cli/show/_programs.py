@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.cli.show._grid import Cell, Grid, Row, change
 from mlgo_gym.evaluation._programs import ProgramScores, noise, paired_change, program_change
 from mlgo_gym.rollout._rollout import BASELINE
 from mlgo_gym.workloads import METERS
+
+_POLICIES_A_TABLE: Final = 2
 
 
 def program_tables(
@@ -19,11 +21,13 @@ def program_tables(
     if not known:
         yield "No program was measured under every policy."
         return
-    rows: list[Row] = []
-    for policy in policies:
-        changes = [program_change(known, policy, meter, seed) for meter in meters]
-        rows.append([policy, *(change(each.value, each.interval) for each in changes)])
-    yield Grid(("change of", *meters), rows, folds=True)
+    for start in range(0, len(policies), _POLICIES_A_TABLE):
+        shown = policies[start : start + _POLICIES_A_TABLE]
+        rows: list[Row] = []
+        for meter in meters:
+            changes = [program_change(known, policy, meter, seed) for policy in shown]
+            rows.append([meter, *(change(each.value, each.interval) for each in changes)])
+        yield Grid(("change of", *shown), rows, folds=True)
     packages = len({each.package for each in known})
     yield (
         f"Geometric means against LLVM's default, negative is better, over programs ({len(known)}, "
