@@ -6,10 +6,12 @@
     python -m benchmarks.meters noise CORPUS... [--pairs 100]
     python -m benchmarks.meters overhead CORPUS MODULE
     python -m benchmarks.meters ranks FILE...
+    python -m benchmarks.meters work FILE...
 
 The same program counted twice, the second time beside busy processes; seconds of programs against
-themselves; an episode with a reward of instructions beside valgrind's own time; rank correlations
-with seconds in what ``mlgo-gym measure --json`` has printed.
+themselves; an episode with a reward of instructions beside valgrind's own time. Of what
+``mlgo-gym measure --json`` has printed: rank correlations with seconds, and changes of instructions,
+loads and stores together.
 
 Corpora are folders with workloads, or folders of them.
 """
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -35,11 +38,13 @@ from numpy.typing import NDArray
 from mlgo_gym.corpus import Packages
 from mlgo_gym.envs import make_env
 from mlgo_gym.evaluation._programs import paired_change
+from mlgo_gym.evaluation._summary import draw, interval
 from mlgo_gym.workloads import Programs, corpora_with_workloads
 from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, cachegrind, count
 
 BUSY = "while True: sum(range(1000000))"
 BASELINE = "LLVM"
+WORK = ("instructions", "accesses")
 
 
 def counts(corpora: list[Path], busy: int) -> None:
@@ -136,6 +141,27 @@ def ranks(files: list[Path]) -> None:
                       f"{np.corrcoef(np.stack(pair))[0, 1]:.3f}")  # fmt: skip
 
 
+def work(files: list[Path]) -> None:
+    """Instructions, loads and stores together: geometric means with intervals, and the worst."""
+    for file in files:
+        programs = [each for each in json.loads(file.read_text())["programs"] if not each["error"]]
+        weights = draw([each["package"] for each in programs], seed=0)
+        for policy in programs[0]["readings"]:
+            sums = [
+                [
+                    sum(each["readings"][who][meter]["value"] for meter in WORK)
+                    for who in (policy, BASELINE)
+                ]
+                for each in programs
+            ]
+            logs = np.array([math.log(own / plain) for own, plain in sums])
+            low, high = interval(weights, logs, np.ones(len(logs))) or (0.0, 0.0)
+            mean, worst = (100 * math.expm1(each) for each in (logs.mean(), logs.max()))
+            if policy != BASELINE:
+                print(f"{file.stem} {policy}: {mean:+.2f} % [{100 * math.expm1(low):+.2f}, "
+                      f"{100 * math.expm1(high):+.2f}], the worst {worst:+.2f} %")  # fmt: skip
+
+
 def rank(values: NDArray[Any]) -> NDArray[Any]:
     """The ranks; equal values have the mean of theirs."""
     _, places, sizes = np.unique(values, return_inverse=True, return_counts=True)
@@ -178,7 +204,8 @@ def main() -> None:
     one.add_argument("corpus", type=Path)
     one.add_argument("module")
     one.add_argument("--rounds", type=int, default=6)
-    commands.add_parser("ranks").add_argument("files", nargs="+", type=Path)
+    for name in ("ranks", "work"):
+        commands.add_parser(name).add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
     cachegrind()
     if options.command == "counts":
@@ -188,7 +215,7 @@ def main() -> None:
     elif options.command == "overhead":
         overhead(options.corpus, options.module, options.rounds)
     else:
-        ranks(options.files)
+        {"ranks": ranks, "work": work}[options.command](options.files)
 
 
 if __name__ == "__main__":
