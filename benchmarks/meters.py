@@ -10,8 +10,8 @@
 
 The same program counted twice, the second time beside busy processes; seconds of programs against
 themselves; an episode with a reward of instructions beside valgrind's own time. Of what
-``mlgo-gym measure --json`` has printed: rank correlations with seconds, and changes of instructions,
-loads and stores together.
+``mlgo-gym measure --json`` has printed: rank correlations with seconds, and changes of
+instructions, loads and stores together.
 
 Corpora are folders with workloads, or folders of them.
 """
