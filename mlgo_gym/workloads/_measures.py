@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import ClassVar, Final
@@ -25,7 +26,7 @@ from mlgo_gym.workloads._program import Programs
 
 
 class Reach:
-    """Which programs execute which modules.
+    """Which programs execute which modules; several threads may ask.
 
     Attributes:
         programs: of the corpus's workloads.
@@ -35,6 +36,7 @@ class Reach:
         self.programs: Final = programs
         self._defined: dict[str, frozenset[str]] = {}
         self._executed: dict[str, frozenset[str]] = {}
+        self._alone = threading.Lock()
 
     def workloads_of(self, module: str) -> tuple[Workload, ...]:
         """The workloads whose programs execute a function of a module.
@@ -62,10 +64,11 @@ class Reach:
         return bool(self._defined[module] & self._functions(workload))
 
     def _functions(self, workload: Workload) -> frozenset[str]:
-        if workload.name not in self._executed:
-            with self.programs.linked(workload) as program:
-                self._executed[workload.name] = executed_functions(workload, program)
-        return self._executed[workload.name]
+        with self._alone:
+            if workload.name not in self._executed:
+                with self.programs.linked(workload) as program:
+                    self._executed[workload.name] = executed_functions(workload, program)
+            return self._executed[workload.name]
 
 
 _PART: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
@@ -202,6 +205,20 @@ def measure_named(
     if "text" in weights:
         made[TextSize()] = weights["text"]
     return next(iter(made)) if len(made) == 1 else Mix(made)
+
+
+def reward_name(text: str) -> str:
+    """A reward's name as all spellings of it have it.
+
+    Raises:
+        OptionsError: it is no reward.
+
+    >>> reward_name("instructions:0.50, text"), reward_name("cost:2")
+    ('text:1.0,instructions:0.5', 'cost')
+    """
+    weights = _weights(text)
+    parts = [f"{name}:{weights[name]}" for name in _NAMES if name in weights]
+    return ",".join(parts) if len(parts) > 1 else next(iter(weights))
 
 
 def _weights(text: str) -> dict[str, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
@@ -21,7 +22,7 @@ from typing import Final
 from corpus_tools.clang import find_clang, link_program
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
-from corpus_tools.staging import WORKLOADS
+from corpus_tools.staging import WORKLOADS, digests_of
 from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload, load_workloads
 from mlgo_gym.corpus._corpus import Corpus, Module, language_of
 from mlgo_gym.errors import WorkloadError
@@ -91,6 +92,21 @@ def linked_modules(workload: Workload, corpus: Corpus) -> tuple[str, ...]:
         raise WorkloadError(str(error)) from error
 
 
+def inputs_sha256(corpus: Corpus) -> str:
+    """The hash of what a corpus's programs are made of and given, in hexadecimal digits.
+
+    Raises:
+        WorkloadError: a workload cannot be used.
+        ModuleError: a module of one cannot be read.
+    """
+    linked = [linked_modules(each, corpus) for each in find_workloads(corpus).values()]
+    made = digests_of(corpus.folder / WORKLOADS)
+    for name in itertools.chain.from_iterable(linked):
+        module = corpus[name]
+        made[f"module {name}"] = f"{module.sha256} {options_of(module).settings()}"
+    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()
+
+
 def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
     """Those of several corpora that have workloads.
 
@@ -110,6 +126,8 @@ def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
 
 class Programs(AbstractContextManager["Programs"]):
     """The programs of a corpus's workloads, in a temporary folder that goes at the end.
+
+    Several threads may use them at once.
 
     Args:
         corpus: whose modules are linked.
@@ -216,20 +234,34 @@ class Programs(AbstractContextManager["Programs"]):
         """
         names = self._modules[workload.name]
         made = [results.get(name) or self.plain()[name] for name in names]
-        objects = [self._file_of(each) for each in made]
         path = self._folder / f"program.{next(self._numbers)}"
         flags = [f"-l{library}" for library in workload.libraries]
         if self._is_cpp(workload):
             flags = ["--driver-mode=g++", *flags]
-        try:
-            link_program(self._clang, [*self._driving(workload), *objects], path, flags)
-        except CorpusToolsError as error:
-            raise wrong(workload, f"cannot be linked: {error}") from error
+        with ExitStack() as files:
+            objects = [self._held(each, files) for each in made]
+            try:
+                link_program(self._clang, [*self._driving(workload), *objects], path, flags)
+            except CorpusToolsError as error:
+                raise wrong(workload, f"cannot be linked: {error}") from error
         text = linked_text_bytes([Code.of(each) for each in made])
         try:
             yield Program(path, text, hashlib.sha256(path.read_bytes()).hexdigest())
         finally:
             path.unlink(missing_ok=True)
+
+    def _held(self, result: CompilationResult, files: ExitStack) -> Path:
+        """The object's file, which goes with the stack unless it was kept."""
+        if result.object_bytes is None:
+            return self._file_of(result)
+        path = self._written(result.object_bytes)
+        files.callback(path.unlink, missing_ok=True)
+        return path
+
+    def _written(self, data: bytes) -> Path:
+        path = self._folder / f"object.{next(self._numbers)}.o"
+        path.write_bytes(data)
+        return path
 
     def _is_cpp(self, workload: Workload) -> bool:
         names = self._modules[workload.name]
@@ -255,7 +287,7 @@ class Programs(AbstractContextManager["Programs"]):
     def _file_of(self, result: CompilationResult) -> Path:
         path = self._folder / f"{result.object_sha256}.o"
         if result.object_bytes is not None and not path.exists():
-            path.write_bytes(result.object_bytes)
+            self._written(result.object_bytes).replace(path)  # whole, whoever looks
         return path
 
     def _driving(self, workload: Workload) -> list[Path]:
