@@ -70,7 +70,7 @@ def _search(
 ) -> tuple[list[ModuleSearch], int]:
     from mlgo_gym.policies._models import model_policies
     from mlgo_gym.search._corpus_search import search_corpus
-    from mlgo_gym.search._oracle import SearchSetting
+    from mlgo_gym.search._goal import SearchSetting
 
     given, access = shared.models_of(options), shared.access_of(options)
     with model_policies(given, options.mode, problem, **access) as models:

@@ -4,11 +4,12 @@
 
     NAME.trace         the best trace of a module so far, with observations, for imitation
     NAME.search.json   how it was found: an object with the fields of `ModuleSearch`, and
-                       module_sha256, settings and choice, to go on from
+                       module_sha256, settings, most_text and choice, to go on from; of programs
+                       that run programs_sha256, too
 
 Of several packages, each has a folder of its own in it. A search that is started again goes on
 where it was: with the time that is left of its budget, from the best choice so far. A module that
-has changed, or other settings, start anew.
+has changed, other settings, another reward or other programs start anew.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Generator
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
+from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
 from mlgo_gym.files import read_json, write_json
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import Jobs, each
@@ -33,15 +36,26 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.records._trace import trace_path
 from mlgo_gym.search._choices import Choice
-from mlgo_gym.search._oracle import Oracle, SearchSetting
+from mlgo_gym.search._goal import Found, SearchSetting
+from mlgo_gym.search._oracle import Oracle
+from mlgo_gym.search._rewards import Reward, Rewards, reward_beside
 
 _MAX_RECORD_BYTES: Final = 1 << 28
-_NUMBERS: Final = ("default_size_bytes", "size_bytes", "compilations", "spent_s")
+_SIZES: Final = ("default_size_bytes", "size_bytes")
+_SCORES: Final = ("default_score", "score")
+_NUMBERS: Final = (*_SIZES, "compilations", "spent_s", *_SCORES, "wrong")
+_ABSENT: Final = MappingProxyType({"reward": None, "most_text": None, "wrong": 0})
+"""What records are taken to say that were written before there were rewards."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleSearch:
-    """What is known about a module (see `Found`), over all runs; numbers are 0 with an error."""
+    """What is known about a module (see `Found`), over all runs; numbers are 0 with an error.
+
+    Attributes:
+        reward: what was searched by, and the scores are of; ``None`` is the problem's own measure.
+        wrong: in how many compilations a program did something else than it must.
+    """
 
     module: str
     default_size_bytes: int = 0
@@ -49,6 +63,10 @@ class ModuleSearch:
     compilations: int = 0
     spent_s: float = 0.0
     error: str | None = None
+    reward: str | None = None
+    default_score: float = 0.0
+    score: float = 0.0
+    wrong: int = 0
 
 
 def search_corpus(
@@ -58,6 +76,7 @@ def search_corpus(
     setting: SearchSetting,
     *,
     policy: PolicyLike | None = None,
+    reward: str | None = None,
     opt_level: str | None = None,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -70,6 +89,8 @@ def search_corpus(
         problem: what LLVM asks for.
         setting: how long each module is searched in all, and in which order.
         policy: one more policy to start from.
+        reward: what is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
+            `workloads.measure_named` has it; ``None`` is the problem's own measure, the text.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are searched at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.
@@ -78,8 +99,9 @@ def search_corpus(
         One for each module, as they are finished.
 
     Raises:
-        OptionsError: ``jobs`` is not above 0, there is no such level, or the folder cannot be
-            written.
+        OptionsError: ``jobs`` is not above 0, there is no such level or reward, text is limited
+            without a reward besides it, or the folder cannot be written.
+        WorkloadError: programs are to run, and no package has workloads.
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
@@ -93,11 +115,16 @@ def search_corpus(
     """
     CompileOptions(opt_level)
     packages = Packages.of(corpora)
-    task = _Task(packages, output, problem, setting, policy, opt_level)
+    name = reward_beside(problem, reward)
+    if setting.most_text is not None and name is None:
+        raise OptionsError(f"most_text: expected a reward other than text, found {reward!r}")
     compiler = partial(Compiler, timeout_s=timeout_s)
-    with closing(each(packages, task.run, compiler, jobs=jobs, size=packages.size_bytes)) as found:
-        for done in found:
-            failed = ModuleSearch(packages.label(done.item), error=str(done.error))
+    with ExitStack() as stack:
+        rewards = name and stack.enter_context(Rewards(name, packages, opt_level, timeout_s))
+        task = _Task(packages, output, problem, setting, policy, opt_level, name, rewards or None)
+        searches = each(packages, task.run, compiler, jobs=jobs, size=packages.size_bytes)
+        for done in stack.enter_context(closing(searches)):
+            failed = ModuleSearch(packages.label(done.item), error=str(done.error), reward=name)
             yield failed if done.error else done.value
 
 
@@ -109,24 +136,51 @@ class _Task:
     setting: SearchSetting
     policy: PolicyLike | None
     opt_level: str | None
+    reward: str | None
+    rewards: Rewards | None
 
     def run(self, compiler: Compiler, key: ModuleKey) -> ModuleSearch:
         module = self.packages[key]
+        try:
+            reward = self.rewards.of(key) if self.rewards else None
+            return self._searched(compiler, key, module, reward)
+        except WorkloadError as error:
+            raise ModuleError(module.name, str(error)) from error
+
+    def _searched(
+        self, compiler: Compiler, key: ModuleKey, module: Module, reward: Reward | None
+    ) -> ModuleSearch:
         options = options_of(module, self.opt_level)
-        settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
-        label = self.packages.label(key)
-        same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
-        record = _Record(self.output / f"{label}.search.json", label, same)
+        record = self._record(key, module, options, reward)
         known, choice = record.read()
         left_s = self.setting.budget_s - known.spent_s
         if left_s <= 0:
             return known
+        if reward and reward.measure.keeps_objects:  # what all share is of nobody's budget
+            reward.measure.score(compiler.compile_module(module, options, keep_object=True))
         setting = replace(self.setting, budget_s=left_s)
         with as_policy(self.policy).begin(module) if self.policy else nullcontext() as given:
             oracle = Oracle(
-                compiler, module, setting, self.problem, options, policy=given, start=choice
+                compiler,
+                module,
+                setting,
+                self.problem,
+                options,
+                policy=given,
+                start=choice,
+                measure=reward and reward.measure,
             )
             return self._improved(oracle, record, known, choice)
+
+    def _record(
+        self, key: ModuleKey, module: Module, options: CompileOptions, reward: Reward | None
+    ) -> _Record:
+        settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
+        same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
+        same |= {"reward": self.reward, "most_text": self.setting.most_text}
+        label = self.packages.label(key)
+        path = self.output / f"{label}.search.json"
+        return _Record(path, label, same | (reward.same if reward else {}))
 
     def _improved(
         self, oracle: Oracle, record: _Record, known: ModuleSearch, choice: Choice | None
@@ -136,18 +190,27 @@ class _Task:
         best = known
 
         def kept(search: ModuleSearch) -> ModuleSearch:
-            spent_s = known.spent_s + self.setting.clock() - start
-            so_far = replace(search, spent_s=spent_s, compilations=oracle.compilations)
+            so_far = replace(
+                search,
+                spent_s=known.spent_s + self.setting.clock() - start,
+                compilations=known.compilations + oracle.compilations,
+                wrong=known.wrong + oracle.wrong,
+            )
             record.write(so_far, choice)
             return so_far
 
         for found in oracle.improvements():
-            if best.error is None and found.size_bytes >= best.size_bytes:
+            if best.error is None and found.score >= best.score:
                 continue  # on the way to where an earlier search has been
             choice = found.choice
             found.trace.save(trace_path(self.output, known.module))
-            best = kept(ModuleSearch(known.module, found.default_size_bytes, found.size_bytes))
+            best = kept(_search_of(found, known))
         return kept(best)
+
+
+def _search_of(found: Found, known: ModuleSearch) -> ModuleSearch:
+    numbers = {name: getattr(found, name) for name in (*_SIZES, *_SCORES)}
+    return ModuleSearch(known.module, reward=known.reward, **numbers)
 
 
 def _number(value: Any) -> Any:
@@ -166,15 +229,20 @@ class _Record:
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
         """What an earlier search of the same left; where there is none, an error says so."""
-        nothing = ModuleSearch(self.module, error="not searched yet")
+        reward = self.same["reward"]
+        nothing = ModuleSearch(self.module, error="not searched yet", reward=reward)
         if not self.path.exists():
             return nothing, None
         try:
-            value = read_json(self.path, _MAX_RECORD_BYTES)
+            value = {**_ABSENT, **read_json(self.path, _MAX_RECORD_BYTES)}
             if any(value[name] != same for name, same in self.same.items()):
                 return nothing, None
-            fields = {name: _number(value[name]) for name in _NUMBERS}
-            return ModuleSearch(self.module, **fields), Choice.from_json(value["choice"])
+            if reward is None:  # so are the sizes of records that have no scores
+                value = dict(zip(_SCORES, map(value.get, _SIZES), strict=True)) | value
+            numbers = {name: _number(value[name]) for name in _NUMBERS}
+            return ModuleSearch(self.module, reward=reward, **numbers), Choice.from_json(
+                value["choice"]
+            )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise OptionsError(
                 f"{str(self.path)!r}: expected a search's record: {error!r}"

@@ -1,12 +1,13 @@
 """The search oracle: the smallest text of one module that can be found in a given time.
 
-It knows nothing but the compiler. All its compilations branch off one that waits at its first
+Another measure may take the place of the text, such as what programs execute. It knows nothing
+but the compiler. All its compilations branch off one that waits at its first
 decision. In turns:
 
 1. Starts: LLVM's default, never, calls that cost nothing, and the given policy.
 2. Limits: the inline cost below which calls are inlined, by how often their callee is used.
 3. Groups: one compilation of the best choice so far; at the first call of each group of calls a
-   branch gives the whole group the other answer. What made the text smaller is combined, all at
+   branch gives the whole group the other answer. What made the score smaller is combined, all at
    once, then the better half, and so on. Levels take turns, from all calls of a callee to single
    calls.
 """
@@ -14,24 +15,23 @@ decision. In turns:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from time import monotonic
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import CompilationError, InternalError, OptionsError
+from mlgo_gym.errors import CompilationError, InternalError, OptionsError, WorkloadError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._policy import Answer
 from mlgo_gym.records._replay import trace_of
-from mlgo_gym.records._trace import Trace
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.scoring._measures import Measure, measure_of
 from mlgo_gym.search._choices import LIMITS, CallGroup, Choice, group_of
+from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.stream._events import Observation
 
 _FEW_USES: Final = 2
@@ -54,42 +54,6 @@ def small(observation: Observation) -> int:
     return int(observation["cost_estimate"][0] <= 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The best compilation, with observations for imitation; branches are counted, too."""
-
-    choice: Choice
-    trace: Trace
-    size_bytes: int
-    default_size_bytes: int
-    compilations: int
-
-
-@dataclass(frozen=True, slots=True)
-class SearchSetting:
-    """How long a module is searched, and in which order.
-
-    Attributes:
-        budget_s: how long, in seconds; at least LLVM's default is compiled.
-        seed: of the order in which groups are tried.
-        clock: what the budget is measured with, in seconds.
-
-    Raises:
-        OptionsError: the budget is not above 0.
-
-    >>> SearchSetting(budget_s=60).seed
-    0
-    """
-
-    budget_s: float
-    seed: int = 0
-    clock: Callable[[], float] = monotonic
-
-    def __post_init__(self) -> None:
-        if not self.budget_s > 0:
-            raise OptionsError(f"budget: expected a number above 0, found {self.budget_s!r}")
-
-
 class Oracle:
     """Searches one module; it may be used once.
 
@@ -101,9 +65,11 @@ class Oracle:
         options: as in `Compiler.start`.
         policy: one more policy to start from; the other starts are always tried.
         start: a choice to go on from, as an earlier search found it.
+        measure: what is to be little; ``None`` is the problem's own, the text.
 
     Attributes:
         compilations: how many compilations and branches there have been.
+        wrong: with how many of them a program did something else than it must.
 
     Raises:
         OptionsError: the start needs a policy that is not given.
@@ -127,6 +93,7 @@ class Oracle:
         *,
         policy: Answer | None = None,
         start: Choice | None = None,
+        measure: Measure | None = None,
     ) -> None:
         self._bases: dict[str, Answer] = {"default": default, "never": never, "small": small}
         if policy is not None:
@@ -139,6 +106,8 @@ class Oracle:
         self._problem = problem or InliningForSize()
         self._options = options
         self._start = start
+        self._measure = measure or measure_of(self._problem)
+        self._most_text = math.inf if setting.most_text is None else setting.most_text
         self._clock = setting.clock
         self._deadline = setting.clock() + setting.budget_s
         self._random = np.random.default_rng(setting.seed)
@@ -146,28 +115,54 @@ class Oracle:
         self._observations: list[Observation] = []
         self._tried: set[tuple[CallGroup, int]] = set()
         self.compilations = 0
+        self.wrong = 0
         self._root: Compilation | None = None
 
     def improvements(self) -> Iterator[Found]:
         """Search until the budget is used up.
 
         Yields:
-            First LLVM's default, then whatever is smaller than all before.
+            First LLVM's default, then whatever is better than all before.
 
         Raises:
-            ModuleError: LLVM refused the module.
+            ModuleError: LLVM refused the module, or it cannot be measured.
+            WorkloadError: a program does something else than it must under LLVM's default answers.
             CompilationError: LLVM crashed or hung under its own default answers.
         """
-        with self._compiler.start(self._module, self._problem, self._options) as root:
-            if root.next_observation() is None:
-                size_bytes = self._size(root)
-                yield Found(Choice("default"), trace_of(root), size_bytes, size_bytes, 1)
-                return
-            self._root = root
-            yield from self._search()
+        with self._compiler.start(
+            self._module, self._problem, self._options, keep_object=self._measure.keeps_objects
+        ) as root:
+            if root.next_observation() is not None:
+                self._root = root
+                yield from self._search()
+            elif (score := self._score(root)) is not None:
+                self.compilations += 1
+                yield self._new(Choice("default"), root, (), score)
 
-    def _size(self, compilation: Compilation) -> int:
-        return int(measure_of(self._problem).score(compilation.result))
+    def _score(self, compilation: Compilation) -> float | None:
+        """Of one that has ended; ``None`` for too much text, or a program that went wrong."""
+        result, best = compilation.result, self._found
+        if best and result.text_size_bytes > self._most_text * best.default_size_bytes:
+            return None
+        try:
+            return self._measure.score(result)
+        except WorkloadError:
+            if best is None:
+                raise
+            self.wrong += 1
+            return None
+
+    def _new(
+        self,
+        choice: Choice,
+        compilation: Compilation,
+        observations: Sequence[Observation],
+        score: float,
+    ) -> Found:
+        trace, size_bytes = trace_of(compilation, observations), compilation.result.text_size_bytes
+        best = self._found
+        plain = (best.default_size_bytes, best.default_score) if best else (size_bytes, score)
+        return Found(choice, trace, size_bytes, plain[0], self.compilations, score, plain[1])
 
     def _search(self) -> Iterator[Found]:
         yield self._best()
@@ -221,12 +216,13 @@ class Oracle:
     def _search_groups(self, level: str) -> Iterator[Found]:
         """Try the other answers of a level's groups, each in a branch, and combine what helps."""
         best = self._best()
-        savings = self._group_savings(best, self._candidates(level))
-        helpful = sorted((flip for flip in savings if savings[flip] > 0), key=savings.__getitem__)
-        helpful.reverse()
+        scores = self._group_scores(best, self._candidates(level))
+        better = (flip for flip in scores if scores[flip] < best.score)
+        helpful = sorted(better, key=scores.__getitem__, reverse=True)
+        helpful.reverse()  # those that are equal, too
         while helpful and not self._is_over():
             yield from self._try_all([best.choice.with_flips(dict(helpful))])
-            if self._best().size_bytes <= best.size_bytes - savings[helpful[0]]:
+            if self._best().score <= scores[helpful[0]]:
                 return
             helpful = helpful[: len(helpful) // 2]
 
@@ -253,29 +249,29 @@ class Oracle:
         others = {0, 1} if len(actions) == 2 else {1 - action for action in actions}
         return {action for action in others if (group, action) not in self._tried}
 
-    def _group_savings(
+    def _group_scores(
         self, best: Found, candidates: Mapping[CallGroup, set[int]]
-    ) -> dict[tuple[CallGroup, int], int]:
-        """Bytes that each answer for each group saves; each level's groups do not overlap."""
+    ) -> dict[tuple[CallGroup, int], float]:
+        """The score with each answer for each group; each level's groups do not overlap."""
         policy = best.choice.policy(self._bases)
         waiting = dict(candidates)
-        savings: dict[tuple[CallGroup, int], int] = {}
+        scores: dict[tuple[CallGroup, int], float] = {}
         with self._forked() as trunk:
             while waiting and (observation := trunk.next_observation()) is not None:
                 group = group_of(next(iter(waiting))[0], observation)
                 for action in waiting.pop(group, ()):
                     if self._is_over():
-                        return savings
+                        return scores
                     self._tried.add((group, action))
                     choice = best.choice.with_flips({group: action})
-                    size_bytes = self._branched(trunk, choice)
-                    if size_bytes is not None:
-                        savings[group, action] = best.size_bytes - size_bytes
+                    score = self._branched(trunk, choice)
+                    if score is not None:
+                        scores[group, action] = score
                 trunk.answer(policy(observation))
-        return savings
+        return scores
 
-    def _branched(self, trunk: Compilation, choice: Choice) -> int | None:
-        """The text if another choice goes on from here; ``None`` if it fails or time is up."""
+    def _branched(self, trunk: Compilation, choice: Choice) -> float | None:
+        """The score if another choice goes on from here; ``None`` if it fails or time is up."""
         self.compilations += 1
         policy = choice.policy(self._bases)
         with trunk.fork() as branch, contextlib.suppress(CompilationError):
@@ -283,7 +279,7 @@ class Oracle:
                 if self._is_over():
                     return None
                 branch.answer(policy(observation))
-            return self._size(branch)
+            return self._score(branch)
         return None
 
     def _try_all(self, choices: Iterable[Choice]) -> Iterator[Found]:
@@ -297,7 +293,7 @@ class Oracle:
                 yield found
 
     def _compiled(self, choice: Choice) -> Found | None:
-        """Compile under a choice; keep it if it is smaller than the best."""
+        """Compile under a choice; keep it if it is better than the best."""
         self.compilations += 1
         policy, best = choice.policy(self._bases), self._found
         observations: list[Observation] = []
@@ -307,12 +303,10 @@ class Oracle:
                     return None
                 observations.append(observation)
                 compilation.answer(policy(observation))
-            size_bytes = self._size(compilation)
-            if best is not None and size_bytes >= best.size_bytes:
+            score = self._score(compilation)
+            if score is None or (best is not None and score >= best.score):
                 return None
-            trace = trace_of(compilation, observations)
-        base_size_bytes = size_bytes if best is None else best.default_size_bytes
-        found = Found(choice, trace, size_bytes, base_size_bytes, self.compilations)
+            found = self._new(choice, compilation, observations, score)
         self._found, self._observations = found, observations
         return found
 

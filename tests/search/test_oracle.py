@@ -20,7 +20,8 @@ from mlgo_gym.records._replay import replay
 from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
-from mlgo_gym.search._oracle import _ORDER, Oracle, SearchSetting, small
+from mlgo_gym.search._goal import SearchSetting
+from mlgo_gym.search._oracle import _ORDER, Oracle, small
 from mlgo_gym.stream._events import Observation
 from tests.search.test_attribution import _TWO_CALLERS
 

@@ -20,7 +20,7 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.records._replay import record
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.search._corpus_search import search_corpus
-from mlgo_gym.search._oracle import SearchSetting
+from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.training import _clone as clone
 from mlgo_gym.training import _imitate as imitate
 from mlgo_gym.training._data import Data

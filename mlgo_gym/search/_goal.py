@@ -1,0 +1,59 @@
+"""What a search looks for and for how long, and what it finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.search._choices import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best compilation, with observations for imitation; branches are counted, too.
+
+    Scores are those of the measure that was searched by; less is better.
+    """
+
+    choice: Choice
+    trace: Trace
+    size_bytes: int
+    default_size_bytes: int
+    compilations: int
+    score: float
+    default_score: float
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSetting:
+    """How long a module is searched, in which order, and how much text may come of it.
+
+    Attributes:
+        budget_s: how long, in seconds; at least LLVM's default is compiled.
+        seed: of the order in which groups are tried.
+        clock: what the budget is measured with, in seconds.
+        most_text: how many times the text of LLVM's default is kept at most; ``None`` is no limit.
+
+    Raises:
+        OptionsError: the budget is not above 0, or the text less than LLVM's default has.
+
+    >>> SearchSetting(budget_s=60).seed
+    0
+    """
+
+    budget_s: float
+    seed: int = 0
+    clock: Callable[[], float] = monotonic
+    most_text: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.budget_s > 0:
+            raise OptionsError(f"budget: expected a number above 0, found {self.budget_s!r}")
+        if self.most_text is not None and not 1 <= self.most_text < math.inf:
+            raise OptionsError(
+                f"most_text: expected a finite number of at least 1, found {self.most_text!r}"
+            )

@@ -1,0 +1,82 @@
+"""Rewards of a search: what there is to be less of than text, a package at a time."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Final, NamedTuple
+
+from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
+from mlgo_gym.workloads._measures import measure_named, reward_name
+from mlgo_gym.workloads._program import corpora_with_workloads, inputs_sha256
+
+TEXT: Final = "text"
+
+
+def reward_beside(problem: Problem, reward: str | None) -> str | None:
+    """A reward as all spellings of it have it; ``None`` where it is the problem's own measure.
+
+    Raises:
+        OptionsError: it is no reward.
+    """
+    name = None if reward is None else reward_name(reward)
+    return None if name == TEXT and isinstance(measure_of(problem), TextSize) else name
+
+
+class Reward(NamedTuple):
+    """What a package is measured by, and what must be the same for scores to be compared."""
+
+    measure: Measure
+    same: dict[str, Any]
+
+
+class Rewards(AbstractContextManager["Rewards"]):
+    """The reward of each package, made when it is first asked for; workers in threads share it.
+
+    Args:
+        name: the reward.
+        packages: whose workloads run.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        timeout_s: how long LLVM may take for one module, in seconds.
+
+    Raises:
+        WorkloadError: programs are to run, and no package has workloads.
+    """
+
+    def __init__(
+        self, name: str, packages: Packages, opt_level: str | None, timeout_s: float
+    ) -> None:
+        self._name: Final = name
+        self._corpora = {
+            package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
+        }
+        if name != TEXT:
+            corpora_with_workloads(self._corpora)
+        self._opt_level = opt_level
+        self._timeout_s = timeout_s
+        self._alone = threading.Lock()
+        self._made: dict[str, Reward] = {}
+        self._stack = ExitStack()
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def of(self, key: ModuleKey) -> Reward:
+        """The reward of a module's package.
+
+        Raises:
+            WorkloadError: its workloads cannot be used.
+            ModuleError: a module of one cannot be read.
+        """
+        with self._alone:
+            if key.package not in self._made:
+                corpus = self._corpora[key.package]
+                inputs = inputs_sha256(corpus) if self._name != TEXT else None
+                measure = measure_named(
+                    self._name, corpus, opt_level=self._opt_level, timeout_s=self._timeout_s
+                )
+                self._stack.callback(measure.close)
+                self._made[key.package] = Reward(measure, {"programs_sha256": inputs})
+            return self._made[key.package]
