@@ -1,11 +1,11 @@
-"""``mlgo-gym search``: the smallest code of each module that can be found in a given time."""
+"""``mlgo-gym search``: the smallest or fastest code of each module, as found in a given time."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from mlgo_gym.search._corpus_search import ModuleSearch
 
 DESCRIPTION = (
-    "Search the decisions of every module for the smallest text, and save the best "
-    "trace of each. Started again, it goes on where it was. Of a build, what was found is kept for "
-    "'mlgo-cc --mlgo-traces' besides."
+    "Search the decisions of every module for the smallest text, or for what makes the programs "
+    "of the corpus take less, and save the best trace of each. Started again, it goes on where it "
+    "was. Of a build, what was found is kept for 'mlgo-cc --mlgo-traces' besides."
 )
+_TEXT: Final = 3
+_OTHER: Final = 4
 EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30s --output traces"
 
 
@@ -30,6 +32,15 @@ def add_options(add: shared.Options) -> None:
     add("--build", "FILE", "search what a build compiles, by its compile_commands.json")
     add.budget("for each module, over all runs", "60s")
     add.output("where traces are written; of several packages, a folder for each")
+    what = (
+        "what is to be less: text, instructions, cost, or several as in "
+        "'text:0.5,instructions:0.5' (default: text)"
+    )
+    add("--reward", "REWARD", what)
+    what = (
+        "keep nothing that has more than so many times LLVM's own text, at least 1; with --reward"
+    )
+    add("--most-text", "NUMBER", what)
     add.model("a model to start from")
     add.problem()
     add.seed("the order of trials")
@@ -47,6 +58,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if problem != InliningForSize() or options.corpus or options.opt_level:
         raise OptionsError(
             "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
+        )
+    if options.reward or options.most_text:
+        raise OptionsError(
+            "search: expected --build without --reward and --most-text: a build has no workloads"
         )
     return _search_build(options, output, problem)
 
@@ -78,27 +93,38 @@ def _search(
             packages,
             options.output,
             problem,
-            SearchSetting(options.budget, options.seed),
+            SearchSetting(options.budget, options.seed, most_text=options.most_text),
             policy=next(iter(models.values()), None),
+            reward=options.reward,
             **shared.compilation_of(options),
         )
         found = list(output.track(searches, "searching", len(packages)))
     order = [packages.label(key) for key in packages]
     found.sort(key=lambda each: order.index(each.module))
-    output.print(_grid([each for each in found if not each.error]))
+    good = [each for each in found if not each.error]
+    output.print(_grid(good))
+    if wrong := sum(each.wrong for each in good):
+        count = f"{wrong:,} of {sum(each.compilations for each in good):,}"
+        output.print(f"Passed over, since a program went wrong: {count} compilations.")
     output.json([asdict(each) for each in found])
-    status = output.warn_of(each.error for each in found if each.error)
-    return [each for each in found if not each.error], status
+    return good, output.warn_of(each.error for each in found if each.error)
 
 
 def _grid(found: Sequence[ModuleSearch]) -> Grid:
+    """What was found; by a reward, its change is in the place of the compilations."""
     counts = [
         (each.default_size_bytes, each.size_bytes, each.compilations, each.spent_s)
         for each in found
     ]
-    headings = ("module", "default", "found", "change", "compilations", "seconds")
     rows = [_row(each.module, *row) for each, row in zip(found, counts, strict=True)]
-    return Grid(headings, rows, _row("total", *map(sum, zip(*counts, strict=True))))
+    footer = _row("total", *map(sum, zip(*counts, strict=True)))
+    headings = ["module", "default", "found", "change", "compilations", "seconds"]
+    if reward := next((each.reward for each in found), None):
+        headings[_TEXT : _OTHER + 1] = ["text", "mix" if "," in reward else reward]
+        for row, each in zip(rows, found, strict=True):
+            row[_OTHER] = ratio(each.score, each.default_score)
+        footer[_OTHER] = ""  # modules may be of the same programs
+    return Grid(headings, rows, footer)
 
 
 def _row(name: str, default: float, size: float, compilations: float, spent_s: float) -> Row:

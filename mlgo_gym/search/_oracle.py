@@ -43,6 +43,9 @@ _LIMIT_STARTS: Final = (
 )
 """Base, limit for callees of few uses, limit for the others."""
 
+_RUN_STARTS: Final = tuple(("default", limit, limit) for limit in (80, 320))
+"""As above, before them where programs run: what is inlined need not be called."""
+
 _TRIALS: Final = 24
 """How many groups are tried before what helped is combined."""
 
@@ -190,9 +193,10 @@ class Oracle:
 
     def _search_limits(self) -> Iterator[Found]:
         classes = range(len(Choice("default").limits))
+        runs = self._measure.keeps_objects
         yield from self._try_all(
             Choice(base, (few,) * _FEW_USES + (many,) * (len(classes) - _FEW_USES))
-            for base, few, many in _LIMIT_STARTS
+            for base, few, many in (*(_RUN_STARTS if runs else ()), *_LIMIT_STARTS)
         )
         is_better = True
         while is_better and not self._is_over():

@@ -15,7 +15,7 @@ from typing import ClassVar, Final
 
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import InternalError, ModuleError, OptionsError
+from mlgo_gym.errors import InternalError, ModuleError, OptionsError, WorkloadError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs
@@ -82,7 +82,7 @@ class _Run(ObjectMeasure):
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
-        self._known: dict[tuple[str, str, str], float] = {}
+        self._known: dict[tuple[str, str, str], float | str] = {}
 
     def score(self, result: Result) -> float:
         """What the programs take with this object in them; an equal one is not run again.
@@ -98,10 +98,19 @@ class _Run(ObjectMeasure):
     def _read(self, workload: Workload, result: CompilationResult) -> float:
         key = (workload.name, result.module, result.object_sha256)
         if key not in self._known:
+            self._known[key] = self._run(workload, result)
+        if isinstance(known := self._known[key], str):
+            raise WorkloadError(known)
+        return known
+
+    def _run(self, workload: Workload, result: CompilationResult) -> float | str:
+        """The reading, or why there is none."""
+        try:
             with self._reach.programs.linked(workload, {result.module: result}) as program:
                 (reading,) = meter_named(self.meter).read(workload, [program])
-            self._known[key] = reading.value
-        return self._known[key]
+        except WorkloadError as error:
+            return str(error)
+        return reading.value
 
     def close(self) -> None:
         """Remove the programs."""

@@ -1,0 +1,7 @@
+"""The corpora of tiny programs, for searches by what programs take."""
+
+from __future__ import annotations
+
+from tests.workloads.conftest import corpus
+
+__all__ = ["corpus"]
