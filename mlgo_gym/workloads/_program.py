@@ -174,6 +174,7 @@ class Programs(AbstractContextManager["Programs"]):
         self._plain: dict[str, CompilationResult] = {}
         self._sources: dict[str, list[Path]] = {}
         self._numbers = itertools.count()
+        self._written = itertools.count()
 
     def close(self) -> None:
         """Remove all files."""
@@ -254,12 +255,12 @@ class Programs(AbstractContextManager["Programs"]):
         """The object's file, which goes with the stack unless it was kept."""
         if result.object_bytes is None:
             return self._file_of(result)
-        path = self._written(result.object_bytes)
+        path = self._write(result.object_bytes)
         files.callback(path.unlink, missing_ok=True)
         return path
 
-    def _written(self, data: bytes) -> Path:
-        path = self._folder / f"object.{next(self._numbers)}.o"
+    def _write(self, data: bytes) -> Path:
+        path = self._folder / f"object.{next(self._written)}.o"
         path.write_bytes(data)
         return path
 
@@ -287,7 +288,7 @@ class Programs(AbstractContextManager["Programs"]):
     def _file_of(self, result: CompilationResult) -> Path:
         path = self._folder / f"{result.object_sha256}.o"
         if result.object_bytes is not None and not path.exists():
-            self._written(result.object_bytes).replace(path)  # whole, whoever looks
+            self._write(result.object_bytes).replace(path)  # whole, whoever looks
         return path
 
     def _driving(self, workload: Workload) -> list[Path]:

@@ -93,10 +93,10 @@ def test_no_more_text_than_may_be(corpus: MakeCorpus, tmp_path: Path) -> None:
     made = corpus(DESCRIPTION, {"twice.c": LOOP})
     found = searched(made, tmp_path, "instructions", most_text=1.0)["twice.c"]
     assert (found.size_bytes <= found.default_size_bytes, found.wrong) == (True, 0)
-    more = searched(made, tmp_path, "instructions", most_text=1.5)["twice.c"]
-    assert record_of(tmp_path)["most_text"] == 1.5  # begun anew
+    more = searched(made, tmp_path, "instructions", most_text=2.5)["twice.c"]
+    assert record_of(tmp_path)["most_text"] == 2.5  # begun anew
     assert more.score < found.score
-    assert more.size_bytes <= 1.5 * more.default_size_bytes
+    assert more.size_bytes <= 2.5 * more.default_size_bytes
 
 
 @pytest.mark.e2e
@@ -158,7 +158,7 @@ def test_a_program_that_goes_wrong_is_never_kept(corpus: MakeCorpus, tmp_path: P
         oracle = Oracle(compiler, made["twice.c"], setting, PROBLEM, measure=measure)
         assert [each.score for each in oracle.improvements()] == [found.default_score]
     measure.close()
-    assert oracle.wrong == found.wrong
+    assert oracle.wrong > 0
 
 
 def test_a_program_that_is_wrong_from_the_beginning(corpus: MakeCorpus, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_another_search_left(corpus: MakeCorpus, tmp_path: Path) -> None:
     fast = searched(made, tmp_path, "instructions")["twice.c"]
     assert fast.default_score > fast.score > 10 * text.score
     assert searched(made, tmp_path, "instructions:3")["twice.c"] == fast  # nothing is left to do
-    longer = searched(made, tmp_path, "instructions", 40)["twice.c"]
+    longer = searched(made, tmp_path, "instructions", 100)["twice.c"]
     assert longer.compilations > fast.compilations
     assert (longer.spent_s, longer.score) > (fast.spent_s, 0)
     main = made.folder / "workloads" / "main.c"

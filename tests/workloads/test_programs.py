@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from mlgo_gym.errors import EnvironmentSetupError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.workloads._check import check_workloads
+from mlgo_gym.workloads._measures import Reach
 from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, count, meter_named
 from mlgo_gym.workloads._program import Programs, find_workloads
 from mlgo_gym.workloads._running import run_program
@@ -30,6 +32,26 @@ def test_a_corpus_of_ones_own(corpus: MakeCorpus) -> None:
         assert not path.exists()
         assert programs.modules("twice") == ("twice.c",)
     assert not path.parent.exists()
+
+
+@pytest.mark.e2e
+def test_threads_share_programs(corpus: MakeCorpus) -> None:
+    """Who comes first compiles; what was given is gone with its program, what was kept is not."""
+    with Programs(made := corpus(DESCRIPTION)) as programs, Compiler() as compiler:
+        workload = programs.workloads["twice"]
+        results = {"twice.c": compiler.compile_module(made["twice.c"], keep_object=True)}
+        reach = Reach(programs)
+
+        def hash_of(_: int) -> str:
+            assert reach.workloads_of("twice.c") == (workload,)
+            with programs.linked(workload, results) as program:
+                return program.sha256
+
+        with ThreadPoolExecutor(6) as threads:
+            assert len(set(threads.map(hash_of, range(6)))) == 1
+        kept = programs.object_of("twice.c")
+        assert set(kept.parent.glob("object.*")) == set()
+        assert kept.read_bytes() == results["twice.c"].object_bytes
 
 
 def test_cpp(corpus: MakeCorpus) -> None:
