@@ -374,6 +374,7 @@ NEEDS_NO_CARE = {
     ("training/_export.py", "open"),
     ("workloads/_program.py", "read_bytes"),
     ("workloads/_program.py", "write_bytes"),
+    ("workloads/_program.py", "replace"),
     ("workloads/_measures.py", "read_bytes"),
     ("cli/workload/_run.py", "read_bytes"),
     # Of a corpus's workloads, by a name that was looked at.
