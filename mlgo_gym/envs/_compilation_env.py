@@ -98,6 +98,7 @@ class CompilationEnv(DecisionEnv):
             _known=dict(self._known),
             _unusable=dict(self._unusable),
             _compilation=branch,
+            _owned=self._owned and self._owned.share(),
         )
         return twin
 

@@ -250,6 +250,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self.compiler.close()
         if self._owned is not None:
             self._owned.close()
+        self._owned = None
         self._compilation = self._pending = None
 
     @abstractmethod

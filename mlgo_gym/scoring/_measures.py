@@ -162,6 +162,10 @@ class Measure(ABC):
         """The reward (`reward_of`) of each context, and of the whole as ``""``."""
         return {"": reward_of(self.score(result), self.score(baseline))}
 
+    def share(self) -> Measure:
+        """The same for one user more, who closes it, too."""
+        return self
+
     def close(self) -> None:  # noqa: B027 (most hold nothing)
         """Give back what it holds, if it holds anything."""
 

@@ -112,8 +112,13 @@ class _Run(ObjectMeasure):
             return str(error)
         return reading.value
 
+    def share(self) -> Measure:
+        """The same for one user more, who closes it, too."""
+        self._reach.programs.share()
+        return self
+
     def close(self) -> None:
-        """Remove the programs."""
+        """Remove the programs, once all users have done so."""
         self._reach.programs.close()
 
 
@@ -169,6 +174,12 @@ class Mix(ObjectMeasure):
         """The mean, and each measure's."""
         parts = (measure.scores(result) for measure in self._weights)
         return {self.key: self.score(result), **{k: v for part in parts for k, v in part.items()}}
+
+    def share(self) -> Measure:
+        """The same for one user more, who closes it, too."""
+        for measure in self._weights:
+            measure.share()
+        return self
 
     def close(self) -> None:
         """Close each measure."""

@@ -173,12 +173,23 @@ class Programs(AbstractContextManager["Programs"]):
         self._alone = threading.RLock()
         self._plain: dict[str, CompilationResult] = {}
         self._sources: dict[str, list[Path]] = {}
+        self._cpp: dict[str, bool] = {}
         self._numbers = itertools.count()
+        self._users = 1
         self._written = itertools.count()
 
+    def share(self) -> Programs:
+        """The same programs for one user more, who closes them, too."""
+        with self._alone:
+            self._users += 1
+        return self
+
     def close(self) -> None:
-        """Remove all files."""
-        self._stack.close()
+        """Remove all files, once all users have done so."""
+        with self._alone:
+            self._users -= 1
+            if not self._users:
+                self._stack.close()
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -265,10 +276,11 @@ class Programs(AbstractContextManager["Programs"]):
         return path
 
     def _is_cpp(self, workload: Workload) -> bool:
-        names = self._modules[workload.name]
-        modules = [self._corpus[name] for name in names]
-        modules += [Module(source, b"") for source in workload.sources]
-        return any(language_of(each) == "C++" for each in modules)
+        if workload.name not in self._cpp:
+            modules = [self._corpus[name] for name in self._modules[workload.name]]
+            modules += [Module(source, b"") for source in workload.sources]
+            self._cpp[workload.name] = any(language_of(each) == "C++" for each in modules)
+        return self._cpp[workload.name]
 
     def _compile(
         self, names: Iterable[str], answers: Mapping[Problem, PolicyLike] = MappingProxyType({})

@@ -34,13 +34,16 @@ _GRACE_S: Final = 5
 _TAIL_BYTES: Final = 400
 _TUNABLES: Final = ":".join(
     (
-        "glibc.cpu.hwcaps=-AVX512F,-AVX512BW,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-FMA,-FMA4,-ERMS,-FSRM,-BMI2",
+        "glibc.cpu.hwcaps=-AVX512F,-AVX512BW,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-FMA,-FMA4,-ERMS,-FSRM,-BMI2,",
         "glibc.cpu.x86_data_cache_size=32768",
         "glibc.cpu.x86_shared_cache_size=1048576",
         "glibc.cpu.x86_non_temporal_threshold=786432",
     )
 )
-"""What of the processor the C library may not choose functions by: they differ in the last bit."""
+"""What of the processor the C library may not choose functions by: they differ in the last bit.
+
+Glibc looks for the comma behind each name, also behind the last, and reads on where there is none.
+"""
 _ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": _TUNABLES})
 _PATH_LENGTH, _LONGEST_NAME = 240, 200
 _SHELL: Final = Path("/bin/sh")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import gymnasium
 import pytest
@@ -88,6 +89,25 @@ def test_a_wrong_output_is_no_reward(corpus: MakeCorpus) -> None:
         env.close()
     assert reward == 0
     assert "expected standard output of SHA-256" in info["error"]
+
+
+def test_branches_share_programs(corpus: MakeCorpus) -> None:
+    """Whichever is closed first, and if twice."""
+    made = corpus(DESCRIPTION, {"twice.c": CALLS})
+    env = CompilationEnv(InliningForSize(), made, reward="instructions,cost:1")
+    env.reset(options={"module": "twice.c"})
+    branch = env.fork()
+    env.close()
+    env.close()
+    is_over = False
+    while not is_over:
+        _, reward, is_over, is_cut, info = branch.step(0)
+        assert not is_cut
+    branch.close()
+    assert reward != 0
+    assert info["instructions"] > info["baseline_instructions"]
+    with pytest.raises(FileNotFoundError):
+        branch.measure.score(replace(branch._baseline(), object_sha256="0", object_bytes=b""))
 
 
 def test_a_vector_of_environments_shares_programs() -> None:
