@@ -123,14 +123,16 @@ def valgrind_s(programs: Programs, name: str) -> float:
 
 def ranks(files: list[Path]) -> None:
     """Rank correlations of exact meters with seconds, of changes against LLVM's own programs."""
-    rows: list[dict[str, float]] = []
-    for file in files:
+    changes: dict[tuple[str, str, str], dict[str, float]] = {}
+    for file in files:  # what was exact may have been read at another time than seconds
         for program in json.loads(file.read_text())["programs"]:
             readings: dict[str, Any] = program["readings"]
             for policy, found in readings.items():
                 if policy != BASELINE and not program["error"]:
                     plain = readings[BASELINE]
-                    rows.append({m: r["value"] / plain[m]["value"] for m, r in found.items()})
+                    row = changes.setdefault((program["package"], program["workload"], policy), {})
+                    row |= {m: r["value"] / plain[m]["value"] for m, r in found.items()}
+    rows = list(changes.values())
     for meter in ("instructions", "cost", "accesses", "size"):
         known = [row for row in rows if meter in row and "seconds" in row]
         changed = [row for row in known if row["instructions"] != 1 or row["size"] != 1]

@@ -32,7 +32,7 @@ _STDERR_TAIL_LINES = 20
 _VERSION = re.compile(r"clang version (\d+)\.(\d+)\.(\d+)")
 # Variables by which clang takes include folders or arguments from whoever calls it.
 _DROPPED_VARIABLES = (
-    *("CCC_OVERRIDE_OPTIONS", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
+    *("CCC_OVERRIDE_OPTIONS", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH"),
     *("OBJC_INCLUDE_PATH", "COMPILER_PATH", "CLANG_CONFIG_FILE_SYSTEM_DIR"),
     *("CLANG_CONFIG_FILE_USER_DIR", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES"),
 )
@@ -258,6 +258,7 @@ def link_program(clang: Clang, objects: Sequence[Path], output: Path, flags: Seq
         CompileError: it cannot be linked.
     """
     arguments = [
+        _PROCESS_FLAGS[0],
         "-static",
         "-o",
         str(output.absolute()),

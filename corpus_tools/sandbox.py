@@ -9,6 +9,9 @@ starts a program confines that program alone. Two parts of the kernel do it, eac
 - seccomp, on x86-64 and AArch64: only `_CALLS` are served, which has no way to execute, to open a
   socket, to change a file's name, owner or mode, or to touch another process.
 
+`confinement` is the same for a program that was not written for it, as what a launcher is told that
+becomes the program.
+
 What was opened before stays open. No library is behind it: those for Landlock are in their first
 versions, and the one for seccomp needs libseccomp.
 """
@@ -22,9 +25,8 @@ import platform
 import stat
 import struct
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -86,16 +88,39 @@ _CHECKED_CALLS: Final = (
     ((302, 261), 0),  # prlimit64: of itself, whose hard limits only fall
 )
 """Numbers of calls that are served where the first argument is exactly this."""
-_OUTSIDE: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
+# fmt: off
+_PROGRAM_CALLS: Final = {
+    "execve": (59, 221), "arch_prctl": (158, _ANY), "set_tid_address": (218, 96),
+    "ioctl": (16, 29), "unlink": (87, _ANY), "unlinkat": (263, 35), "rename": (82, _ANY),
+    "renameat": (264, 38), "renameat2": (316, 276), "mkdir": (83, _ANY), "mkdirat": (258, 34),
+    "rmdir": (84, _ANY), "ftruncate": (77, 46), "truncate": (76, 45), "fsync": (74, 82),
+    "fdatasync": (75, 83), "pwrite64": (18, 68), "preadv": (295, 69), "pwritev": (296, 70),
+    "getdents": (78, _ANY), "umask": (95, 166), "time": (201, _ANY), "alarm": (37, _ANY),
+    "setitimer": (38, 103), "getitimer": (36, 102), "rt_sigpending": (127, 136),
+    "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133), "pause": (34, _ANY),
+    "chdir": (80, 49), "fchdir": (81, 50), "pipe": (22, _ANY), "pipe2": (293, 59),
+    "eventfd2": (290, 19), "fadvise64": (221, 223), "flock": (73, 32), "getpgrp": (111, _ANY),
+    "getpgid": (121, 155), "getsid": (124, 156), "getresuid": (118, 148),
+    "getresgid": (120, 150), "getgroups": (115, 158), "membarrier": (324, 283),
+    "sched_getparam": (143, 121), "sched_getscheduler": (145, 120), "mincore": (27, 232),
+    "mlock": (149, 228), "msync": (26, 227), "memfd_create": (319, 279), "sendfile": (40, 71),
+    "statfs": (137, 43), "fstatfs": (138, 44), "getxattr": (191, 8), "kill": (62, 129),
+    "tkill": (200, 130), "epoll_create1": (291, 20), "epoll_ctl": (233, 21),
+    "epoll_wait": (232, _ANY), "epoll_pwait": (281, 22), "prctl": (157, 167),
+}
+# fmt: on
+"""As `_CALLS`, and besides them, for programs that have a folder of their own; signals to others
+are Landlock's to refuse."""
+_FATAL: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     {
-        "processes": ((57, _ANY), (56, 220)),  # fork, and clone but of threads
-        "network": ((41, 198), (53, 199), (425, 425)),  # socket, socketpair, io_uring_setup
+        "processes": ((57, _ANY), (58, _ANY)),  # fork and vfork
+        "network": ((53, 199), (425, 425)),  # socketpair, io_uring_setup
     }
 )
-"""Numbers of calls by which a program reaches others, which may be refused by these names."""
-_SOCKET, _AF_UNIX = (41, 198), 1
+"""Numbers of calls by which a program reaches others; it ends by SIGSYS where they are refused."""
 _CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
-_AS_VFORK: Final = (0, 0x4000)  # where there is no vfork: CLONE_VFORK
+_SOCKET, _AF_UNIX = (41, 198), 1
+_PRLIMIT: Final = (302, 261)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +146,7 @@ def confine(
     readable: Iterable[Path] = (),
     writable: Iterable[Path] = (),
     executable: Iterable[Path] = (),
-    owned: Iterable[Path] = (),
     computes_only: bool = True,
-    fatal: Collection[str] = (),
 ) -> Held:
     """Confine this thread, and what it starts, for good, as far as the kernel can.
 
@@ -133,11 +156,7 @@ def confine(
         readable: what may be read, and listed.
         writable: what may be read and written where it is; nothing is made or removed.
         executable: what may be executed and read; of a dynamic program its interpreter, too.
-        owned: folders in which files are read, written, made and removed.
         computes_only: of the system calls only those of `_CALLS` are served, and root is nobody.
-        fatal: otherwise, names of `_OUTSIDE`: what does so ends by SIGSYS. A thread starts a
-            program by ``vfork`` all the same, as `subprocess` does, and where a call is like that
-            on an architecture, it is served: what may be executed is told apart.
 
     Raises:
         OSError: a path cannot be opened, or Landlock has refused a rule.
@@ -148,14 +167,44 @@ def confine(
     rights = [(path, _READ_FILE | _READ_DIR) for path in readable]
     rights += [(path, _READ_FILE | _WRITE_FILE | _TRUNCATE) for path in writable]
     rights += [(path, _READ_FILE | _EXECUTE) for path in executable]
-    all_of_it = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _MAKE_AND_REMOVE
-    rights += [(path, all_of_it) for path in owned]
     abi = _restrict_files(rights, _landlock_abi())
     if computes_only:  # root's too: of version 3, all empty
         _LIBC.capset(struct.pack("=Ii", 0x20080522, 0), bytes(24))
-    if computes_only:
-        return Held(abi, _filter_calls(_computing))
-    return Held(abi, bool(fatal) and _filter_calls(partial(_staying, fatal)))
+    return Held(abi, computes_only and _filter_calls())
+
+
+def confinement(
+    *,
+    readable: Iterable[Path] = (),
+    executable: Iterable[Path] = (),
+    owned: Iterable[Path] = (),
+    fatal: Collection[str] = ("processes", "network"),
+) -> tuple[int, bytes]:
+    """What `corpus_tools.launcher` holds itself to before it becomes a program.
+
+    Args:
+        readable: what may be read, and listed.
+        executable: what may be executed and read.
+        owned: folders in which files are read, written, made and removed.
+        fatal: names of `_FATAL`: what does so ends by SIGSYS; the rest is refused.
+
+    Returns:
+        The descriptor of Landlock's rules, -1 where the kernel has none, which the caller closes;
+        and seccomp's program, empty where there is none for this architecture.
+
+    Raises:
+        OSError: a path cannot be opened, or Landlock has refused a rule.
+    """
+    rights = [(path, _READ_FILE | _READ_DIR) for path in readable]
+    rights += [(path, _READ_FILE | _EXECUTE) for path in executable]
+    rights += [(Path(os.devnull), _READ_FILE | _WRITE_FILE)]
+    own = _READ_FILE | _READ_DIR | _WRITE_FILE | _TRUNCATE | _MAKE_AND_REMOVE
+    rights += [(path, own) for path in owned]
+    if sys.platform != "linux":
+        return -1, b""
+    column, architecture, _ = _ARCHITECTURES.get(platform.machine(), (-1, 0, 0))
+    calls = b"" if column < 0 else b"".join(_program_filter(column, architecture, fatal))
+    return _ruleset(rights, _landlock_abi()), calls
 
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
@@ -176,20 +225,32 @@ def _landlock_abi() -> int:
 
 def _restrict_files(rights: list[tuple[Path, int]], abi: int) -> int:
     """The ABI if all that it can refuse is refused from now on, but for these; or 0."""
-    if not abi:
+    ruleset = _ruleset(rights, abi)
+    if ruleset < 0:
         return 0
+    try:
+        return abi if _call(_RESTRICT_SELF, ruleset, 0) == 0 else 0
+    finally:
+        os.close(ruleset)
+
+
+def _ruleset(rights: list[tuple[Path, int]], abi: int) -> int:
+    """The descriptor of rules by which all is refused that can be, but for these; or -1."""
+    if not abi:
+        return -1
     handled = sum(added for since, added in _OF_ABI.items() if since <= abi)
     words = [handled, *[_TCP] * (abi >= _TCP_ABI), *[_SCOPES] * (abi >= _SCOPES_ABI)]
     attributes = ctypes.create_string_buffer(struct.pack(f"={len(words)}Q", *words), 8 * len(words))
     ruleset = _call(_CREATE_RULESET, attributes, len(attributes), 0)
     if ruleset < 0:
-        return 0
+        return -1
     try:
         for path, allowed in rights:
             _allow(ruleset, path, allowed & handled)
-        return abi if _call(_RESTRICT_SELF, ruleset, 0) == 0 else 0
-    finally:
+    except OSError:
         os.close(ruleset)
+        raise
+    return ruleset
 
 
 def _allow(ruleset: int, path: Path, allowed: int) -> None:
@@ -204,17 +265,42 @@ def _allow(ruleset: int, path: Path, allowed: int) -> None:
         os.close(descriptor)
 
 
-def _filter_calls(program_of: Callable[[int], Iterator[bytes]]) -> bool:
-    """Whether seccomp holds from now on; a program is made for a column of `_CALLS`."""
+def _filter_calls() -> bool:
+    """Whether seccomp holds from now on."""
     if platform.machine() not in _ARCHITECTURES:
         return False
     column, architecture, seccomp = _ARCHITECTURES[platform.machine()]
-    program = b"".join((*_beginning(architecture), *program_of(column)))
+    program = b"".join(_program(column, architecture))
     instructions = ctypes.create_string_buffer(program, len(program))
     description = struct.pack("@HP", len(program) // 8, ctypes.addressof(instructions))
     # SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_SPEC_ALLOW: without it older kernels slow it down
     filtered = ctypes.create_string_buffer(description, len(description))
     return _call(seccomp, 1, 4, filtered) == 0
+
+
+def _program(column: int, architecture: int) -> Iterator[bytes]:
+    """The filter of who only computes."""
+    yield from _beginning(architecture)
+    yield from _answered(column, _CALLS.values(), _ALLOW)
+    for numbers, argument in _CHECKED_CALLS:
+        yield from _checked(column, numbers, (_EQUAL, argument), _ALLOW, _REFUSE | errno.EPERM)
+    yield from _ending()
+
+
+def _program_filter(column: int, architecture: int, fatal: Collection[str]) -> Iterator[bytes]:
+    """The filter of a program that is not written for it."""
+    yield from _beginning(architecture)
+    yield from _answered(column, (*_CALLS.values(), *_PROGRAM_CALLS.values()), _ALLOW)
+    yield from _answered(column, [each for name in fatal for each in _FATAL[name]], _END)
+    # Its flags are in memory, where nobody can look at them: C libraries fall back to clone.
+    yield from _answered(column, [_CLONE3], _REFUSE | errno.ENOSYS)
+    other = _END if "processes" in fatal else _REFUSE | errno.EPERM
+    yield from _checked(column, _CLONE, (_ANY_BIT, _CLONE_THREAD), _ALLOW, other)
+    # C libraries ask this machine's own services, if there are any.
+    other = _END if "network" in fatal else _REFUSE | errno.EPERM
+    yield from _checked(column, _SOCKET, (_EQUAL, _AF_UNIX), _REFUSE | errno.EACCES, other)
+    yield from _checked(column, _PRLIMIT, (_EQUAL, 0), _ALLOW, _REFUSE | errno.EPERM)
+    yield from _ending()
 
 
 def _beginning(architecture: int) -> Iterator[bytes]:
@@ -225,47 +311,28 @@ def _beginning(architecture: int) -> Iterator[bytes]:
     yield _instruction(_LOAD, 0)
 
 
-def _computing(column: int) -> Iterator[bytes]:
-    for numbers in _CALLS.values():
+def _answered(column: int, calls: Iterable[tuple[int, int]], answer: int) -> Iterator[bytes]:
+    for numbers in calls:
         if numbers[column] != _ANY:
             yield _instruction(_EQUAL, numbers[column], 0, 1)
-            yield _instruction(_RETURN, _ALLOW)
-    for numbers, argument in _CHECKED_CALLS:
-        yield _instruction(_EQUAL, numbers[column], 0, 4)
-        yield from _first_argument()
-        yield _instruction(_EQUAL, argument, 0, 1)
-        yield _instruction(_RETURN, _ALLOW)
-        yield _instruction(_RETURN, _REFUSE | errno.EPERM)
+            yield _instruction(_RETURN, answer)
+
+
+def _checked(
+    column: int, numbers: tuple[int, int], test: tuple[int, int], answer: int, other: int
+) -> Iterator[bytes]:
+    """One answer where the first argument is as it must be, and another where it is not."""
+    yield _instruction(_EQUAL, numbers[column], 0, 4)
+    yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
+    yield _instruction(*test, 0, 1)
+    yield _instruction(_RETURN, answer)
+    yield _instruction(_RETURN, other)
+
+
+def _ending() -> Iterator[bytes]:
     yield _instruction(_GREATER, _NEWEST_CALL, 0, 1)
     yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
     yield _instruction(_RETURN, _REFUSE | errno.EPERM)
-
-
-def _staying(fatal: Collection[str], column: int) -> Iterator[bytes]:
-    # Its flags are in memory, where nobody can look at them: the C library falls back to clone.
-    yield _instruction(_EQUAL, _CLONE3[column], 0, 1)
-    yield _instruction(_RETURN, _REFUSE | errno.ENOSYS)
-    for numbers in (each for name in fatal for each in _OUTSIDE[name]):
-        if numbers == _CLONE:
-            yield _instruction(_EQUAL, numbers[column], 0, 4)
-            yield from _first_argument()
-            yield _instruction(_ANY_BIT, _CLONE_THREAD | _AS_VFORK[column], 0, 1)
-            yield _instruction(_RETURN, _ALLOW)
-            yield _instruction(_RETURN, _END)
-        elif numbers == _SOCKET:  # C libraries ask this machine's own services, if there are any
-            yield _instruction(_EQUAL, numbers[column], 0, 4)
-            yield from _first_argument()
-            yield _instruction(_EQUAL, _AF_UNIX, 0, 1)
-            yield _instruction(_RETURN, _REFUSE | errno.EACCES)
-            yield _instruction(_RETURN, _END)
-        elif numbers[column] != _ANY:
-            yield _instruction(_EQUAL, numbers[column], 0, 1)
-            yield _instruction(_RETURN, _END)
-    yield _instruction(_RETURN, _ALLOW)
-
-
-def _first_argument() -> Iterator[bytes]:
-    yield _instruction(_LOAD, 16 if sys.byteorder == "little" else 20)
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:

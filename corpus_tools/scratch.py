@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import shutil
 import stat
@@ -29,7 +30,7 @@ def scratch_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # what stays is the next one's to remove
+        _remove(folder)  # what stays is the next one's to remove
 
 
 def _remove_stale() -> None:
@@ -39,7 +40,27 @@ def _remove_stale() -> None:
             about = folder.lstat()  # in a shared folder, others may have put a link here
             is_own = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
             if is_own and owner.isdigit() and not is_alive(int(owner)):
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder as far as that can be done, however deep it is."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:
+        with suppress(OSError):
+            _make_flat(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make_flat(folder: Path) -> None:
+    """Take folders out of folders until there are none in any."""
+    names = itertools.count()
+    while inside := [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]:
+        for each in inside:
+            for path in each.iterdir():
+                path.rename(folder / f"flat.{next(names)}")
+            each.rmdir()
 
 
 def _prefix() -> str:

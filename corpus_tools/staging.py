@@ -107,7 +107,8 @@ def workload_files(output: Path) -> dict[str, str]:
 
 def _foreign_files(output: Path) -> Iterator[Path]:
     found = digests_of(output / WORKLOADS).items() - workload_files(output).items()
-    yield from (Path(WORKLOADS, name) for name, _ in sorted(found))
+    names = sorted(name for name, _ in found if not name.endswith(_OWN_SUFFIXES))
+    yield from (Path(WORKLOADS, name) for name in names)
     for path in sorted(output.rglob("*")):
         is_own = path.name in _OWN_NAMES or path.name.endswith(_OWN_SUFFIXES)
         is_own |= path.is_relative_to(output / WORKLOADS)

@@ -50,7 +50,20 @@ _NAMES: Final = "a list of names in its folder, without '..'"
 _PATTERNS: Final = "a list of patterns of modules' names"
 _NAME: Final = Field("lower-case letters, digits, '-'", matches(r"[a-z0-9][a-z0-9-]*"))
 _LIBRARY: Final = matches(r"[A-Za-z0-9_+.-]+")
-_FLAG: Final = matches(r"-[DU].+|-std=[\w+]+|-I.+")
+_FLAG: Final = matches(r"-[DU][^\0]+|-std=[\w+]+|-I[^\0]+")
+_MOST_S, _MOST_MIB, _MOST_CHARACTERS = 3600, 1 << 16, 1 << 16
+_MOST_INPUT_BYTES: Final = 1 << 28
+_SUFFIXES: Final = (".c", ".cc", ".cpp", ".cxx", ".bc")
+
+
+def _are_sources(names: list[str]) -> bool:
+    ends = [Path(name).name for name in names]
+    return len(set(ends)) == len(ends) and all(name.endswith(_SUFFIXES) for name in ends)
+
+
+def _are_arguments(words: list[str]) -> bool:
+    text = "".join(words)
+    return "\0" not in text and len(text.encode()) <= _MOST_CHARACTERS
 
 
 def _is_flag(value: str) -> bool:
@@ -62,7 +75,11 @@ FIELDS: Final[Mapping[str, Field]] = {
     "about": TEXT,
     "modules": Field(f"{_PATTERNS}, not empty", lambda v: is_names(v) and bool(v), required=False),
     "exclude": Field(_PATTERNS, is_names, required=False),
-    "sources": Field(_NAMES, is_names, required=False),
+    "sources": Field(
+        f"{_NAMES}, of C, C++ or bitcode, each called otherwise",
+        lambda value: is_names(value) and _are_sources(value),  # type: ignore[arg-type]
+        required=False,
+    ),
     "flags": Field(
         "a list of -DNAME[=VALUE], -UNAME, -std=NAME and -IFOLDER, without '..'",
         lambda value: is_strings(value) and all(map(_is_flag, value)),  # type: ignore[call-overload]
@@ -73,17 +90,29 @@ FIELDS: Final[Mapping[str, Field]] = {
         lambda value: is_strings(value) and all(map(_LIBRARY, value)),  # type: ignore[call-overload]
         required=False,
     ),
-    "arguments": Field("a list of strings", is_strings, required=False),
+    "arguments": Field(
+        f"a list of strings without NUL, of at most {_MOST_CHARACTERS} characters in all",
+        lambda value: is_strings(value) and _are_arguments(value),  # type: ignore[arg-type]
+        required=False,
+    ),
     "files": Field(_NAMES, is_names, required=False),
     "stdin": Field("a name in its folder", lambda value: is_names([value]), required=False),
     "stdout_sha256": Field("64 lower-case hexadecimal digits", matches(r"[0-9a-f]{64}")),
     "exit_status": Field(
         "a whole number from 0 to 255",
-        lambda value: value == 0 or (is_count(value) and value < 256),  # type: ignore[operator]
+        lambda value: type(value) is int and 0 <= value < 256,
         required=False,
     ),
-    "timeout_s": Field("a whole number of seconds above 0", is_count, required=False),
-    "memory_mib": Field("a whole number of MiB above 0", is_count, required=False),
+    "timeout_s": Field(
+        f"a whole number of seconds from 1 to {_MOST_S}",
+        lambda value: is_count(value) and value <= _MOST_S,  # type: ignore[operator]
+        required=False,
+    ),
+    "memory_mib": Field(
+        f"a whole number of MiB from 1 to {_MOST_MIB}",
+        lambda value: is_count(value) and value <= _MOST_MIB,  # type: ignore[operator]
+        required=False,
+    ),
 }
 
 
@@ -208,18 +237,18 @@ def build_workloads(recipe: Recipe, root: Path, clang: Clang, flags: tuple[str, 
     if shipped_workloads(recipe.name).is_dir():
         shutil.copytree(shipped_workloads(recipe.name), made)
         for workload in load_workloads(made):
-            compile_workload(workload, made, clang, root, (*flags, "-I."))
+            compile_workload(workload, None, clang, root, (*flags, "-I."))
     return made
 
 
 def compile_workload(
-    workload: Workload, output: Path, clang: Clang, root: Path, flags: tuple[str, ...] = ()
+    workload: Workload, output: Path | None, clang: Clang, root: Path, flags: tuple[str, ...] = ()
 ) -> list[Path]:
     """The bitcode of its sources, which is made where it is not there.
 
     Args:
         workload: the workload, whose folder is ``root`` or in it.
-        output: the folder to put bitcode into.
+        output: the folder to put bitcode into; ``None`` puts it beside each source.
         clang: the compiler.
         root: where relative paths in flags start.
         flags: beside the workload's own.
@@ -231,7 +260,7 @@ def compile_workload(
     for path in workload.source_paths():
         made = path
         if path.suffix != _BITCODE:
-            made = output / f"{path.name}{_BITCODE}"
+            made = (output or path.parent) / f"{path.name}{_BITCODE}"
             source = path.relative_to(root).as_posix()
             own = flags_for(source, (*flags, *workload.flags))
             compile_to_bitcode(clang, source, made, root=root, flags=own, opt_level=SOURCE_LEVEL)
@@ -257,4 +286,10 @@ def _workload(name: str, common: dict[str, Any], own: Any, folder: Path, where: 
         if not path.is_file():
             problem = f"expected {path.name!r} beside {DESCRIPTION}, found no such file"
             raise WorkloadError(f"{place}: {problem}")
+        if not path.resolve().is_relative_to(folder.resolve()):
+            problem = f"expected {path.name!r} in its folder, found a link to {path.resolve()}"
+            raise WorkloadError(f"{place}: {problem}")
+        if (size := path.stat().st_size) > _MOST_INPUT_BYTES:
+            problem = f"expected at most {_MOST_INPUT_BYTES} bytes, found {size}"
+            raise WorkloadError(f"{place}: {path.name!r}: {problem}")
     return workload

@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation._evaluate import Setting, evaluate
     from mlgo_gym.evaluation._programs import ProgramScores, measured_programs
     from mlgo_gym.evaluation._timing import ModuleTimes, measure_times, time_changes
-    from mlgo_gym.workloads import corpora_with_workloads, find_workloads, meter_named
+    from mlgo_gym.workloads import check_tools, corpora_with_workloads, find_workloads, meter_named
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
@@ -64,6 +64,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     times: list[ModuleTimes] = []
     programs: list[ProgramScores] = []
     corpora = corpora_with_workloads(packages.named) if options.with_programs else {}
+    if options.with_programs:
+        check_tools(_RUN_METERS)
     with shared.policies_of(options, setting.problem) as policies:
         scored = evaluate(
             (),

@@ -35,13 +35,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show._programs import program_tables, programs_record
     from mlgo_gym.evaluation._evaluate import Setting
     from mlgo_gym.evaluation._programs import measured_programs
-    from mlgo_gym.workloads import corpora_with_workloads, find_workloads, meter_named
+    from mlgo_gym.workloads import check_tools, corpora_with_workloads, find_workloads, meter_named
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
+    names = list(dict.fromkeys(options.meter or ("size", "instructions")))
     if options.plot:
         check_can_plot()
-    names = list(dict.fromkeys(options.meter or ("size", "instructions")))
+        if len(names) < 2:
+            raise OptionsError(f"--plot: expected two meters or more, found {names[0]}")
+    check_tools(names)
     meters = [meter_named(name) for name in names]
     problem = shared.problem_of(options)
     setting = Setting(problem, **shared.compilation_of(options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -131,9 +132,10 @@ class CompilationEnv(DecisionEnv):
         if key not in self._known:
             answers, keep = self._baseline_answers, self.measure.keeps_objects
             plain = yield from self.compiler.running(module, options, answers, keep_object=keep)
-            self._known[key] = plain.result
-        baseline = self._known[key]
-        if self.measure.score(baseline) == 0:
+            if self.measure.score(plain.result):  # which is known from then on
+                self._known[key] = replace(plain.result, object_bytes=None)
+        baseline = self._known.get(key)
+        if baseline is None:
             raise ModuleError(module.name, f"has nothing to measure: 0 {self.measure.meaning}")
         self._compared_with = baseline
         keep = self.measure.keeps_objects

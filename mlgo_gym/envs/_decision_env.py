@@ -115,6 +115,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self.observation_space = feature_space(problem.features)
         self.action_space = problem.action_space()
         self.render_mode = render_mode
+        _check_reward(reward)
         self._owned: Measure | None = None
         if isinstance(reward, str):
             from mlgo_gym.workloads._measures import measure_named  # noqa: PLC0415 (only if run)
@@ -329,6 +330,12 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             if besides := self.problem.besides(self._pending):
                 info["besides"] = besides
         return info
+
+
+def _check_reward(reward: object) -> None:
+    if not isinstance(reward, str | Measure | None):
+        expected = "a name or an instance of mlgo_gym.scoring.Measure"
+        raise OptionsError(f"reward: expected {expected}, found {reward!r}")
 
 
 def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> Asked:

@@ -12,7 +12,7 @@ from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problem_named
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.scoring._measures import Measure, measure_of
 
 
 def make_env(
@@ -41,6 +41,8 @@ def make_env(
         kind = problem_named(problem)
         own = {each.name for each in fields(kind)} & set(settings)  # type: ignore[arg-type]
         problem = kind(**{name: settings.pop(name) for name in own})
-    by_function = measure_of(problem).by_function and settings.get("reward") is None
+    reward = settings.get("reward")
+    measure = reward if isinstance(reward, Measure) else measure_of(problem)
+    by_function = measure.by_function and not isinstance(reward, str)
     way = AllocationEnv if by_function else CompilationEnv
     return way(problem, corpus, **settings)

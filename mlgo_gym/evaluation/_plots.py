@@ -35,17 +35,17 @@ def programs_plot(
 ) -> Figure:
     """Each policy's programs, size against what else was measured; crosses are the means."""
     known = [each for each in scores if not each.error]
-    others = [meter for meter in meters if meter != "size"] or ["size"]
+    base = "size" if "size" in meters else meters[0]
+    others = [meter for meter in meters if meter != base]
     figure = new_figure(_WIDTH, 4.5 * len(others))
     for place, meter in enumerate(others):
         axes = figure.add_subplot(len(others), 1, place + 1)
         for number, policy in enumerate(policies):
             across, up = (
-                [100 * (each.ratio(policy, name) - 1) for each in known]
-                for name in (meters[0], meter)
+                [100 * (each.ratio(policy, name) - 1) for each in known] for name in (base, meter)
             )
             axes.scatter(across, up, s=16, alpha=0.6, color=f"C{number}", label=policy)
-            size, speed = (program_change(known, policy, name) for name in (meters[0], meter))
+            size, speed = (program_change(known, policy, name) for name in (base, meter))
             axes.errorbar(
                 [100 * size.value],
                 [100 * speed.value],
@@ -58,7 +58,7 @@ def programs_plot(
         axes.axhline(0, color="black", linewidth=0.8)
         axes.axvline(0, color="black", linewidth=0.8)
         axes.grid(alpha=0.3)
-        axes.set_xlabel(f"{meters[0]}: {_NOTE}")
+        axes.set_xlabel(f"{base}: {_NOTE}")
         axes.set_ylabel(f"{meter}, percent (below 0 is better)")
         axes.legend()
     figure.suptitle(f"programs: {len(known)}; means with 95 % bootstrap intervals")

@@ -17,7 +17,7 @@ import numpy as np
 
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import CompilationError, InputError, WorkloadError
+from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._scores import errors_of
 from mlgo_gym.evaluation._summary import LEVEL, RESAMPLES, RelativeChange, draw, interval
@@ -56,7 +56,8 @@ class ProgramScores:
 
     def ratio(self, policy: str, meter: str) -> float:
         """What a policy's program takes of the baseline's."""
-        return self.readings[policy][meter].value / self.readings[BASELINE][meter].value
+        value, baseline = (self.readings[each][meter].value for each in (policy, BASELINE))
+        return value / baseline if baseline else math.inf if value else 1.0
 
 
 def measured_programs(
@@ -94,7 +95,7 @@ def measured_programs(
                     with _linked(programs, workload, results) as linked:
                         readings = _read(workload, linked, meters, jobs)
                     yield ProgramScores(package, name, readings)
-                except WorkloadError as error:
+                except (CompilationError, InputError) as error:
                     yield ProgramScores(package, name, error=str(error))
 
 

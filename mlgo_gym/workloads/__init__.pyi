@@ -4,6 +4,7 @@ from ._measures import measure_named as measure_named
 from ._meters import METERS as METERS
 from ._meters import Meter as Meter
 from ._meters import Reading as Reading
+from ._meters import check_tools as check_tools
 from ._meters import meter_named as meter_named
 from ._program import Program as Program
 from ._program import Programs as Programs

@@ -163,12 +163,15 @@ class Mix(ObjectMeasure):
     keeps_objects: ClassVar[bool] = True
 
     def __init__(self, weights: Mapping[Measure, float]) -> None:
-        self._weights = dict(weights)
+        total = sum(weights.values())
+        self._weights = {measure: weight / total for measure, weight in weights.items()}
 
     def score(self, result: Result) -> float:
-        """The mean, in no unit."""
-        powers = (each.score(result) ** weight for each, weight in self._weights.items())
-        return float(math.prod(powers))
+        """The mean, in no unit; 0 where one is 0."""
+        scores = {measure: measure.score(result) for measure in self._weights}
+        if not all(scores.values()):
+            return 0.0
+        return math.exp(sum(self._weights[each] * math.log(scores[each]) for each in scores))
 
     def scores(self, result: Result) -> dict[str, float]:
         """The mean, and each measure's."""

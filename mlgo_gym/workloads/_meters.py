@@ -17,7 +17,7 @@ import re
 import shutil
 import statistics
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -25,10 +25,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Final
 
+from corpus_tools.clang import find_clang
 from corpus_tools.workloads import Workload
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, OptionsError
 from mlgo_gym.workloads._program import Program
-from mlgo_gym.workloads._running import Way, run_program
+from mlgo_gym.workloads._running import Way, end_programs, run_program
 
 _CACHES: Final = ("--I1=32768,8,64", "--D1=32768,8,64", "--LL=8388608,16,64")
 _SLOWDOWN: Final = 100
@@ -144,7 +145,11 @@ class Instructions(Meter):
         cachegrind()
         with ThreadPoolExecutor(jobs) as threads:
             counts = threads.map(partial(_known_counts, workload, options=self.options), programs)
-            return [Reading(self.value(each), details=each) for each in counts]
+            try:
+                return [Reading(self.value(each), details=each) for each in counts]
+            except (KeyboardInterrupt, SystemExit):
+                end_programs()  # the pool waits for them
+                raise
 
     def value(self, counts: Mapping[str, int]) -> int:
         """What is read off the counts of a run (`count`)."""
@@ -243,6 +248,20 @@ def meter_named(name: str) -> Meter:
     return METERS[name]()
 
 
+def check_tools(names: Iterable[str]) -> None:
+    """See that there is what programs are linked by, and what meters of these names need.
+
+    Raises:
+        ToolchainError: there is no clang.
+        EnvironmentSetupError: there is no valgrind.
+
+    >>> check_tools(["size"])
+    """
+    find_clang()
+    if any(issubclass(METERS[name], Instructions) for name in names):
+        cachegrind()
+
+
 def count(workload: Workload, program: Program, options: tuple[str, ...]) -> dict[str, int]:
     """What cachegrind counts of one run, by name.
 
@@ -291,7 +310,7 @@ def _way(options: Sequence[str], *, counts: str = "/dev/null", log: str = "{log}
     return Way(
         prefix=(str(tool), "--tool=cachegrind", *own, f"--log-fd={log}", *options),
         executable=(tool,),
-        readable=(tool.parent, Path("/proc")),
+        readable=(tool.parent,),
         environment={
             "VALGRIND_LAUNCHER": str(tool),
             "VALGRIND_LIB": str(tool.parent),

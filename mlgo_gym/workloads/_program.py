@@ -23,7 +23,13 @@ from corpus_tools.clang import find_clang, link_program
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.staging import WORKLOADS, digests_of
-from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload, load_workloads
+from corpus_tools.workloads import (
+    DESCRIPTION,
+    SOURCE_LEVEL,
+    Workload,
+    compile_workload,
+    load_workloads,
+)
 from mlgo_gym.corpus._corpus import Corpus, Module, language_of
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -117,7 +123,8 @@ def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
     >>> list(corpora_with_workloads({"sample": Corpus.load(SAMPLE_CORPUS)}))
     ['sample']
     """
-    found = {n: each for n, each in corpora.items() if (each.folder / WORKLOADS).is_dir()}
+    names = Path(WORKLOADS, DESCRIPTION)
+    found = {n: each for n, each in corpora.items() if (each.folder / names).is_file()}
     if not found:
         folders = ", ".join(str(each.folder / WORKLOADS) for each in corpora.values())
         raise WorkloadError(f"workloads: expected a description in {folders}, found none")

@@ -13,8 +13,8 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from io import FileIO
@@ -23,7 +23,8 @@ from threading import Timer
 from types import MappingProxyType
 from typing import Final
 
-from corpus_tools.sandbox import confine
+from corpus_tools import sandbox
+from corpus_tools.sandbox import confinement
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
 from mlgo_gym.errors import WorkloadError
@@ -46,14 +47,15 @@ Glibc looks for the comma behind each name, also behind the last, and reads on w
 """
 _ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": _TUNABLES})
 _PATH_LENGTH, _LONGEST_NAME = 240, 200
-_SHELL: Final = Path("/bin/sh")
-_LIBRARIES: Final = tuple(
-    path
-    for path in map(Path, ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/etc/ld.so.cache"))
-    if path.exists()
+_LAUNCHER: Final = (
+    sys.executable,
+    "-I",
+    "-S",
+    str(Path(sandbox.__file__).with_name("launcher.py")),
 )
-"""What the shell needs, which sets the limits before a program is."""
-_LOADERS: Final = tuple(path for folder in _LIBRARIES for path in folder.glob("ld-linux*.so*"))
+
+
+_UNDER_WAY: Final[set[subprocess.Popen[bytes]]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,12 @@ def _said(run: Run) -> str:
     return f"; it said: {words}{hint}" if words else ""
 
 
+def end_programs() -> None:
+    """End all programs that run in threads of this process."""
+    for process in list(_UNDER_WAY):
+        process.kill()
+
+
 def _run(
     workload: Workload,
     program: Path,
@@ -189,46 +197,40 @@ def _run(
     cpu: int | None,
     refused: Collection[str] = ("processes", "network"),
 ) -> Run:
-    with scratch_folder() as scratch, ThreadPoolExecutor(1) as thread, ExitStack() as stack:
+    with scratch_folder() as scratch, ExitStack() as stack:
         own, here = _places(scratch)
         _link(program, own)
         _put_files(workload, here)
         given = workload.folder / workload.stdin if workload.stdin else Path(os.devnull)
         stdin = stack.enter_context(given.open("rb"))
-        files = [stack.enter_context(_memory_file()) for _ in range(3)]
-        stdout, stderr, log = files
-        prefix = [each.format(log=log.fileno()) for each in way.prefix]
-
-        def start() -> subprocess.Popen[bytes]:
-            if cpu is not None:
-                os.sched_setaffinity(0, {cpu})
-            confine(
-                readable=[*_LIBRARIES, *way.readable],
-                writable=[Path(os.devnull)],
-                executable=[own, _SHELL, *_LOADERS, *way.executable],
-                owned=[here],
-                computes_only=False,
-                fatal=refused,
-            )
-            return subprocess.Popen(
-                [*limits, *prefix, "../program", *workload.arguments],
-                cwd=here,
-                env={**_ENVIRONMENT, **way.environment},
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                pass_fds=[log.fileno()] if way.prefix else [],
-                start_new_session=True,
-            )
-
+        files = [stack.enter_context(_memory_file()) for _ in range(4)]
+        stdout, stderr, log, note = files
+        rules, calls = confinement(
+            readable=way.readable, executable=[own, *way.executable], owned=[here], fatal=refused
+        )
+        if rules >= 0:
+            stack.callback(os.close, rules)
         most_s = workload.timeout_s * way.slowdown
-        limits = _limits(most_s, workload.memory_mib * _MIB + way.more_bytes)
-        status, cpu_s = _wait(thread.submit(start).result(), most_s)
+        limits = (workload.memory_mib * _MIB + way.more_bytes, _MOST_OUTPUT_BYTES)
+        words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno()]
+        prefix = [each.format(log=log.fileno()) for each in way.prefix]
+        process = subprocess.Popen(
+            [*_LAUNCHER, *map(str, words), *prefix, "../program", *workload.arguments],
+            cwd=here,
+            env={**_ENVIRONMENT, **way.environment},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=[each for each in (rules, note.fileno(), log.fileno()) if each >= 0],
+            start_new_session=True,
+        )
+        status, cpu_s = _wait(process, most_s, cpu)
         if status is None:
             problem = f"expected to end within {most_s} s, found it still running"
             raise wrong(workload, problem)
-        output, said, counted = (_content(each) for each in files)
+        output, said, counted, launched = (_content(each) for each in files)
         tail = said[-_TAIL_BYTES:].decode(errors="replace")
+        cpu_s -= float(launched or 0)
         return Run(status, output, tail, counted.decode(errors="replace"), cpu_s)
 
 
@@ -254,36 +256,32 @@ def _put_files(workload: Workload, folder: Path) -> None:
         shutil.copyfile(workload.folder / name, folder / name)
 
 
-def _limits(most_s: int, most_bytes: int) -> list[str]:
-    """What starts a program under limits, of which none is there that was set a moment later.
-
-    The time is for one that outlives this process.
-    """
-    limits = f"-c 0; ulimit -t {most_s + _GRACE_S}; ulimit -v {most_bytes // 1024}"
-    script = f'ulimit {limits}; ulimit -f {_MOST_OUTPUT_BYTES // 512}; unset PWD; exec "$@"'
-    return [str(_SHELL), "-c", script, "sh"]
-
-
-def _wait(process: subprocess.Popen[bytes], most_s: int) -> tuple[int | None, float]:
+def _wait(
+    process: subprocess.Popen[bytes], most_s: int, cpu: int | None
+) -> tuple[int | None, float]:
     """Exit status, or ``None`` where the time was over, and seconds of the CPU."""
     is_over = False
 
     def end() -> None:
         nonlocal is_over
         is_over = True
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
     timer = Timer(most_s, end)
-    timer.start()
+    _UNDER_WAY.add(process)
     try:
+        if cpu is not None:
+            os.sched_setaffinity(process.pid, {cpu})
+        timer.start()
         _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     except BaseException:
         process.kill()
         process.wait()
         raise
     finally:
         timer.cancel()
-    process.returncode = os.waitstatus_to_exitcode(status)
+        _UNDER_WAY.discard(process)
     return None if is_over else process.returncode, usage.ru_utime + usage.ru_stime
 
 

@@ -112,6 +112,10 @@ def test_an_evaluation_with_programs(corpus: MakeCorpus, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
+        (
+            ("measure", "--policy", "never", "--meter", "size", "--plot", "a.png"),
+            "--plot: expected two meters or more, found size",
+        ),
         (("measure",), "expected --model or --policy, found neither"),
         (
             ("measure", "--policy", "never", "--workload", "none"),

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import gymnasium
 import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.scoring._measures import reward_of
+from mlgo_gym.scoring._measures import AllocationCost, TextSize, reward_of
 from mlgo_gym.workloads._measures import Mix, measure_named
 from tests.workloads.conftest import CALLS, DESCRIPTION, MakeCorpus
 
@@ -40,9 +42,8 @@ def test_episodes(corpus: MakeCorpus) -> None:
     finally:
         env.close()
     assert isinstance(env, CompilationEnv)
-    parts = [(info["text_size_bytes"], info["baseline_text_size_bytes"], 0.5)]
-    parts += [(info["instructions"], info["baseline_instructions"], 2)]
-    expected = 1 - (parts[0][0] / parts[0][1]) ** 0.5 * (parts[1][0] / parts[1][1]) ** 2
+    text = info["text_size_bytes"] / info["baseline_text_size_bytes"]
+    expected = 1 - text**0.2 * (info["instructions"] / info["baseline_instructions"]) ** 0.8
     assert reward == pytest.approx(expected) != 0
     assert reward == pytest.approx(reward_of(info["mix"], info["baseline_mix"]))
 
@@ -141,6 +142,20 @@ def test_names_that_are_none(text: str) -> None:
     )
 
 
+@pytest.mark.parametrize("reward", [5, TextSize])
+def test_what_is_no_reward(reward: Any) -> None:
+    with pytest.raises(OptionsError) as caught:
+        CompilationEnv(InliningForSize(), reward=reward)
+    expected = "a name or an instance of mlgo_gym.scoring.Measure"
+    assert str(caught.value) == f"reward: expected {expected}, found {reward!r}"
+
+
+def test_a_measure_that_is_the_problem_s_own() -> None:
+    env = make_env(RegallocEviction(), reward=AllocationCost())
+    env.close()
+    assert isinstance(env, AllocationEnv)
+
+
 def test_a_corpus_without_workloads(corpus: MakeCorpus) -> None:
     made = corpus(DESCRIPTION)
     (made.folder / "workloads" / "workload.toml").unlink()
@@ -159,4 +174,4 @@ def test_an_equal_object_is_not_run_again(corpus: MakeCorpus) -> None:
     assert before > 1000
     measure.close()  # the programs are gone
     assert measure.score(result) == before
-    assert Mix({measure: 2.0}).score(result) == before**2
+    assert Mix({measure: 2.0}).score(result) == pytest.approx(before)

@@ -97,7 +97,20 @@ def test_cpp(corpus: MakeCorpus) -> None:
             "key 'libraries': expected a list of libraries' names, as -l takes them, found",
         ),
         (DESCRIPTION + "exit_status = 256", "expected a whole number from 0 to 255, found 256"),
-        (DESCRIPTION + "timeout_s = 0", "expected a whole number of seconds above 0, found 0"),
+        (
+            DESCRIPTION + "timeout_s = 0",
+            "expected a whole number of seconds from 1 to 3600, found 0",
+        ),
+        (DESCRIPTION + "memory_mib = 1000000", "of MiB from 1 to 65536, found 1000000"),
+        (DESCRIPTION + "exit_status = false", "number from 0 to 255, found False"),
+        (DESCRIPTION + 'arguments = ["a\\u0000"]', "expected a list of strings without NUL, of at"),
+        (DESCRIPTION + 'files = ["link"]', "expected 'link' in its folder, found a link to /etc"),
+        (
+            DESCRIPTION.replace('["main.c"]', '["main.c", "x.so"]'),
+            "key 'sources': expected a list of names in its folder, without '..', of C, C++ or "
+            "bitcode, each called otherwise, found ['main.c', 'x.so']",
+        ),
+        (DESCRIPTION.replace('["main.c"]', '["main.c", "a/main.c"]'), "each called otherwise"),
         (
             DESCRIPTION + 'files = ["none"]',
             "workload 'twice': expected 'none' beside workload.toml, found no such file",
@@ -105,8 +118,10 @@ def test_cpp(corpus: MakeCorpus) -> None:
     ],
 )
 def test_descriptions_that_are_wrong(corpus: MakeCorpus, description: str, expected: str) -> None:
+    made = corpus(description)
+    (made.folder / "workloads" / "link").symlink_to("/etc/passwd")
     with pytest.raises(WorkloadError, match=re.escape(expected)):
-        find_workloads(corpus(description))
+        find_workloads(made)
 
 
 def test_workloads_that_are_not_there(tmp_path: Path) -> None:

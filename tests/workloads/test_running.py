@@ -142,3 +142,77 @@ def test_an_instruction_that_valgrind_does_not_know(program: MakeProgram) -> Non
         "workload 'w': expected instructions that the processor knows, or valgrind where it runs "
         "the program, found another; compile for -target-cpu x86-64"
     )
+
+
+ESCAPES = {
+    "mode": 'chmod("PATH", 0777)',
+    "times": 'utimes("PATH", 0)',
+    "owner": 'chown("PATH", 1, 1)',
+    "limits": "prlimit(getppid(), RLIMIT_CPU, 0, &limit)",
+    "priority": "setpriority(PRIO_PROCESS, getppid(), 10)",
+    "shared memory": "shmget(IPC_PRIVATE, 4096, 0600 | IPC_CREAT)",
+    "a key": 'syscall(248, "user", "a", "b", 1L, -3L)',
+    "a host's name": 'sethostname("a", 1)',
+    "the caller": "kill(getppid(), 0)",
+    "a shell": 'execl("/bin/sh", "sh", "-c", "exit 0", (char *)0)',
+    "the caller's variables": "open(environ, O_RDONLY)",
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="numbers of x86-64's calls")
+@pytest.mark.parametrize("name", ESCAPES)
+def test_what_is_out_of_reach(program: MakeProgram, tmp_path: Path, name: str) -> None:
+    """Refused by the kernel, as root, too."""
+    victim = tmp_path / "victim"
+    victim.touch(0o600)
+    headers = (
+        *("errno.h", "fcntl.h", "signal.h", "stdio.h", "stdlib.h", "unistd.h", "sys/resource.h"),
+        *("sys/shm.h", "sys/stat.h", "sys/syscall.h", "sys/time.h"),
+    )
+    text = "#define _GNU_SOURCE\n" + "".join(f"#include <{each}>\n" for each in headers)
+    call = ESCAPES[name].replace("PATH", str(victim))
+    body = f"""
+    int main(void) {{
+      struct rlimit limit = {{0, 0}};
+      char environ[64];
+      sprintf(environ, "/proc/%d/environ", getppid());
+      return {call} < 0 ? 0 : 5;
+    }}
+    """
+    workload, path = program(text + body)
+    assert run_program(workload, path).status == 0
+    assert victim.stat().st_mode & 0o777 == 0o600
+
+
+def test_vfork_is_a_process(program: MakeProgram) -> None:
+    workload, path = program("#include <unistd.h>\nint main(void) { if (!vfork()) _exit(0); }\n")
+    with pytest.raises(WorkloadError, match="expected to start no process, found that it does"):
+        run_program(workload, path)
+
+
+def test_a_folder_that_is_deep_goes_all_the_same(program: MakeProgram) -> None:
+    body = """#include <sys/stat.h>
+    #include <unistd.h>
+    int main(void) {
+      for (int i = 0; i < 3000; ++i)
+        if (mkdir("d", 0700) || chdir("d"))
+          return 1;
+      return 0;
+    }
+    """
+    assert run_program(*program(body)).status == 0
+    assert not left_over()
+
+
+def test_the_caller_is_out_of_sight_under_valgrind(program: MakeProgram) -> None:
+    body = """#include <fcntl.h>
+    #include <stdio.h>
+    #include <unistd.h>
+    int main(void) {
+      char path[64];
+      sprintf(path, "/proc/%d/environ", getppid());
+      return open(path, O_RDONLY) >= 0;
+    }
+    """
+    workload, path = program(body)
+    assert count(workload, Program(path, 0, "0"), Instructions.options)["instructions"] > 1000

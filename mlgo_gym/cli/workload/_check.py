@@ -27,9 +27,15 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show._grid import Grid
-    from mlgo_gym.workloads import check_workloads, corpora_with_workloads, find_workloads
+    from mlgo_gym.workloads import (
+        check_tools,
+        check_workloads,
+        corpora_with_workloads,
+        find_workloads,
+    )
 
     corpora = corpora_with_workloads(shared.packages_of(options).named)
+    check_tools(["instructions"])
     rows: list[list[Any]] = []
     records, errors = [], []
     total = sum(len(find_workloads(each, options.workload)) for each in corpora.values())
@@ -52,7 +58,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _row(package: str, found: Checked) -> list[str]:
     first, second = found.instructions
-    again = "equal" if first == second else f"{100 * (second / first - 1):+.4f} %"
+    again = "equal" if first == second else f"{second - first:+,}"
     return [
         f"{package}/{found.workload}",
         f"{found.cpu_s:.3f}",
