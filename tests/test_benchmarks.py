@@ -321,7 +321,11 @@ def test_rank_correlations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         for policy in seconds
     }
     file = tmp_path / "read.json"
-    file.write_text(json.dumps({"programs": [{"error": None, "readings": readings}]}))
+    file.write_text(
+        json.dumps(
+            {"programs": [{"package": "p", "workload": "w", "error": None, "readings": readings}]}
+        )
+    )
     ranks([file])
     said = capsys.readouterr().out
     assert "instructions with seconds, all: 4 pairs, 1.000\n" in said

@@ -71,7 +71,7 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
     results |= {each.policy: each.result for each in report.attempts if each.result}
     policies = {name: result for name, result in results.items() if name != BASELINE}
     measure = report.measure
-    scored = {} if isinstance(measure, TextSize) else results
+    scored = {} if type(measure) is TextSize else results
     parts = {name: measure.parts(result) for name, result in scored.items()}
     first = next(iter(policies.values()), None)
     return ModuleScores(

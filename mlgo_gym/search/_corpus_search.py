@@ -229,7 +229,7 @@ class _Record:
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
         """What an earlier search of the same left; where there is none, an error says so."""
-        reward = self.same["reward"]
+        reward = self.same.get("reward")
         nothing = ModuleSearch(self.module, error="not searched yet", reward=reward)
         if not self.path.exists():
             return nothing, None

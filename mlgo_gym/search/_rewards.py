@@ -22,7 +22,7 @@ def reward_beside(problem: Problem, reward: str | None) -> str | None:
         OptionsError: it is no reward.
     """
     name = None if reward is None else reward_name(reward)
-    return None if name == TEXT and isinstance(measure_of(problem), TextSize) else name
+    return None if name == TEXT and type(measure_of(problem)) is TextSize else name
 
 
 class Reward(NamedTuple):

@@ -37,7 +37,7 @@ def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
     """Train for as long as the run's budget lasts, or until all rounds are done."""
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"advantage: expected InliningForSize, found {run.problem.name}")
-    if not isinstance(measure := measure_of(run.problem), TextSize):  # labels are bytes of code
+    if type(measure := measure_of(run.problem)) is not TextSize:  # labels are bytes of code
         raise TrainingError(
             "advantage: expected a problem that is measured by bytes of code, found "
             f"{run.problem.name}, which is by {measure.title}"
