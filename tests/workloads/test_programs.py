@@ -182,7 +182,9 @@ def test_a_check(corpus: MakeCorpus) -> None:
     modules = {"twice.c": MODULE, "other.c": "int other(int x) { return x; }\n"}
     (found,) = check_workloads(corpus(DESCRIPTION, modules))
     assert found.error is None
-    assert found.instructions[0] == found.instructions[1] > 1000
+    first, second = found.instructions
+    assert second == pytest.approx(first, rel=1e-3)
+    assert first > 1000
     assert (found.linked_modules, found.reached) == (2, ("twice.c",))
 
 
@@ -240,7 +242,7 @@ def test_the_sample_s_trade_off() -> None:
         "never": 3736,
     }
     plain_count = found["default"][1]
-    assert again["instructions"] == plain_count
+    assert again["instructions"] == pytest.approx(plain_count, rel=1e-3)
     assert found["always"][1] / plain_count == pytest.approx(581.0 / 702.3, abs=0.01)
     assert found["never"][1] / plain_count == pytest.approx(715.0 / 702.3, abs=0.01)
     assert sha256("800ead45\n") == workload.stdout_sha256

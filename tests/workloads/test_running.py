@@ -66,7 +66,11 @@ def test_what_programs_may_not(program: MakeProgram, name: str) -> None:
     body, expected = MISSES[name]
     headers = ("stdio.h", "stdlib.h", "unistd.h", "sys/socket.h")
     text = "".join(f"#include <{each}>\n" for each in headers)
-    workload, path = program(f"{text}int main(void) {{ {body} }}\n", timeout_s=1, memory_mib=512)
+    workload, path = program(
+        f"{text}int main(void) {{ {body} }}\n",
+        timeout_s=1 if expected == LATE else 60,
+        memory_mib=512,
+    )
     with pytest.raises(WorkloadError) as caught:
         run_program(workload, path)
     assert str(caught.value) == f"workload 'w': {expected}"
