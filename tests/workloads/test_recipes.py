@@ -16,7 +16,14 @@ from tests.conftest import require
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("name", ["lupa", "lz4", "pymunk", "pyclipper", "cmarkgfm"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lz4",
+        "pyclipper",
+        *(pytest.param(each, marks=pytest.mark.stress) for each in ("lupa", "pymunk", "cmarkgfm")),
+    ],
+)
 def test_they_are_fit_to_measure_by(name: str, tmp_path: Path, clang22: str) -> None:
     """C and C++, with the headers of their packages, with and without floating point."""
     require("valgrind", "valgrind")
