@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -192,7 +193,7 @@ def load_workloads(folder: Path) -> tuple[Workload, ...]:
         WorkloadError: it is not as it must be, or names a file that is not there.
     """
     path = folder / DESCRIPTION
-    if not path.is_file():
+    if not os.path.lexists(path):
         return ()
     where = str(path)
     try:

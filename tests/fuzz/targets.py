@@ -34,6 +34,7 @@ from corpus_tools.extraction.static_archive import list_archive
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_command, read_description
 from corpus_tools.object_file import ObjectFile
 from corpus_tools.object_file import read_bounded as read_object
+from corpus_tools.workloads import DESCRIPTION, load_workloads, shipped_workloads
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._sources import join_corpora
@@ -186,6 +187,15 @@ def _corpus(folder: Path) -> None:
     (folder / "m.bc").write_bytes(b"BC")
     if not (folder / MANIFEST_NAME).exists():
         (folder / MANIFEST_NAME).write_text('{"modules": ["m"], "has_thinlto": false}')
+
+
+def _sources(folder: Path) -> None:
+    shutil.copytree(
+        shipped_workloads("lupa"),
+        folder,
+        ignore=shutil.ignore_patterns(DESCRIPTION),
+        dirs_exist_ok=True,
+    )
 
 
 def _module(folder: Path) -> None:
@@ -404,6 +414,13 @@ TARGETS = {
         _of_file(Path("corpus_tools/recipes/lz4.toml").absolute()),
         load_recipe,
         mutators.of_text,
+    ),
+    "workloads": Target(
+        DESCRIPTION,
+        _of_file(Path("corpus_tools/workloads/lupa/workload.toml").absolute()),
+        lambda path: load_workloads(path.parent),
+        mutators.of_text,
+        around=_sources,
     ),
     "graph": Target("it.tflite", mutated.seeds, mutated.lower, mutated.of_graph, whole=2_000_000),
     "graph evaluated": Target(
