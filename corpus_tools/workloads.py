@@ -283,14 +283,22 @@ def _workload(name: str, common: dict[str, Any], own: Any, folder: Path, where: 
     }
     workload = Workload(name=name, folder=folder, **frozen)
     inputs = (*workload.files, *filter(None, [workload.stdin]))
-    for path in (*workload.source_paths(), *map(folder.joinpath, inputs)):
-        if not path.is_file():
-            problem = f"expected {path.name!r} beside {DESCRIPTION}, found no such file"
-            raise WorkloadError(f"{place}: {problem}")
-        if not path.resolve().is_relative_to(folder.resolve()):
-            problem = f"expected {path.name!r} in its folder, found a link to {path.resolve()}"
-            raise WorkloadError(f"{place}: {problem}")
-        if (size := path.stat().st_size) > _MOST_INPUT_BYTES:
-            problem = f"expected at most {_MOST_INPUT_BYTES} bytes, found {size}"
-            raise WorkloadError(f"{place}: {path.name!r}: {problem}")
+    try:
+        paths = (*workload.source_paths(), *map(folder.joinpath, inputs))
+        problems = [problem for path in paths if (problem := _problem_of(path, folder))]
+    except OSError as error:
+        problems = [f"cannot look at its files: {reason_of(error)}"]
+    for problem in problems:
+        raise WorkloadError(f"{place}: {problem}")
     return workload
+
+
+def _problem_of(path: Path, folder: Path) -> str | None:
+    """What is wrong with a file that a workload names."""
+    if not path.is_file():
+        return f"expected {path.name!r} beside {DESCRIPTION}, found no such file"
+    if not path.resolve().is_relative_to(folder.resolve()):
+        return f"expected {path.name!r} in its folder, found a link to {path.resolve()}"
+    if (size := path.stat().st_size) > _MOST_INPUT_BYTES:
+        return f"{path.name!r}: expected at most {_MOST_INPUT_BYTES} bytes, found {size}"
+    return None
