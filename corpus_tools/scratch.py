@@ -44,13 +44,15 @@ def _remove_stale() -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder as far as that can be done, however deep it is."""
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-    except RecursionError:
-        with suppress(OSError):
-            _make_flat(folder)
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove a folder, however deep it is; what fails once, for want of memory, is tried again."""
+    for _ in range(3):
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        except RecursionError:
+            with suppress(OSError):
+                _make_flat(folder)
+        if not os.path.lexists(folder):
+            return
 
 
 def _make_flat(folder: Path) -> None:

@@ -135,6 +135,12 @@ class Measure(ABC):
     keeps_objects: ClassVar[bool] = False
     by_function: ClassVar[bool] = False
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
     @abstractmethod
     def unit(
         self,
