@@ -5,7 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Future,
+    ThreadPoolExecutor,
+    wait,
+)
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -235,53 +241,61 @@ class _Threads(Executor[_State]):
         self._make = state
         self._jobs = jobs
         self._states: list[_State] = []
-        self._idle: SimpleQueue[_State] = SimpleQueue()
-        self._pool = ThreadPoolExecutor(jobs, "mlgo-gym")
+        self._open()
+
+    def _open(self) -> None:
+        self._idle: SimpleQueue[_State | None] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(self._jobs, "mlgo-gym")
 
     def run(
         self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """Hand items to whoever is idle."""
         while len(self._states) < self._jobs:
-            self._states.append(self._make())
-            self._idle.put(self._states[-1])
+            state = self._make()
+            self._idle.put(state)
+            self._states.append(state)
         ahead: deque[Future[_Value]] = deque()
         try:
             for item in items:
-                ahead.append(self._pool.submit(self._run_idle, work, item))
+                ahead.append(self._pool.submit(_run_idle, self._idle, work, item))
                 if len(ahead) >= _AHEAD * self._jobs:
                     yield _next_of(ahead, in_order=in_order).result()
             while ahead:
                 yield _next_of(ahead, in_order=in_order).result()
         except BaseException:  # also where the consumer closes this generator
-            self._interrupt(ahead)
+            self._interrupt()
             raise
 
     def close(self) -> None:
         """End the threads and close the states."""
         self._pool.shutdown()
-        self._close_states()
-
-    def _run_idle(self, work: Callable[[_State, _Item], _Value], item: _Item) -> _Value:
-        state = self._idle.get()
-        try:
-            return work(state, item)
-        finally:
-            self._idle.put(state)
-
-    def _interrupt(self, ahead: Iterable[Future[_Value]]) -> None:
-        for future in ahead:
-            future.cancel()
-        for state in self._states:
-            state.interrupt()
-        wait(ahead)
-        self._close_states()  # whoever comes next finds new ones
-
-    def _close_states(self) -> None:
-        self._idle = SimpleQueue()
         with ExitStack() as stack:
             while self._states:
                 stack.callback(self._states.pop().close)
+
+    def _interrupt(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for state in self._states:
+            state.interrupt()
+        # A signal may have come where nobody holds the future of what is under way.
+        for _ in self._states:
+            self._idle.get()
+        for _ in range(self._jobs):
+            self._idle.put(None)
+        self.close()
+        self._open()  # for whoever comes next
+
+
+def _run_idle(
+    idle: SimpleQueue[_State | None], work: Callable[[_State, _Item], _Value], item: _Item
+) -> _Value:
+    if (state := idle.get()) is None:
+        raise CancelledError
+    try:
+        return work(state, item)
+    finally:
+        idle.put(state)
 
 
 def _next_of(ahead: deque[Future[_Value]], *, in_order: bool) -> Future[_Value]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,15 +33,21 @@ def own_signal() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-def answers(socket: Path) -> list[int]:
+def is_open(path: Path) -> bool:
+    """Whether somebody listens there: the file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
+def answers(path: Path) -> list[int]:
     """What a host at a socket answers where LLVM would not inline, and where it would; ends it."""
     problem = InliningForSize()
     rows = np.zeros(2, observation_dtype(problem))
     rows["inlining_default"][1] = 1
     try:
-        wait_for(socket.exists)
+        wait_for(lambda: is_open(path))
         with GrpcInteractiveModelRunner(
-            f"unix:{socket}", problem.sent(), problem.advice, deadline_s=60
+            f"unix:{path}", problem.sent(), problem.advice, deadline_s=60
         ) as runner:
             found = []
             for row in rows:
@@ -53,15 +60,15 @@ def answers(socket: Path) -> list[int]:
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_model_is_served(as_json: bool, tmp_path: Path) -> None:
-    socket = tmp_path / "host"
+    path = tmp_path / "host"
     more = ["--json"] if as_json else []
     with ThreadPoolExecutor(1) as threads:
-        found = threads.submit(answers, socket)
-        done = run("serve", "--model", DEFAULT, "--address", f"unix:{socket}", *more, cwd=tmp_path)
+        found = threads.submit(answers, path)
+        done = run("serve", "--model", DEFAULT, "--address", f"unix:{path}", *more, cwd=tmp_path)
     assert found.result() == [0, 1]
     assert (done.returncode, done.stderr) == (0, "")
     if as_json:
-        assert json.loads(done.stdout) == {"address": f"unix:{socket}", "model": str(DEFAULT)}
+        assert json.loads(done.stdout) == {"address": f"unix:{path}", "model": str(DEFAULT)}
     else:
-        assert done.stdout == f"serving {DEFAULT} at unix:{socket}; Ctrl-C ends it\n"
-    assert not socket.exists()
+        assert done.stdout == f"serving {DEFAULT} at unix:{path}; Ctrl-C ends it\n"
+    assert not path.exists()

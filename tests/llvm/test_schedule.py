@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from functools import partial
+from time import sleep
 from typing import Any, TypeVar
 
 import psutil
@@ -152,6 +154,23 @@ def test_closing_early_interrupts_what_is_under_way(desks: list[Desk]) -> None:
     found.close()
     assert all(desk.interrupted.is_set() for desk in desks)
     assert sum(len(desk.items) for desk in desks) < 10
+
+
+def test_a_signal_where_a_result_is_waited_for(desks: list[Desk]) -> None:
+    """What is under way has ended before its state is closed, however long that takes."""
+    asked, ended = threading.get_ident(), list[bool]()
+
+    def work(desk: Desk, _item: int) -> None:
+        signal.pthread_kill(asked, signal.SIGINT)
+        try:
+            desk.wait()
+        finally:
+            sleep(0.2)  # ends late: LLVM's child has to be reaped
+            ended.append(desk.closed == 0)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(each([1], work, partial(Desk, desks), jobs=2, in_order=True))
+    assert ended == [True]
 
 
 def test_closing_early_ends_compilers(sample: Corpus) -> None:
