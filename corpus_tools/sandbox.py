@@ -83,9 +83,11 @@ _CALLS: Final = {
 }
 # fmt: on
 """Numbers of what a process may ask of the kernel that only computes, on x86-64 and AArch64."""
+_CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
+_PRLIMIT: Final = (302, 261)
 _CHECKED_CALLS: Final = (
-    ((56, 220), 0x8011),  # clone: with CLONE_PARENT | SIGCHLD alone, as branches are made
-    ((302, 261), 0),  # prlimit64: of itself, whose hard limits only fall
+    (_CLONE, 0x8011),  # with CLONE_PARENT | SIGCHLD alone, as branches are made
+    (_PRLIMIT, 0),  # of itself, whose hard limits only fall
 )
 """Numbers of calls that are served where the first argument is exactly this."""
 # fmt: off
@@ -118,9 +120,7 @@ _FATAL: Final[Mapping[str, tuple[tuple[int, int], ...]]] = MappingProxyType(
     }
 )
 """Numbers of calls by which a program reaches others; it ends by SIGSYS where they are refused."""
-_CLONE, _CLONE3, _CLONE_THREAD = (56, 220), (435, 435), 0x10000
 _SOCKET, _AF_UNIX = (41, 198), 1
-_PRLIMIT: Final = (302, 261)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._programs import measured
 from mlgo_gym.cli._writing import make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
@@ -49,9 +50,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show._evaluation_record import as_record, time_record
     from mlgo_gym.cli.show._programs import program_tables, programs_record
     from mlgo_gym.evaluation._evaluate import Setting, evaluate
-    from mlgo_gym.evaluation._programs import ProgramScores, measured_programs
+    from mlgo_gym.evaluation._programs import ProgramScores
     from mlgo_gym.evaluation._timing import ModuleTimes, measure_times, time_changes
-    from mlgo_gym.workloads import check_tools, corpora_with_workloads, find_workloads, meter_named
+    from mlgo_gym.workloads import check_tools, corpora_with_workloads
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
@@ -79,10 +80,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             timing = measure_times(packages, policies, setting, repeats=_REPEATS)
             times += output.track(timing, "timing", len(packages))
         if options.with_programs:
-            meters = [meter_named(name) for name in _RUN_METERS]
-            total = sum(len(find_workloads(each)) for each in corpora.values())
-            found = measured_programs(corpora, policies, setting, meters)
-            programs += output.track(found, "running", total)
+            programs += measured(corpora, policies, setting, _RUN_METERS, output)
     changes = {name: time_changes(times, name, options.seed) for name in policies if times}
     output.print(*shown.evaluation_tables(scored, modules=options.modules))
     output.print(*shown.time_table(changes))

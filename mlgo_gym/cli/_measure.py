@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._programs import measured
 from mlgo_gym.cli._writing import save_figure
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
@@ -34,8 +35,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show._programs import program_tables, programs_record
     from mlgo_gym.evaluation._evaluate import Setting
-    from mlgo_gym.evaluation._programs import measured_programs
-    from mlgo_gym.workloads import check_tools, corpora_with_workloads, find_workloads, meter_named
+    from mlgo_gym.workloads import check_tools, corpora_with_workloads
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
@@ -45,14 +45,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
         if len(names) < 2:
             raise OptionsError(f"--plot: expected two meters or more, found {names[0]}")
     check_tools(names)
-    meters = [meter_named(name) for name in names]
     problem = shared.problem_of(options)
     setting = Setting(problem, **shared.compilation_of(options))
     corpora = corpora_with_workloads(shared.packages_of(options).named)
-    total = sum(len(find_workloads(each, options.workload)) for each in corpora.values())
     with shared.policies_of(options, problem) as policies:
-        found = measured_programs(corpora, policies, setting, meters, options.workload)
-        scores = list(output.track(found, "measuring", total))
+        scores = measured(corpora, policies, setting, names, output, names=options.workload)
     output.print(*program_tables(scores, list(policies), names, options.seed))
     output.json(programs_record(scores, list(policies), names, options.seed))
     if options.plot:

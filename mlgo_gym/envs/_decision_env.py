@@ -13,6 +13,7 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
+from mlgo_gym.envs._reward import rewarding
 from mlgo_gym.errors import (
     CompilationError,
     DecisionLimitError,
@@ -115,15 +116,9 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self.observation_space = feature_space(problem.features)
         self.action_space = problem.action_space()
         self.render_mode = render_mode
-        _check_reward(reward)
-        self._owned: Measure | None = None
-        if isinstance(reward, str):
-            from mlgo_gym.workloads._measures import measure_named  # noqa: PLC0415 (only if run)
-
-            reward = self._owned = measure_named(
-                reward, self.corpus, opt_level=opt_level, timeout_s=timeout_s
-            )
-        self.measure: Final = measure_of(problem) if reward is None else reward
+        chosen, is_own = rewarding(reward, self.corpus, opt_level, timeout_s)
+        self.measure: Final = chosen or measure_of(problem)
+        self._owned = chosen if is_own else None
         self._opt_level = opt_level
         self._illegal_action = illegal_action
         self._decision_limit = limit
@@ -330,12 +325,6 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             if besides := self.problem.besides(self._pending):
                 info["besides"] = besides
         return info
-
-
-def _check_reward(reward: object) -> None:
-    if not isinstance(reward, str | Measure | None):
-        expected = "a name or an instance of mlgo_gym.scoring.Measure"
-        raise OptionsError(f"reward: expected {expected}, found {reward!r}")
 
 
 def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> Asked:

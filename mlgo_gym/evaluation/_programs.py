@@ -11,6 +11,7 @@ import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from mlgo_gym.evaluation._summary import LEVEL, RESAMPLES, RelativeChange, draw,
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.rollout._rollout import BASELINE, Attempt
-from mlgo_gym.scoring._measures import TextSize
+from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, Unit
 from mlgo_gym.workloads._meters import Meter, Reading
 from mlgo_gym.workloads._program import Program, Programs, corpora_with_workloads
 
@@ -32,7 +33,7 @@ from mlgo_gym.workloads._program import Program, Programs, corpora_with_workload
 class _KeptObject(TextSize):
     """Objects that are kept."""
 
-    keeps_objects: ClassVar[bool] = True
+    unit: ClassVar[type[Unit]] = KeptObjectUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def paired_change(
 def noise(scores: Sequence[ProgramScores]) -> float | None:
     """What the same programs' seconds differ by, as a share: the mean over programs."""
     readings = [each.readings[BASELINE].get("seconds") for each in scores if not each.error]
-    found = [abs(paired_change(each.again, each.samples).value) for each in readings if each]
+    found = [abs(median(each.again) / each.value - 1) for each in readings if each]
     return sum(found) / len(found) if found else None
 
 

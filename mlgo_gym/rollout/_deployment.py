@@ -29,7 +29,7 @@ from mlgo_gym.rollout._rollout import (
     RecordingPolicy,
 )
 from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.scoring._measures import ObjectUnit, TextSize, measure_of
+from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, measure_of
 
 Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""
@@ -83,7 +83,7 @@ def deploy(
     """
     problem = models[0].problem if models else InliningForSize()
     policies: dict[str, Policy] = {each.name: RunnerPolicy(each.runner) for each in models}
-    unit = ObjectUnit(compiler, module, options, problem, keep_object=True)
+    unit = KeptObjectUnit(compiler, module, options, problem)
     results = {BASELINE: unit.baseline()}
     attempts = []
     for name, policy in policies.items():

@@ -91,6 +91,8 @@ class Unit(ABC):
     True
     """
 
+    keeps_objects: ClassVar[bool] = False
+
     @abstractmethod
     def __init__(
         self,
@@ -115,11 +117,11 @@ class Measure(ABC):
     """What compilations are compared by.
 
     Attributes:
+        unit: makes what is compiled again and again.
         key: what a score is called in records.
         title: what it is called where there is little room.
         meaning: what it says.
         makes_objects: results are those of objects (`mlgo_gym.llvm.CompilationResult`).
-        keeps_objects: it looks into the objects, which results must hold.
         by_function: functions are scored by themselves, under LLVM's contexts; otherwise modules.
 
     >>> from mlgo_gym.problems import RegallocEviction
@@ -128,11 +130,11 @@ class Measure(ABC):
     'score'
     """
 
+    unit: ClassVar[type[Unit]]
     key: ClassVar[str]
     title: ClassVar[str]
     meaning: ClassVar[str]
     makes_objects: ClassVar[bool] = True
-    keeps_objects: ClassVar[bool] = False
     by_function: ClassVar[bool] = False
 
     def __eq__(self, other: object) -> bool:
@@ -141,16 +143,10 @@ class Measure(ABC):
     def __hash__(self) -> int:
         return hash(type(self))
 
-    @abstractmethod
-    def unit(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    ) -> Unit:
-        """A module to be compiled again and again; as `Unit` has it."""
+    @property
+    def keeps_objects(self) -> bool:
+        """Whether it looks into the objects, which results must hold."""
+        return self.unit.keeps_objects
 
     def score(self, result: Result) -> float:
         """What compilations are compared by; less is better."""
@@ -186,10 +182,9 @@ class ObjectUnit(Unit):
         options: CompileOptions,
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-        *,
-        keep_object: bool = False,
     ) -> None:
-        self._compile = partial(compiler.compile_module, module, options, keep_object=keep_object)
+        keep = self.keeps_objects
+        self._compile = partial(compiler.compile_module, module, options, keep_object=keep)
         self._problem = problem
         self._also = also
 
@@ -202,33 +197,20 @@ class ObjectUnit(Unit):
         return self._compile(problem=self._problem, policy=policy, also=self._also)
 
 
-class ObjectMeasure(Measure):
-    """What is measured of objects.
+class KeptObjectUnit(ObjectUnit):
+    """A module whose results hold their objects."""
 
-    >>> ObjectMeasure.makes_objects
-    True
-    """
-
-    def unit(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    ) -> Unit:
-        """A module to be compiled to objects."""
-        keep = self.keeps_objects
-        return ObjectUnit(compiler, module, options, problem, also, keep_object=keep)
+    keeps_objects: ClassVar[bool] = True
 
 
-class TextSize(ObjectMeasure):
+class TextSize(Measure):
     """The bytes of the object's code: its ``.text*`` sections.
 
     >>> TextSize.key
     'text_size_bytes'
     """
 
+    unit: ClassVar[type[Unit]] = ObjectUnit
     key: ClassVar[str] = "text_size_bytes"
     title: ClassVar[str] = "bytes"
     meaning: ClassVar[str] = "bytes of code (.text*)"
@@ -262,6 +244,7 @@ class AllocationCost(Measure):
     True
     """
 
+    unit: ClassVar[type[Unit]] = _AllocationUnit
     key: ClassVar[str] = "score"
     title: ClassVar[str] = "score"
     meaning: ClassVar[str] = (
@@ -270,17 +253,6 @@ class AllocationCost(Measure):
     )
     makes_objects: ClassVar[bool] = False
     by_function: ClassVar[bool] = True
-
-    def unit(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-    ) -> Unit:
-        """A module whose registers are allocated."""
-        return _AllocationUnit(compiler, module, options, problem, also)
 
     def parts(self, result: Result) -> dict[str, float]:
         """The score of each function; of those that a policy was asked in, if one was."""

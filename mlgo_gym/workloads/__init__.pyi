@@ -10,5 +10,5 @@ from ._program import Program as Program
 from ._program import Programs as Programs
 from ._program import corpora_with_workloads as corpora_with_workloads
 from ._program import find_workloads as find_workloads
-from ._running import Run as Run
+from ._running import ProgramRun as ProgramRun
 from ._running import run_program as run_program

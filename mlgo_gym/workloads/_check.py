@@ -16,7 +16,7 @@ from mlgo_gym.stream._events import Observation
 from mlgo_gym.workloads._measures import Reach
 from mlgo_gym.workloads._meters import Instructions, count
 from mlgo_gym.workloads._program import Programs
-from mlgo_gym.workloads._running import run_program, wrong
+from mlgo_gym.workloads._running import compare_output, run_program, wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _checked(workload: Workload, programs: Programs) -> Checked:
                 "expected the same standard output of two plain builds, found that of SHA-256 "
                 f"{outputs[0]} as LLVM compiles it, {outputs[1]} with nothing inlined",
             )
-        run_program(workload, first.path)
+        compare_output(workload, runs[0])
         counts = [count(workload, first, Instructions.options)["instructions"] for _ in range(2)]
         names = programs.modules(workload.name)
         reach = Reach(programs)

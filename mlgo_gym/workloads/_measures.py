@@ -20,9 +20,11 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.scoring._measures import Measure, ObjectMeasure, Result, TextSize
+from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, Result, TextSize, Unit
 from mlgo_gym.workloads._meters import executed_functions, meter_named
 from mlgo_gym.workloads._program import Programs
+
+_PART: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
 
 
 class Reach:
@@ -71,13 +73,10 @@ class Reach:
             return self._executed[workload.name]
 
 
-_PART: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
-
-
-class _Run(ObjectMeasure):
+class _Run(Measure):
     """The sum of what a meter says of the programs that a module is in and that reach it."""
 
-    keeps_objects: ClassVar[bool] = True
+    unit: ClassVar[type[Unit]] = KeptObjectUnit
     meter: ClassVar[str]
 
     def __init__(self, reach: Reach) -> None:
@@ -148,7 +147,7 @@ class EstimatedCost(_Run):
     meter: ClassVar[str] = "cost"
 
 
-class Mix(ObjectMeasure):
+class Mix(Measure):
     """The weighted geometric mean of several measures, so that none counts more for its unit.
 
     For small changes the reward is the weighted mean of theirs.
@@ -160,7 +159,7 @@ class Mix(ObjectMeasure):
     key: ClassVar[str] = "mix"
     title: ClassVar[str] = "mix"
     meaning: ClassVar[str] = "the weighted geometric mean of several measures"
-    keeps_objects: ClassVar[bool] = True
+    unit: ClassVar[type[Unit]] = KeptObjectUnit
 
     def __init__(self, weights: Mapping[Measure, float]) -> None:
         total = sum(weights.values())

@@ -81,7 +81,6 @@ class Meter(ABC):
     Attributes:
         name: what it is called.
         unit: of its readings.
-        is_exact: one program has one reading, whatever else the machine does.
 
     >>> sorted(METERS)
     ['accesses', 'cost', 'instructions', 'seconds', 'size']
@@ -89,7 +88,6 @@ class Meter(ABC):
 
     name: ClassVar[str]
     unit: ClassVar[str]
-    is_exact: ClassVar[bool] = True
 
     @abstractmethod
     def read(
@@ -193,13 +191,12 @@ class Seconds(Meter):
     One round of all of them goes before, and the order of each round is drawn. All run on one
     processor, one at a time, the first of them twice a round.
 
-    >>> Seconds().is_exact
-    False
+    >>> Seconds().unit
+    'seconds'
     """
 
     name: ClassVar[str] = "seconds"
     unit: ClassVar[str] = "seconds"
-    is_exact: ClassVar[bool] = False
 
     def __init__(self, repeats: int = _REPEATS) -> None:
         self._repeats = repeats
@@ -240,8 +237,8 @@ def meter_named(name: str) -> Meter:
     Raises:
         OptionsError: there is none.
 
-    >>> meter_named("cost").is_exact
-    True
+    >>> meter_named("cost").unit
+    'estimated cycles'
     """
     if name not in METERS:
         raise OptionsError(f"meter: expected one of {', '.join(METERS)}, found {name!r}")
@@ -311,10 +308,7 @@ def _way(options: Sequence[str], *, counts: str = "/dev/null", log: str = "{log}
         prefix=(str(tool), "--tool=cachegrind", *own, f"--log-fd={log}", *options),
         executable=(tool,),
         readable=(tool.parent,),
-        environment={
-            "VALGRIND_LAUNCHER": str(tool),
-            "VALGRIND_LIB": str(tool.parent),
-        },
+        environment={"VALGRIND_LAUNCHER": str(tool), "VALGRIND_LIB": str(tool.parent)},
         slowdown=_SLOWDOWN,
         more_bytes=_TOOL_BYTES,
     )

@@ -33,9 +33,13 @@ _MIB: Final = 1 << 20
 _MOST_OUTPUT_BYTES: Final = 64 * _MIB
 _GRACE_S: Final = 5
 _TAIL_BYTES: Final = 400
+_WITHOUT: Final = (
+    *("AVX512F", "AVX512BW", "AVX512VL", "AVX2", "AVX2_Usable", "AVX", "FMA", "FMA4", "ERMS"),
+    *("FSRM", "BMI2"),
+)
 _TUNABLES: Final = ":".join(
     (
-        "glibc.cpu.hwcaps=-AVX512F,-AVX512BW,-AVX512VL,-AVX2,-AVX2_Usable,-AVX,-FMA,-FMA4,-ERMS,-FSRM,-BMI2,",
+        f"glibc.cpu.hwcaps={''.join(f'-{each},' for each in _WITHOUT)}",
         "glibc.cpu.x86_data_cache_size=32768",
         "glibc.cpu.x86_shared_cache_size=1048576",
         "glibc.cpu.x86_non_temporal_threshold=786432",
@@ -53,8 +57,6 @@ _LAUNCHER: Final = (
     "-S",
     str(Path(sandbox.__file__).with_name("launcher.py")),
 )
-
-
 _UNDER_WAY: Final[set[subprocess.Popen[bytes]]] = set()
 
 
@@ -83,7 +85,7 @@ NATIVE: Final = Way()
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ProgramRun:
     """What a program did.
 
     Attributes:
@@ -93,7 +95,7 @@ class Run:
         log: what the tool wrote besides.
         cpu_s: the seconds of the CPU that it took.
 
-    >>> Run(0, b"4", "", "", 0.1).stdout_sha256[:8]
+    >>> ProgramRun(0, b"4", "", "", 0.1).stdout_sha256[:8]
     '4b227777'
     """
 
@@ -111,7 +113,7 @@ class Run:
 
 def wrong(workload: Workload, problem: str) -> WorkloadError:
     """What to raise: which it is, what was expected and what was found."""
-    return WorkloadError(f"workload {workload.name!r}: {problem}")
+    return WorkloadError(str(workload.error(problem)))
 
 
 def run_program(
@@ -121,7 +123,7 @@ def run_program(
     *,
     cpu: int | None = None,
     check_output: bool = True,
-) -> Run:
+) -> ProgramRun:
     """Run a workload's program once, and see that it did what it must.
 
     Args:
@@ -150,16 +152,26 @@ def run_program(
             raise wrong(workload, "expected to start no process, found that it does")
         raise wrong(workload, "expected no use of the network, found some")
     _check_end(workload, run)
-    if check_output and run.stdout_sha256 != workload.stdout_sha256:
+    if check_output:
+        compare_output(workload, run)
+    return run
+
+
+def compare_output(workload: Workload, run: ProgramRun) -> None:
+    """See that a program wrote what it must.
+
+    Raises:
+        WorkloadError: it wrote something else.
+    """
+    if run.stdout_sha256 != workload.stdout_sha256:
         raise wrong(
             workload,
             f"expected standard output of SHA-256 {workload.stdout_sha256}, found "
             f"{run.stdout_sha256}",
         )
-    return run
 
 
-def _check_end(workload: Workload, run: Run) -> None:
+def _check_end(workload: Workload, run: ProgramRun) -> None:
     if run.status == -signal.SIGILL:
         raise wrong(
             workload,
@@ -176,7 +188,7 @@ def _check_end(workload: Workload, run: Run) -> None:
         raise wrong(workload, f"expected {expected}, found {found}{_said(run)}")
 
 
-def _said(run: Run) -> str:
+def _said(run: ProgramRun) -> str:
     words = " ".join(run.stderr.split())
     hint = ""
     if "ermission denied" in words:
@@ -196,7 +208,7 @@ def _run(
     way: Way,
     cpu: int | None,
     refused: Collection[str] = ("processes", "network"),
-) -> Run:
+) -> ProgramRun:
     with scratch_folder() as scratch, ExitStack() as stack:
         own, here = _places(scratch)
         _link(program, own)
@@ -231,7 +243,7 @@ def _run(
         output, said, counted, launched = (_content(each) for each in files)
         tail = said[-_TAIL_BYTES:].decode(errors="replace")
         cpu_s -= float(launched or 0)
-        return Run(status, output, tail, counted.decode(errors="replace"), cpu_s)
+        return ProgramRun(status, output, tail, counted.decode(errors="replace"), cpu_s)
 
 
 def _places(scratch: Path) -> tuple[Path, Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
-from tests.workloads.conftest import CALLS, DESCRIPTION, OUTPUT, MakeCorpus, sha256
+from tests.workloads.conftest import ADDRESS, CALLS, DESCRIPTION, OUTPUT, MakeCorpus, sha256
 
 NEVER = Path(__file__).parents[1] / "models" / "never"
 
@@ -84,15 +84,7 @@ def test_programs_are_measured(corpus: MakeCorpus, tmp_path: Path) -> None:
 
 def test_a_program_that_does_something_else(corpus: MakeCorpus, tmp_path: Path) -> None:
     """It is an error under that policy, and the others are measured all the same."""
-    module = """
-    int twice(int);
-    static int is_called(void) {
-      long from = (long)__builtin_return_address(0);
-      return from > (long)twice && from < (long)twice + 64;
-    }
-    int twice(int x) { return is_called() ? x : 2 * x; }
-    """
-    folder = corpus(DESCRIPTION, {"twice.c": module}).folder
+    folder = corpus(DESCRIPTION, {"twice.c": ADDRESS}).folder
     line = ("measure", "--corpus", folder, "--policy", "never")
     done = run(*line, cwd=tmp_path)
     assert done.returncode == 1

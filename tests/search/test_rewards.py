@@ -20,7 +20,7 @@ from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.search._oracle import Oracle
 from mlgo_gym.workloads._measures import measure_named
 from tests.search.test_oracle import BASES, PROBLEM, steps
-from tests.workloads.conftest import DESCRIPTION, MakeCorpus
+from tests.workloads.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 
 LOOP = """
 static volatile int sink;
@@ -34,15 +34,6 @@ int twice(int x) {
   return 2 * x;
 }
 """
-ADDRESS = """
-int twice(int);
-static int is_called(void) {
-  long from = (long)__builtin_return_address(0);
-  return from > (long)twice && from < (long)twice + 64;
-}
-int twice(int x) { return is_called() ? x : 2 * x; }
-"""
-"""The program tells its own inlining by the address that it returns to."""
 
 
 def searched(

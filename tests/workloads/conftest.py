@@ -24,6 +24,15 @@ static volatile int sink;
 static int add(int x, int y) { return x * 3 + y / (x | 1) - (x ^ y) * 7; }
 int twice(int x) { sink = add(x, 3); sink = add(x, 5); sink = add(3, sink); return 2 * x; }
 """
+ADDRESS = """
+int twice(int);
+static int is_called(void) {
+  long from = (long)__builtin_return_address(0);
+  return from > (long)twice && from < (long)twice + 64;
+}
+int twice(int x) { return is_called() ? x : 2 * x; }
+"""
+"""The program tells its own inlining by the address that it returns to."""
 OUTPUT = "42\n"
 
 MakeProgram = Callable[..., tuple[Workload, Path]]

@@ -19,7 +19,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._measures import AllocationCost, TextSize, reward_of
 from mlgo_gym.workloads._measures import Mix, measure_named
-from tests.workloads.conftest import CALLS, DESCRIPTION, MakeCorpus
+from tests.workloads.conftest import ADDRESS, CALLS, DESCRIPTION, MakeCorpus
 
 
 def play(env: gymnasium.Env, action: int | None, module: str) -> tuple[float, dict]:  # type: ignore[type-arg]
@@ -73,16 +73,8 @@ def test_modules_that_are_not_reached(corpus: MakeCorpus) -> None:
 
 def test_a_wrong_output_is_no_reward(corpus: MakeCorpus) -> None:
     """The program tells its own inlining by the address that it returns to."""
-    module = """
-    int twice(int);
-    static int is_called(void) {
-      long from = (long)__builtin_return_address(0);
-      return from > (long)twice && from < (long)twice + 64;
-    }
-    int twice(int x) { return is_called() ? x : 2 * x; }
-    """
     env = make_env(
-        "inlining-for-size", corpus(DESCRIPTION, {"twice.c": module}), reward="instructions"
+        "inlining-for-size", corpus(DESCRIPTION, {"twice.c": ADDRESS}), reward="instructions"
     )
     try:
         reward, info = play(env, 0, "twice.c")

@@ -1,5 +1,7 @@
 // DNS messages with records of every type are written, read, compared, damaged, and taken apart by
 // the old functions for single types.
+#define SEED 5
+#include "common.h"
 #include <ares.h>
 #include <arpa/inet.h>
 #include <netdb.h>
@@ -8,25 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t state = 5, hash = 2166136261u;
 static unsigned kept, damaged, refused, replies;
-
-static uint32_t below(uint32_t limit) {
-  state = state * 1664525 + 1013904223;
-  return (state >> 16) % limit;
-}
-
-static void check(int status, const char *what) {
-  if (status == ARES_SUCCESS)
-    return;
-  fprintf(stderr, "%s: %s\n", what, ares_strerror(status));
-  exit(1);
-}
-
-static void add(const void *data, size_t size) {
-  for (size_t i = 0; i < size; ++i)
-    hash = (hash ^ ((const uint8_t *)data)[i]) * 16777619u;
-}
 
 static void add_text(const char *text) { add(text, text ? strlen(text) + 1 : 0); }
 

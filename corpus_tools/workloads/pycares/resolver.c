@@ -1,4 +1,6 @@
 // Looks names and addresses up, many at a time, with servers that lose, refuse, and cut answers.
+#define SEED 11
+#include "common.h"
 #include "network.h"
 #include "system.h"
 #include <arpa/inet.h>
@@ -9,25 +11,7 @@
 
 enum { LOOKUPS = 1080, AT_A_TIME = 12, STATUSES = 32 };
 
-static uint32_t state = 11, hash = 2166136261u;
 static unsigned done, statuses[STATUSES];
-
-static uint32_t below(uint32_t limit) {
-  state = state * 1664525 + 1013904223;
-  return (state >> 16) % limit;
-}
-
-static void check(int status, const char *what) {
-  if (status == ARES_SUCCESS)
-    return;
-  fprintf(stderr, "%s: %s\n", what, ares_strerror(status));
-  exit(1);
-}
-
-static void add(const void *data, size_t size) {
-  for (size_t i = 0; i < size; ++i)
-    hash = (hash ^ ((const uint8_t *)data)[i]) * 16777619u;
-}
 
 static void finish(int status, int timeouts) {
   ++done;

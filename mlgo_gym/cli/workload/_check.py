@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._programs import count_workloads
 from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
@@ -31,14 +32,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
         check_tools,
         check_workloads,
         corpora_with_workloads,
-        find_workloads,
     )
 
     corpora = corpora_with_workloads(shared.packages_of(options).named)
     check_tools(["instructions"])
     rows: list[list[Any]] = []
     records, errors = [], []
-    total = sum(len(find_workloads(each, options.workload)) for each in corpora.values())
+    total = count_workloads(corpora, options.workload)
     checks = (
         (package, found)
         for package, corpus in corpora.items()

@@ -1,0 +1,25 @@
+"""What an environment's reward is for."""
+
+from __future__ import annotations
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.scoring._measures import Measure
+
+
+def rewarding(
+    reward: object, corpus: Corpus, opt_level: str | None, timeout_s: float
+) -> tuple[Measure | None, bool]:
+    """The measure of a ``reward``, and whether it was made here, to be closed by who asked.
+
+    Raises:
+        OptionsError: it is no name of one, and no measure.
+    """
+    if reward is None or isinstance(reward, Measure):
+        return reward, False
+    if not isinstance(reward, str):
+        expected = "a name or an instance of mlgo_gym.scoring.Measure"
+        raise OptionsError(f"reward: expected {expected}, found {reward!r}")
+    from mlgo_gym.workloads._measures import measure_named  # noqa: PLC0415 (only if programs run)
+
+    return measure_named(reward, corpus, opt_level=opt_level, timeout_s=timeout_s), True
