@@ -11,6 +11,7 @@
         ModelError             a model directory, its graph or its specs
         TraceError             a recorded compilation, or what it is replayed against
         DatasetError           a dataset of decisions, or what is put into one
+        ProfileError           a profile, or what it is to be of
         WorkloadError          a program of a corpus's objects, or what it does
         OptionsError           a setting of a problem, compilation or environment
         TrainingError          the folder of a training run
@@ -46,6 +47,7 @@ __all__ = [
     "ModuleError",
     "OptionsError",
     "PolicyError",
+    "ProfileError",
     "RunnerError",
     "SpecError",
     "TraceError",
@@ -134,6 +136,18 @@ class DatasetError(InputError):
     def __init__(self, dataset: str, message: str) -> None:
         super().__init__(f"dataset {dataset!r}: {message}")
         self.dataset = dataset
+
+
+class ProfileError(InputError):
+    """A profile cannot be used: its file, or what it is used for.
+
+    Attributes:
+        profile: the file.
+    """
+
+    def __init__(self, profile: str, message: str) -> None:
+        super().__init__(f"profile {profile!r}: {message}")
+        self.profile = profile
 
 
 class WorkloadError(InputError):

@@ -11,12 +11,13 @@ import pytest
 from mlgo_gym import errors
 from mlgo_gym.errors import CompilationError, DecisionLimitError, MlgoGymError
 
+NAMES = ("model", "module", "trace", "profile", "dataset", "message")
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 
 def _made(kind: type[MlgoGymError]) -> MlgoGymError:
     values: dict[str, object] = {"exit_status": -6, "stderr_tail": ("LLVM ERROR: a", "b")}
-    values |= {name: f"a {name}" for name in ("model", "module", "trace", "dataset", "message")}
+    values |= {name: f"a {name}" for name in NAMES}
     wanted = inspect.signature(kind.__init__).parameters
     own = {name: value for name, value in values.items() if name in wanted}
     return kind(**own) if own else kind("what went wrong")

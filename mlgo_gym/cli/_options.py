@@ -23,6 +23,7 @@ from mlgo_gym.files import read_bounded
 
 if TYPE_CHECKING:
     from mlgo_gym.cli.show._output import Output
+    from mlgo_gym.corpus._corpus import Corpus
     from mlgo_gym.problems._policy import PolicyLike
     from mlgo_gym.problems._problem import Problem
     from mlgo_gym.rollout._rollout import ModuleReport
@@ -245,6 +246,15 @@ def packages_of(options: argparse.Namespace, *, allow_thinlto: bool = False) -> 
     """The modules of the corpora of `Options.corpus`, of the sample where none is given."""
     folders = options.corpus or [SAMPLE_CORPUS]
     return Packages.load(folders, options.split, allow_thinlto=allow_thinlto)
+
+
+def one_corpus_of(options: argparse.Namespace) -> Corpus:
+    """The corpus of `Options.corpus`, which must be one."""
+    corpora = packages_of(options).named
+    if len(corpora) != 1:
+        raise OptionsError(f"--corpus: expected one corpus, found {len(corpora)}")
+    (corpus,) = corpora.values()
+    return corpus
 
 
 def models_of(options: argparse.Namespace) -> list[str]:

@@ -266,7 +266,8 @@ def count(workload: Workload, program: Program, options: tuple[str, ...]) -> dic
         WorkloadError: it did something else than it must.
         EnvironmentSetupError: valgrind is missing.
     """
-    return _counts(run_program(workload, program.path, _way(options)).log)
+    log = run_program(workload, program.path, _way(options)).log
+    return _counts(log.decode(errors="replace"))
 
 
 _known_counts: Final = lru_cache(maxsize=1 << 12)(count)
@@ -280,7 +281,8 @@ def executed_functions(workload: Workload, program: Program) -> frozenset[str]:
         EnvironmentSetupError: valgrind is missing.
     """
     way = _way(("--cache-sim=no", "--demangle=no"), counts="/proc/self/fd/{log}", log="2")
-    return frozenset(_FUNCTION.findall(run_program(workload, program.path, way).log))
+    log = run_program(workload, program.path, way).log
+    return frozenset(_FUNCTION.findall(log.decode(errors="replace")))
 
 
 def cachegrind() -> Path:

@@ -145,6 +145,7 @@ class Programs(AbstractContextManager["Programs"]):
 
     Attributes:
         workloads: by their names.
+        clang: what links them.
 
     Raises:
         WorkloadError: a workload cannot be used.
@@ -176,7 +177,7 @@ class Programs(AbstractContextManager["Programs"]):
         self._compiler = partial(Compiler, timeout_s=timeout_s)
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(scratch_folder())
-        self._clang = find_clang()
+        self.clang: Final = find_clang()
         self._alone = threading.RLock()
         self._plain: dict[str, CompilationResult] = {}
         self._sources: dict[str, list[Path]] = {}
@@ -253,19 +254,36 @@ class Programs(AbstractContextManager["Programs"]):
         """
         names = self._modules[workload.name]
         made = [results.get(name) or self.plain()[name] for name in names]
-        path = self._folder / f"program.{next(self._numbers)}"
-        flags = [f"-l{library}" for library in workload.libraries]
-        if self._is_cpp(workload):
-            flags = ["--driver-mode=g++", *flags]
+        text = linked_text_bytes([Code.of(each) for each in made])
         with ExitStack() as files:
             objects = [self._held(each, files) for each in made]
+            path = files.enter_context(self.linked_objects(workload, objects))
+            yield Program(path, text, hashlib.sha256(path.read_bytes()).hexdigest())
+
+    @contextmanager
+    def linked_objects(
+        self, workload: Workload, objects: Sequence[Path], flags: Sequence[str] = ()
+    ) -> Iterator[Path]:
+        """A program of its modules as somebody else has compiled them, removed at the end.
+
+        Args:
+            workload: what is linked.
+            objects: of its modules, in their order.
+            flags: further ones for the linker's driver.
+
+        Raises:
+            WorkloadError: it cannot be linked.
+        """
+        path = self._folder / f"program.{next(self._numbers)}"
+        flags = [*flags, *(f"-l{library}" for library in workload.libraries)]
+        if self._is_cpp(workload):
+            flags = ["--driver-mode=g++", *flags]
+        try:
             try:
-                link_program(self._clang, [*self._driving(workload), *objects], path, flags)
+                link_program(self.clang, [*self._driving(workload), *objects], path, flags)
             except CorpusToolsError as error:
                 raise wrong(workload, f"cannot be linked: {error}") from error
-        text = linked_text_bytes([Code.of(each) for each in made])
-        try:
-            yield Program(path, text, hashlib.sha256(path.read_bytes()).hexdigest())
+            yield path
         finally:
             path.unlink(missing_ok=True)
 
@@ -319,7 +337,7 @@ class Programs(AbstractContextManager["Programs"]):
 
     def _compile_sources(self, workload: Workload) -> list[Path]:
         try:
-            bitcode = compile_workload(workload, self._folder, self._clang, workload.folder)
+            bitcode = compile_workload(workload, self._folder, self.clang, workload.folder)
         except CorpusToolsError as error:
             raise wrong(workload, str(error)) from error
         options = CompileOptions(SOURCE_LEVEL)

@@ -68,7 +68,8 @@ class Way:
         prefix: the tool and its arguments.
         executable: the files that are executed beside the program.
         readable: the folders that they read.
-        environment: the variables that they need.
+        environment: the variables that they need; ``{log}`` in them, and in the prefix, is the
+            descriptor of what they write besides.
         slowdown: how much longer the program may take.
         more_bytes: how much more memory it may take.
     """
@@ -92,17 +93,17 @@ class ProgramRun:
         status: its exit status; negative is the signal that ended it.
         stdout: what it wrote to standard output.
         stderr: the end of what it, or the tool that ran it, wrote to standard error.
-        log: what the tool wrote besides.
+        log: what was written besides, by the tool that ran it or what is linked with it.
         cpu_s: the seconds of the CPU that it took.
 
-    >>> ProgramRun(0, b"4", "", "", 0.1).stdout_sha256[:8]
+    >>> ProgramRun(0, b"4", "", b"", 0.1).stdout_sha256[:8]
     '4b227777'
     """
 
     status: int
     stdout: bytes
     stderr: str
-    log: str
+    log: bytes
     cpu_s: float
 
     @property
@@ -226,10 +227,11 @@ def _run(
         limits = (workload.memory_mib * _MIB + way.more_bytes, _MOST_OUTPUT_BYTES)
         words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno()]
         prefix = [each.format(log=log.fileno()) for each in way.prefix]
+        own_variables = {k: v.format(log=log.fileno()) for k, v in way.environment.items()}
         process = subprocess.Popen(
             [*_LAUNCHER, *map(str, words), *prefix, "../program", *workload.arguments],
             cwd=here,
-            env={**_ENVIRONMENT, **way.environment},
+            env={**_ENVIRONMENT, **own_variables},
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
@@ -243,7 +245,7 @@ def _run(
         output, said, counted, launched = (_content(each) for each in files)
         tail = said[-_TAIL_BYTES:].decode(errors="replace")
         cpu_s -= float(launched or 0)
-        return ProgramRun(status, output, tail, counted.decode(errors="replace"), cpu_s)
+        return ProgramRun(status, output, tail, counted, cpu_s)
 
 
 def _places(scratch: Path) -> tuple[Path, Path]:

@@ -6,7 +6,6 @@ import argparse
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import OptionsError
 
 DESCRIPTION = (
     "Compile and link the program of a workload, run it in its sandbox and print what it prints. "
@@ -32,12 +31,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation._programs import linked_programs
     from mlgo_gym.workloads import run_program
 
-    corpora = shared.packages_of(options).named
-    if len(corpora) != 1:
-        raise OptionsError(f"--corpus: expected one corpus, found {len(corpora)}")
+    corpus = shared.one_corpus_of(options)
     problem = shared.problem_of(options)
     setting = Setting(problem, **shared.compilation_of(options))
-    (corpus,) = corpora.values()
     is_plain = not options.model and not options.policy
     with (
         shared.policies_of(options, problem) as policies,
