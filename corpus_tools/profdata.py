@@ -76,7 +76,7 @@ class ProfileTools:
             ToolchainError: it is not there.
         """
         folder, _ = _run(self.clang.path, ["-print-resource-dir"], "clang")
-        resources = Path(os.fsdecode(folder.strip()))
+        resources = Path(os.fsdecode(bytes(folder).strip()))
         if found := sorted(resources.rglob(f"libclang_rt.profile*{platform.machine()}*.a")):
             return found[0]
         if found := sorted(resources.rglob("libclang_rt.profile.a")):

@@ -16,13 +16,14 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
-from mlgo_gym.llvm._task import COMPILE
+from mlgo_gym.llvm._task import COMPILE, COMPILE_WITH_ESTIMATE
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._loading import load, recorded
 from mlgo_gym.llvm.process._request import CompileRequest
 from mlgo_gym.llvm.process._symbols import symbols
 from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.llvm.text._executed import executed_instructions
 from mlgo_gym.problems import _registry as registry
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
@@ -80,7 +81,7 @@ class Compilation(AbstractContextManager["Compilation"]):
             order.timeout_s,
             order.problems,
             order.inside,
-            keep_stderr=order.keep_stderr or order.task.print_frequencies,
+            keep_stderr=order.keep_stderr or order.task.print_frequencies or order.task.estimates,
             owns_worker=is_branch,
         )
         self._exchange.send(self._request())
@@ -96,7 +97,7 @@ class Compilation(AbstractContextManager["Compilation"]):
         return CompileRequest(
             is_text=self.module.is_text,
             verify=self.module.sha256 not in self._exchange.worker.verified,
-            is_forkable=self.is_forkable,
+            is_forkable=self.is_forkable and self.task == COMPILE,
             target=self._order.options.target(),
             task=self.task,
             keep_object=self._order.keep_object,
@@ -119,7 +120,7 @@ class Compilation(AbstractContextManager["Compilation"]):
     @property
     def is_forkable(self) -> bool:
         """Whether it can branch: an object is made, and LLVM asks for one problem."""
-        return self.task == COMPILE and len(self.problems) == 1
+        return self.task in {COMPILE, COMPILE_WITH_ESTIMATE} and len(self.problems) == 1
 
     @property
     def decisions(self) -> int:
@@ -245,7 +246,7 @@ class Compilation(AbstractContextManager["Compilation"]):
                 f"found {len(self.problems)} and {self.task.product}"
             )
         self._branches.make_room(self.module.name)
-        if self._branches.by_replay:
+        if self._branches.by_replay or self.task != COMPILE:
             return self._replayed()
         try:
             exchange = self._exchange.fork(self.asked_by)
@@ -308,6 +309,11 @@ class Compilation(AbstractContextManager["Compilation"]):
             "decisions": self.decisions,
         }
         if self.task.product == "object":
+            assembly, payload = _parted(payload, answer.get("assembly_bytes", 0))
+            if self.task.estimates:
+                record["executed_instructions"] = executed_instructions(
+                    assembly.decode("utf-8", "replace"), self._exchange.take_stderr()
+                )
             self._result = CompilationResult(
                 module=self.module.name,
                 sections=tuple((name, size) for name, size, _ in answer["sections"]),
@@ -341,3 +347,7 @@ class Compilation(AbstractContextManager["Compilation"]):
             branch.close()
             raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
         return branch
+
+
+def _parted(data: bytes, size: int) -> tuple[bytes, bytes]:
+    return data[:size], data[size:]

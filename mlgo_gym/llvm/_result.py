@@ -40,6 +40,8 @@ class CompilationResult:
         object_bytes: the object, where it was asked for.
         comdat_groups: the COMDAT group of each section, in the same order; empty for a section
             that is in none, and in object formats other than ELF.
+        executed_instructions: how many instructions are executed by the counts in the bitcode, an
+            estimate, if it was asked for; ``None`` where the bitcode has none.
 
     >>> from mlgo_gym import Compiler, Module
     >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
@@ -57,6 +59,7 @@ class CompilationResult:
     object_sha256: str
     object_bytes: bytes | None = field(default=None, repr=False)
     comdat_groups: tuple[str, ...] = field(default=(), repr=False)
+    executed_instructions: float | None = field(default=None, repr=False)
 
     @property
     def text_size_bytes(self) -> int:

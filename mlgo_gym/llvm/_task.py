@@ -23,6 +23,8 @@ class Task:
             own.
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
+        estimates: beside the object it says how many instructions are executed, by the counts that
+            are in the bitcode.
         names: the context of each of the inliner's decisions is the names of caller and callee,
             with a NUL between them.
 
@@ -37,6 +39,7 @@ class Task:
     product: str = "object"
     print_frequencies: bool = False
     functions: tuple[str, ...] = ()
+    estimates: bool = False
     names: bool = False
 
     def __post_init__(self) -> None:
@@ -54,6 +57,9 @@ class Task:
 
 COMPILE: Final = Task()
 """Optimise a module and generate its object."""
+
+COMPILE_WITH_ESTIMATE: Final = replace(COMPILE, estimates=True)
+"""The same, and the instructions that are executed are estimated."""
 
 COMPILE_WITH_NAMES: Final = replace(COMPILE, names=True)
 """The same, and the inliner's decisions say who calls whom."""

@@ -117,9 +117,10 @@ def emit_object(module: Any, target: Target, level: str) -> bytes:
         return bytes(machine.emit_object(module))
 
 
-def emit_text(module: Any, target: Target, level: str) -> bytes:
+def emit_text(module: Any, target: Target, level: str, *, comments: bool = False) -> bytes:
     """Generate assembly, or MIR where LLVM's options end code generation early."""
     with _refusals(), _target_machine(module, level, target) as machine:
+        machine.set_asm_verbosity(comments)
         return str(machine.emit_assembly(module)).encode()
 
 

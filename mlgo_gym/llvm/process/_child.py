@@ -221,8 +221,18 @@ class _Server:
                 level = binding.optimize(module, request.target)
             if self._is_cancelled():
                 return {"cancelled": True}, b""
+            again = binding.to_bitcode(module) if request.task.estimates else b""
             answer, product = _PRODUCTS[request.task.product](module, request, level)
+            if again:
+                assembly = self._with_frequencies(again, request, level)
+                answer, product = answer | {"assembly_bytes": len(assembly)}, assembly + product
         return {"opt_level": level} | answer, product
+
+    def _with_frequencies(self, bitcode: bytes, request: CompileRequest, level: str) -> bytes:
+        """The assembly of an optimised module, while LLVM prints how often its blocks run."""
+        self._session.set_options(("-print-machine-bfi=true",))
+        with binding.parse(bitcode, is_text=False, verify=False) as module:
+            return binding.emit_text(module, request.target, level, comments=True)
 
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -55,7 +55,9 @@ _STACK_ACCESS: Final = re.compile(r"(load|store) \(s\d+\) (?:from|into) %stack\.
 _CONSTANT_REGISTERS: Final = frozenset({"noreg"})
 _PROGRAM_COUNTER: Final = "rip"
 _CERTAIN: Final = 2.0**31
-_FREQUENCY: Final = re.compile(r"^ - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)", re.MULTILINE)
+_FREQUENCY: Final = re.compile(
+    r"^ - BB(\d+)(?:\[.*\])?: float = \S+, int = (\d+)(?:, count = (\d+))?", re.MULTILINE
+)
 _TABLE: Final = re.compile(r"^block-frequency-info: ", re.MULTILINE)
 _ROW: Final = "\n - BB"
 _IN_YAML: Final = re.compile(r"\\(x[0-9A-F]{2}|u[0-9A-F]{4}|U[0-9A-F]{8}|.)")
@@ -114,14 +116,27 @@ def spill_code(text: str, name: str) -> MachineFunction:
 
 def block_frequencies(text: str) -> dict[str, dict[int, float]]:
     """Each function's block frequencies, relative to the entry's, as LLVM has printed them last."""
-    tables: dict[str, dict[int, float]] = {}
+    return {name: _relative(rows) for name, rows in _last_tables(text).items()}
+
+
+def block_counts(text: str) -> dict[str, dict[int, float]]:
+    """How often each block runs, of functions whose entries LLVM has counts of."""
+    found = {}
+    for name, rows in _last_tables(text).items():
+        if count := rows[0][2]:
+            found[name] = {each: int(count) * part for each, part in _relative(rows).items()}
+    return found
+
+
+def _last_tables(text: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Each function's rows as LLVM has printed them last: block, frequency and count."""
+    tables = {}
     for table in _TABLE.split(text)[1:]:
         # A name is printed as it is, whatever is in it.
         name, row, rest = table.partition(_ROW)
         if row:
-            found = _FREQUENCY.findall(row + rest)
-            tables[name] = {int(block): float(frequency) for block, frequency in found}
-    return {name: _relative(table) for name, table in tables.items()}
+            tables[name] = _FREQUENCY.findall(row + rest)
+    return tables
 
 
 def name_in_yaml(written: str) -> str:
@@ -141,9 +156,9 @@ def _unescaped(escape: str) -> str:
     return chr(int(escape[1:], 16)) if len(escape) > 1 else _YAML_ESCAPES.get(escape, escape)
 
 
-def _relative(table: Mapping[int, float]) -> dict[int, float]:
-    entry = next(iter(table.values()))
-    return {block: frequency / entry for block, frequency in table.items()}
+def _relative(rows: Sequence[tuple[str, str, str]]) -> dict[int, float]:
+    entry = float(rows[0][1])
+    return {int(block): float(frequency) / entry for block, frequency, _ in rows}
 
 
 def _architecture(text: str, module: str) -> str:
