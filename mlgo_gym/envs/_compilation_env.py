@@ -40,8 +40,8 @@ class CompilationEnv(DecisionEnv):
         settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
             problem's measure: ``text``, ``instructions`` or ``cost`` of the corpus's workloads
-            (`mlgo_gym.workloads`), or several with weights, as in
-            ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or
+            (`mlgo_gym.workloads`), ``estimate`` of the counts in the bitcode
+            (`mlgo_gym.profiles`), or several with weights, as in ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or
             ``fallback``; ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
             long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
             that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes
@@ -129,17 +129,20 @@ class CompilationEnv(DecisionEnv):
     def _start(self, module: Module) -> Steps[Compilation]:
         options = options_of(module, self._opt_level)
         key = (module.sha256, options)
+        task, keep = self.measure.task, self.measure.keeps_objects
         if key not in self._known:
-            answers, keep = self._baseline_answers, self.measure.keeps_objects
-            plain = yield from self.compiler.running(module, options, answers, keep_object=keep)
+            plain = yield from self.compiler.running(
+                module, options, self._baseline_answers, task, keep_object=keep
+            )
             if self.measure.score(plain.result):  # which is known from then on
                 self._known[key] = replace(plain.result, object_bytes=None)
         baseline = self._known.get(key)
         if baseline is None:
             raise ModuleError(module.name, f"has nothing to measure: 0 {self.measure.meaning}")
         self._compared_with = baseline
-        keep = self.measure.keeps_objects
-        compilation = self.compiler.start(module, self.problem, options, keep_object=keep)
+        compilation = self.compiler.start(
+            module, self.problem, options, keep_object=keep, task=task
+        )
         yield from self._first(compilation)
         return compilation
 

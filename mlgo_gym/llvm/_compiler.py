@@ -170,8 +170,9 @@ class Compiler(AbstractContextManager["Compiler"]):
         policy: PolicyLike | None = None,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
         keep_object: bool = False,
+        task: Task = COMPILE,
     ) -> CompilationResult:
-        """Compile a module to its end; options and the object's bytes are as in `start`.
+        """Compile a module to its end; options, the object's bytes and the task are as in `start`.
 
         Without a problem all is left to LLVM's own heuristics. A plain function may be a policy;
         ``also`` are further problems of the same compilation, each with what answers it.
@@ -184,7 +185,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         answers = {problem: policy} if problem is not None and policy is not None else {}
         answers |= also
         with self._alone:
-            running = self.running(module, options, answers, keep_object=keep_object)
+            running = self.running(module, options, answers, task, keep_object=keep_object)
             return run_to_end(running).result
 
     def produce(

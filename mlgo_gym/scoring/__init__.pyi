@@ -1,3 +1,4 @@
+from ._estimate import Estimate as Estimate
 from ._linked_text import Code as Code
 from ._linked_text import linked_text_bytes as linked_text_bytes
 from ._measures import AllocationCost as AllocationCost

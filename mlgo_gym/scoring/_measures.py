@@ -20,6 +20,7 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
@@ -92,6 +93,7 @@ class Unit(ABC):
     """
 
     keeps_objects: ClassVar[bool] = False
+    task: ClassVar[Task] = COMPILE
 
     @abstractmethod
     def __init__(
@@ -148,6 +150,11 @@ class Measure(ABC):
         """Whether it looks into the objects, which results must hold."""
         return self.unit.keeps_objects
 
+    @property
+    def task(self) -> Task:
+        """What a compilation does whose result it looks at, where it is an object's."""
+        return self.unit.task
+
     def score(self, result: Result) -> float:
         """What compilations are compared by; less is better."""
         return result.score
@@ -183,8 +190,13 @@ class ObjectUnit(Unit):
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
     ) -> None:
-        keep = self.keeps_objects
-        self._compile = partial(compiler.compile_module, module, options, keep_object=keep)
+        self._compile = partial(
+            compiler.compile_module,
+            module,
+            options,
+            keep_object=self.keeps_objects,
+            task=self.task,
+        )
         self._problem = problem
         self._also = also
 

@@ -157,7 +157,9 @@ class _Task:
         if left_s <= 0:
             return known
         if reward and reward.measure.keeps_objects:  # what all share is of nobody's budget
-            reward.measure.score(compiler.compile_module(module, options, keep_object=True))
+            task = reward.measure.task
+            made = compiler.compile_module(module, options, keep_object=True, task=task)
+            reward.measure.score(made)
         setting = replace(self.setting, budget_s=left_s)
         with as_policy(self.policy).begin(module) if self.policy else nullcontext() as given:
             oracle = Oracle(

@@ -133,7 +133,11 @@ class Oracle:
             CompilationError: LLVM crashed or hung under its own default answers.
         """
         with self._compiler.start(
-            self._module, self._problem, self._options, keep_object=self._measure.keeps_objects
+            self._module,
+            self._problem,
+            self._options,
+            keep_object=self._measure.keeps_objects,
+            task=self._measure.task,
         ) as root:
             if root.next_observation() is not None:
                 self._root = root
@@ -193,7 +197,7 @@ class Oracle:
 
     def _search_limits(self) -> Iterator[Found]:
         classes = range(len(Choice("default").limits))
-        runs = self._measure.keeps_objects
+        runs = self._measure.keeps_objects or self._measure.task.estimates
         yield from self._try_all(
             Choice(base, (few,) * _FEW_USES + (many,) * (len(classes) - _FEW_USES))
             for base, few, many in (*(_RUN_STARTS if runs else ()), *_LIMIT_STARTS)

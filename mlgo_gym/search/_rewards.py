@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
-from mlgo_gym.workloads._measures import measure_named, reward_name
+from mlgo_gym.workloads._measures import measure_named, reward_name, runs_programs
 from mlgo_gym.workloads._program import corpora_with_workloads, inputs_sha256
 
 TEXT: Final = "text"
@@ -52,7 +52,7 @@ class Rewards(AbstractContextManager["Rewards"]):
         self._corpora = {
             package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
         }
-        if name != TEXT:
+        if runs_programs(name):
             corpora_with_workloads(self._corpora)
         self._opt_level = opt_level
         self._timeout_s = timeout_s
@@ -73,7 +73,7 @@ class Rewards(AbstractContextManager["Rewards"]):
         with self._alone:
             if key.package not in self._made:
                 corpus = self._corpora[key.package]
-                inputs = inputs_sha256(corpus) if self._name != TEXT else None
+                inputs = inputs_sha256(corpus) if runs_programs(self._name) else None
                 measure = measure_named(
                     self._name, corpus, opt_level=self._opt_level, timeout_s=self._timeout_s
                 )

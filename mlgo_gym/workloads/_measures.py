@@ -20,6 +20,7 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.scoring._estimate import Estimate, KeptEstimateUnit
 from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, Result, TextSize, Unit
 from mlgo_gym.workloads._meters import executed_functions, meter_named
 from mlgo_gym.workloads._program import Programs
@@ -189,8 +190,21 @@ class Mix(Measure):
             measure.close()
 
 
+class EstimatedMix(Mix):
+    """A mix with an estimate in it.
+
+    >>> EstimatedMix({Estimate(): 0.5, TextSize(): 0.5}).task.estimates
+    True
+    """
+
+    unit: ClassVar[type[Unit]] = KeptEstimateUnit
+
+
 _RUN: Final = MappingProxyType({"instructions": ExecutedInstructions, "cost": EstimatedCost})
-_NAMES: Final = ("text", *_RUN)
+_PLAIN: Final[Mapping[str, type[Measure]]] = MappingProxyType(
+    {"text": TextSize, "estimate": Estimate}
+)
+_NAMES: Final = ("text", *_RUN, "estimate")
 
 
 def measure_named(
@@ -204,7 +218,7 @@ def measure_named(
     """The measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
 
     Args:
-        text: ``text``, ``instructions``, ``cost``, or several, each with a weight.
+        text: ``text``, ``instructions``, ``cost``, ``estimate``, or several, each with a weight.
         corpus: whose workloads run.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are compiled at once.
@@ -224,9 +238,22 @@ def measure_named(
         programs = Programs(corpus, opt_level=opt_level, jobs=jobs, timeout_s=timeout_s)
         reach = Reach(programs)
         made |= {_RUN[name](reach): weights[name] for name in run}
-    if "text" in weights:
-        made[TextSize()] = weights["text"]
-    return next(iter(made)) if len(made) == 1 else Mix(made)
+    made |= {_PLAIN[name](): weights[name] for name in weights if name in _PLAIN}
+    if len(made) == 1:
+        return next(iter(made))
+    return EstimatedMix(made) if "estimate" in weights else Mix(made)
+
+
+def runs_programs(text: str) -> bool:
+    """Whether programs run for a reward.
+
+    Raises:
+        OptionsError: it is no reward.
+
+    >>> runs_programs("text:0.5,cost:0.5"), runs_programs("estimate")
+    (True, False)
+    """
+    return any(name in _RUN for name in _weights(text))
 
 
 def reward_name(text: str) -> str:
