@@ -41,8 +41,9 @@ class CompilationEnv(DecisionEnv):
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
             problem's measure: ``text``, ``instructions`` or ``cost`` of the corpus's workloads
             (`mlgo_gym.workloads`), ``estimate`` of the counts in the bitcode
-            (`mlgo_gym.profiles`), or several with weights, as in ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or
-            ``fallback``; ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
+            (`mlgo_gym.profiles`), or several with weights, as in
+            ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or ``fallback``;
+            ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
             long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
             that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes
             ``render`` describe the state in a few lines of text.

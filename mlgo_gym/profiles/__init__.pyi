@@ -1,4 +1,13 @@
 from ._attach import Attached as Attached
 from ._attach import attach_profile as attach_profile
+from ._collect import Collected as Collected
 from ._collect import collect_profile as collect_profile
+from ._compare import ProfileComparison as ProfileComparison
+from ._compare import compare_profiles as compare_profiles
+from ._compare import counters_of as counters_of
+from ._compare import summary_of_profile as summary_of_profile
+from ._counts import CorpusCounts as CorpusCounts
+from ._counts import Inconsistency as Inconsistency
+from ._counts import counts_of_corpus as counts_of_corpus
 from ._file import ProfileFile as ProfileFile
+from ._summary import Summary as Summary

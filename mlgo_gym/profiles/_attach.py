@@ -22,6 +22,7 @@ from mlgo_gym.curation._facts import describe_module
 from mlgo_gym.errors import ModuleError, ProfileError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._schedule import Jobs, each
+from mlgo_gym.profiles._compare import summary_of_profile
 from mlgo_gym.profiles._file import ProfileFile
 
 
@@ -89,10 +90,15 @@ def attach_profile(
         profile.at_hand() as counts,
         scratch_folder() as folder,
     ):
-        _check_readable(tools, profile, counts)
+        summary_of_profile(profile)  # LLVM reads it
 
         def attach(compiler: Compiler, name: str) -> Attached:
-            return _attach(compiler, corpus[name], tools, counts, folder, staged / f"{name}.bc")
+            module = corpus[name]
+            found, bitcode = _annotated(compiler, module, tools, counts, folder)
+            made = staged / f"{name}.bc"
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.write_bytes(bitcode)
+            return found
 
         compiler = partial(Compiler, timeout_s=timeout_s)
         found: dict[str, Attached] = {}
@@ -105,17 +111,9 @@ def attach_profile(
     return found
 
 
-def _check_readable(tools: ProfileTools, profile: ProfileFile, counts: Path) -> None:
-    try:
-        tools.show(counts)
-    except CompileError as error:
-        said = error.stderr_tail.replace(f"{counts}: ", "").strip() or str(error)
-        raise ProfileError(profile.name, f"expected one that LLVM reads, found {said!r}") from error
-
-
-def _attach(
-    compiler: Compiler, module: Module, tools: ProfileTools, counts: Path, folder: Path, made: Path
-) -> Attached:
+def _annotated(
+    compiler: Compiler, module: Module, tools: ProfileTools, counts: Path, folder: Path
+) -> tuple[Attached, bytes]:
     before = describe_module(compiler, module)
     if before.profile.kind is not None:
         raise ModuleError(
@@ -127,12 +125,10 @@ def _attach(
         annotated = tools.annotate(bitcode, counts, module.name)
     except CompileError as error:
         raise ModuleError(module.name, f"cannot be given counts: {error}") from error
-    made.parent.mkdir(parents=True, exist_ok=True)
-    made.write_bytes(annotated.bitcode)
     after = describe_module(compiler, Module(module.name, annotated.bitcode))
     counted = after.profile.functions_with_counts
     unknown = len(after.bodies) - counted - annotated.mismatches
-    return Attached(counted, unknown, annotated.mismatches)
+    return Attached(counted, unknown, annotated.mismatches), annotated.bitcode
 
 
 def _check_fits(profile: ProfileFile, corpus: Corpus, found: dict[str, Attached]) -> None:

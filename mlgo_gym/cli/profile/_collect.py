@@ -8,8 +8,9 @@ from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 
 DESCRIPTION = (
-    "Instrument the modules of a corpus's workloads before any optimisation, run each program once "
-    "in its sandbox, and write the sum of the counts as LLVM's llvm-profdata does."
+    "Instrument the modules of a corpus's workloads before any optimisation, run each program in "
+    "its sandbox, and write the sum of the counts as LLVM's llvm-profdata does. Each runs twice: "
+    "counts that differ are a warning, and the exit status is 1."
 )
 EXAMPLE = "mlgo-gym profile collect --output json.profdata"
 
@@ -29,11 +30,18 @@ def run(options: argparse.Namespace, output: Output) -> int:
     corpus = shared.one_corpus_of(options)
     with output.progress() as progress:
         progress.add_task("counting", total=None)
-        profile = collect_profile(
+        collected = collect_profile(
             corpus, options.workload, atomic=options.atomic, jobs=options.jobs
         )
+    profile = collected.profile
     with writing(options.output) as file:
         file.write(profile.data)
     output.print(f"{len(profile.data):,} bytes, {profile.name}, in {options.output}")
-    output.json({"output": str(options.output), "bytes": len(profile.data)})
-    return 0
+    output.json(
+        {
+            "output": str(options.output),
+            "bytes": len(profile.data),
+            "unstable": {name: each.distance for name, each in collected.unstable.items()},
+        }
+    )
+    return output.warn_of(collected.warnings)

@@ -47,9 +47,10 @@ from mlgo_gym.llvm.process._request import (
     request_from_json,
 )
 from mlgo_gym.llvm.text._fingerprint import bodies_of
+from mlgo_gym.llvm.text._flow import counts_of
 from mlgo_gym.llvm.text._function_split import function_texts
 from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
-from mlgo_gym.llvm.text._profile import profile_of
+from mlgo_gym.llvm.text._profile import profile_of, summary_of
 from mlgo_gym.stream._readable import is_readable
 
 _RECEIVE_BYTES: Final = 1 << 20
@@ -304,7 +305,10 @@ def _describe(request: DescribeRequest, data: bytes) -> _Answer:
     with binding.parse(data, is_text=request.is_text, verify=True) as module:
         text = ModuleText.read(str(module))
     bodies = [astuple(body) for body in bodies_of(text)]
-    return {"bodies": bodies, "profile": asdict(profile_of(text))}, b""
+    answer = {"bodies": bodies, "profile": asdict(profile_of(text))}
+    if request.counts:
+        answer |= {"counts": asdict(counts_of(text)), "summary": summary_of(text)}
+    return answer, b""
 
 
 def _split(request: SplitRequest, data: bytes) -> _Answer:

@@ -149,9 +149,10 @@ class LoadRequest:
 
 @dataclass(frozen=True, slots=True)
 class DescribeRequest:
-    """Tell the bodies and the profile of a module, as it is."""
+    """Tell the bodies and the profile of a module, as it is; its counts, too, if asked for."""
 
     is_text: bool
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True)

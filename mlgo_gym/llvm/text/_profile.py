@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from mlgo_gym.llvm.text._module_text import ModuleText
 
@@ -23,6 +23,8 @@ _SUMMARY_FLAG: Final = re.compile(r'!\{i32 \d+, !"(?:CS)?ProfileSummary", !(\d+)
 _FORMAT: Final = re.compile(r'!\{!"ProfileFormat", !"(\w+)"\}')
 _DETAILS: Final = re.compile(r'!\{!"DetailedSummary", !(\d+)\}')
 _ENTRY: Final = re.compile(r"!\{i32 (\d+), i64 (-?\d+), i32 \d+\}")
+_ROW: Final = re.compile(r"!\{i32 (\d+), i64 (-?\d+), i32 (\d+)\}")
+_TOTAL: Final = re.compile(r'!\{!"(\w+)", i64 (\d+)\}')
 _ENTRY_COUNT: Final = re.compile(r'!\{!"function_entry_count", i64 (-?\d+)')
 _PROF: Final = re.compile(r" !prof !(\d+)")
 _NODE: Final = re.compile(r"!(\d+)")
@@ -50,7 +52,7 @@ def profile_of(module: ModuleText) -> Profile:
     thresholds = _thresholds(module, summary)
     counted = hot = cold = 0
     for function in module.functions.values():
-        count = _entry_count(module, function.header)
+        count = entry_count(module, function.header)
         counted += count is not None
         if count is not None and thresholds and count >= thresholds[0]:
             hot += 1
@@ -59,6 +61,16 @@ def profile_of(module: ModuleText) -> Profile:
         ):
             cold += 1
     return Profile(kind[1] if kind else None, counted, hot, cold)
+
+
+def summary_of(module: ModuleText) -> dict[str, Any]:
+    """The numbers of a profile's summary by LLVM's names; ``DetailedSummary`` has three each."""
+    text = _summary(module)
+    numbers: dict[str, Any] = {name: int(number) for name, number in _TOTAL.findall(text)}
+    if details := _DETAILS.search(text):
+        rows = _ROW.findall(_resolved(module, details[1]))
+        numbers["DetailedSummary"] = [[int(each) % _COUNT_BITS for each in row] for row in rows]
+    return numbers
 
 
 def _summary(module: ModuleText) -> str:
@@ -86,7 +98,8 @@ def _thresholds(module: ModuleText, summary: str) -> tuple[int, int] | None:
     return None if hot is None or cold is None else (hot, cold)
 
 
-def _entry_count(module: ModuleText, header: str) -> int | None:
+def entry_count(module: ModuleText, header: str) -> int | None:
+    """How often a function is entered, if its header says so."""
     node = _PROF.search(header)
     match = _ENTRY_COUNT.search(module.metadata[node[1]]) if node else None
     if match is None:
