@@ -143,7 +143,8 @@ def read(files: Sequence[Path]) -> None:
             change = [row[key] - before[key] for key in ("estimate", "instructions")]
             by_package[row["package"]].append((row["module"], *change))
     packages = list(by_package)
-    print(f"{sum(map(len, by_package.values()))} compilations that differ from LLVM's own, out of "
+    total = sum(map(len, by_package.values()))
+    print(f"{total} compilations that differ from LLVM's own, out of "
           f"{len(found) - len(plain)}, of {len(plain)} modules, {len(packages)} packages")  # fmt: skip
     for package in packages:
         value = within(by_package[package], by_module=False)

@@ -97,7 +97,7 @@ class Compilation(AbstractContextManager["Compilation"]):
         return CompileRequest(
             is_text=self.module.is_text,
             verify=self.module.sha256 not in self._exchange.worker.verified,
-            is_forkable=self.is_forkable and self.task == COMPILE,
+            is_forkable=self.is_forkable,
             target=self._order.options.target(),
             task=self.task,
             keep_object=self._order.keep_object,
@@ -246,10 +246,10 @@ class Compilation(AbstractContextManager["Compilation"]):
                 f"found {len(self.problems)} and {self.task.product}"
             )
         self._branches.make_room(self.module.name)
-        if self._branches.by_replay or self.task != COMPILE:
+        if self._branches.by_replay:
             return self._replayed()
         try:
-            exchange = self._exchange.fork(self.asked_by)
+            exchange = self._exchange.fork(self.asked_by, keep_stderr=self.task.estimates)
         except ForkRefusedError as error:
             warnings.warn(f"fork: {error}; compiling again instead", RuntimeWarning, stacklevel=2)
             return self._replayed()

@@ -328,6 +328,11 @@ def llvm_version() -> str:
         worker.close()
 
 
+def has_profile(module: Module) -> bool:
+    """Whether a module's bitcode has counts in it, of instrumented code."""
+    return _PROFILE.search(module.data) is not None
+
+
 def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
     """How a module is compiled: as its command line says, at another level if one is given.
 
@@ -342,8 +347,7 @@ def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
     if module.command is None:
         return CompileOptions().with_level(opt_level)
     try:
-        has_profile = _PROFILE.search(module.data) is not None
-        options = CompileOptions.from_command(module.command, has_profile=has_profile)
+        options = CompileOptions.from_command(module.command, has_profile=has_profile(module))
     except OptionsError as error:
         raise ModuleError(module.name, str(error)) from error
     return options.with_level(opt_level)

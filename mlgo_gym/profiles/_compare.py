@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -115,7 +116,7 @@ def compare_profiles(a: ProfileFile, b: ProfileFile) -> ProfileComparison:
     ]
     changed = sorted((each for each in changes if each.distance), key=lambda each: -each.distance)
     return ProfileComparison(
-        distance=min(1.0, sum(each.distance for each in changed)),
+        distance=math.fsum(each.distance for each in changed),
         factor=other_total / total,
         only_a=tuple(sorted(names[0] - names[1])),
         only_b=tuple(sorted(names[1] - names[0])),

@@ -205,14 +205,16 @@ class Exchange:
         self.advice.append(advice)
         self._channels[problem].reply(self._fits[problem].advice(advice))
 
-    def fork(self, problem: Problem) -> Exchange:
+    def fork(self, problem: Problem, *, keep_stderr: bool = False) -> Exchange:
         """Clone the worker while it waits for advice on a problem, the only one."""
         own = self._channels[problem]
         try:
             worker, channel = fork_worker(self.worker, own, self.remaining_s)
         except (WorkerDiedError, TimeoutError) as error:
             raise self._failure(error) from error
-        branch = Exchange(worker, self._module, self._timeout_s, owns_worker=True)
+        branch = Exchange(
+            worker, self._module, self._timeout_s, keep_stderr=keep_stderr, owns_worker=True
+        )
         branch._open(problem, channel)
         branch.remaining_s, branch._asks = self.remaining_s, self._asks
         branch._fits = self._fits
