@@ -145,7 +145,7 @@ def read(files: Sequence[Path]) -> None:
     packages = list(by_package)
     total = sum(map(len, by_package.values()))
     print(f"{total} compilations that differ from LLVM's own, out of "
-          f"{len(found) - len(plain)}, of {len(plain)} modules, {len(packages)} packages")  # fmt: skip
+          f"{len(found) - len(plain)}, of {len(plain)} modules in {len(packages)}")  # fmt: skip
     for package in packages:
         value = within(by_package[package], by_module=False)
         print(f"  {package:16} {value:.3f}" if value is not None else f"  {package:16} -")
