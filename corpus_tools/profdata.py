@@ -10,10 +10,13 @@ from __future__ import annotations
 import os
 import platform
 import re
+import resource
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +30,9 @@ __all__ = ["LINK_FLAGS", "Annotated", "ProfileTools"]
 
 LINK_FLAGS: Final = ("-fprofile-generate",)
 """What the linker's driver is given for programs with instrumented code."""
+
+MEMORY_BYTES: Final = 4 << 30
+LARGEST_OUTPUT_BYTES: Final = 1 << 30
 
 _MISMATCH: Final = re.compile(r"^warning: .*\(hash mismatch\)", re.MULTILINE)
 _TAIL_LINES: Final = 5
@@ -158,28 +164,43 @@ def _run(program: Path, arguments: Sequence[str], subject: str) -> tuple[bytes, 
     # A file: of a pipe, llvm-profdata cannot go back to fill in what stands at the start.
     with tempfile.TemporaryFile() as output:
         start = partial(
-            subprocess.run,
+            subprocess.Popen,
             [str(program), *arguments],
             env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
-            timeout=DEADLINE_S,
-            check=False,
         )
         try:
-            process = start_alone(program, start)
-        except subprocess.TimeoutExpired as error:
-            reason = f"{program.name} ran past its deadline of {DEADLINE_S:g} s"
-            raise CompileError(subject, reason) from error
+            process: subprocess.Popen[bytes] = start_alone(program, start)
         except OSError as error:
             raise CompileError(subject, f"{program} does not run: {error.strerror}") from error
+        with process:
+            _bound(process.pid)
+            try:
+                said = process.communicate(timeout=DEADLINE_S)[1].decode("utf-8", "replace")
+            except subprocess.TimeoutExpired as error:
+                reason = f"{program.name} ran past its deadline of {DEADLINE_S:g} s"
+                raise CompileError(subject, reason) from error
+            finally:
+                process.kill()
         output.seek(0)
         made = output.read()
-    said = process.stderr.decode("utf-8", "replace")
     if status := process.returncode:
         how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
         tail = "\n".join(said.splitlines()[-_TAIL_LINES:])
-        reason = f"{program.name} {how}"
-        raise CompileError(subject, reason, exit_status=status, stderr_tail=tail)
+        raise CompileError(subject, f"{program.name} {how}", exit_status=status, stderr_tail=tail)
     return made, said
+
+
+def _bound(pid: int) -> None:
+    """Bound what a tool takes of what it is not to trust."""
+    if sys.platform == "linux":
+        limits = (
+            (resource.RLIMIT_DATA, MEMORY_BYTES),
+            (resource.RLIMIT_FSIZE, LARGEST_OUTPUT_BYTES),
+            (resource.RLIMIT_CORE, 0),
+        )
+        with suppress(ProcessLookupError):  # it is over already
+            for limit, value in limits:
+                resource.prlimit(pid, limit, (value, value))

@@ -11,6 +11,7 @@ from corpus_tools import (
     clang,
     object_file,
     pip_config,
+    profdata,
     reading,
     recipes,
     workloads,
@@ -27,6 +28,7 @@ from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
 from mlgo_gym.objects import _builds
 from mlgo_gym.problems import _vocabulary
+from mlgo_gym.profiles import _file
 from mlgo_gym.records import _trace
 from mlgo_gym.runners import _interactive, _interpreter
 from mlgo_gym.runners.grpc import _wire
@@ -53,8 +55,11 @@ BYTES = {
     "a recipe": recipes._LARGEST_BYTES,
     "a description of workloads": workloads._LARGEST_BYTES,
     "the memory of a workload's program, unless its description has another (2 GiB more under "
-    "valgrind)": PROGRAM.memory_mib << 20,
+    "valgrind, a quarter of one while it is profiled)": PROGRAM.memory_mib << 20,
     "its output, and a file that it writes": _running._MOST_OUTPUT_BYTES,
+    "a profile of programs": _file.LARGEST_BYTES,
+    "what LLVM's tools make of a profile, or of a module with one": profdata.LARGEST_OUTPUT_BYTES,
+    "their memory": profdata.MEMORY_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
     "a vocabulary of IR2Vec": _vocabulary.MAX_BYTES,
     "the triplets that `llvm-ir2vec` prints of a module": _triplets.MAX_OUTPUT_BYTES,
@@ -118,9 +123,8 @@ NUMBERS = {
 }
 SECONDS = {
     "LLVM's part of one compilation, unless told otherwise": llvm_compiler.DEFAULT_TIMEOUT_S,
-    "its time, unless its description has another (a hundred times as long under valgrind)": (
-        PROGRAM.timeout_s
-    ),
+    "its time, unless its description has another (a hundred times as long under valgrind, "
+    "twenty times while it is profiled)": PROGRAM.timeout_s,
     "the start of a worker": _worker._START_TIMEOUT_S,
     "the CPU of one request of a worker, beyond twice its deadline": _limits._GRACE_S,
     "a model's way to native code, unless told otherwise": _compiler.DEFAULT_TIMEOUT_S,

@@ -73,6 +73,7 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("corpora out of archives", "corpus", "arpy")
     yield _tried("llvm-ir2vec, for vocabulary train", _llvm_ir2vec, is_required=False)
     yield _tried("clang, for corpus build and programs", _clang, is_required=False)
+    yield _tried("llvm-profdata, for profiles", _profdata, is_required=False)
     yield _tried("valgrind, for what programs take", _valgrind, is_required=False)
 
 
@@ -147,6 +148,13 @@ def _valgrind() -> str:
     from mlgo_gym.workloads._meters import cachegrind
 
     return str(cachegrind())
+
+
+def _profdata() -> str:
+    from corpus_tools.profdata import ProfileTools
+
+    tools = ProfileTools.find()
+    return f"{tools.profdata}, {tools.opt}, {tools.check_runtime()}"
 
 
 def _clang() -> str:

@@ -33,7 +33,7 @@ def add_options(add: shared.Options) -> None:
     add.budget("for each module, over all runs", "60s")
     add.output("where traces are written; of several packages, a folder for each")
     what = (
-        "what is to be less: text, instructions, cost, or several as in "
+        "what is to be less: text, instructions, cost, estimate, or several as in "
         "'text:0.5,instructions:0.5' (default: text)"
     )
     add("--reward", "REWARD", what)

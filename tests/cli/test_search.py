@@ -141,8 +141,8 @@ def test_a_build_has_no_workloads(option: tuple[str, str], tmp_path: Path) -> No
     [
         (
             ("--reward", "speed"),
-            "reward: expected measures out of text, instructions, cost, each once, several with a "
-            "weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
+            "reward: expected measures out of text, instructions, cost, estimate, each once, "
+            "several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
         ),
         (("--most-text", "1"), "most_text: expected a reward other than text, found None"),
         (

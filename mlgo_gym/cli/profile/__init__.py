@@ -5,7 +5,7 @@ DESCRIPTION = (
     "run, and the counts are put into the bitcode of the corpus, where LLVM and the reward "
     "'estimate' take them into account."
 )
-EXAMPLE = "mlgo-gym profile collect --corpus corpora/lupa --output lupa.profdata"
+EXAMPLE = "mlgo-gym profile collect --output json.profdata"
 COMMANDS = {
     "_collect": "run the programs of a corpus and write how often their code ran",
     "_attach": "write a corpus with a profile's counts in its bitcode",
