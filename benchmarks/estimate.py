@@ -110,12 +110,19 @@ def compilations(
         if result.decisions < LEAST_DECISIONS:
             return
         counted = measure.score(result)
+        try:
+            estimate = Estimate().score(result)
+        except ModuleError as error:  # of LLVM's own: the module cannot be estimated
+            if policy == BASELINE:
+                raise
+            print(f"  {name}, {policy}: {error}", flush=True)
+            continue
         yield {
             "module": name,
             "policy": policy,
             "object": result.object_sha256,
             "decisions": result.decisions,
-            "estimate": Estimate().score(result),
+            "estimate": estimate,
             "instructions": counted,
             "text": result.text_size_bytes,
             "compiled_s": compiled - start,

@@ -200,7 +200,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
                 reward = self.measure.rewards(result, self._baseline())[""]
                 ending = {**self.measure.scores(result), "settings": dict(result.settings), **more}
                 ending |= self._compared()
-            except WorkloadError as failure:
+            except (ModuleError, WorkloadError) as failure:
                 remark = remark | {"error": str(failure)}
         info = self._info(compilation) | remark | ending
         has_ended = self._pending is None and "error" not in remark

@@ -312,8 +312,11 @@ class Compilation(AbstractContextManager["Compilation"]):
             assembly, payload = _parted(payload, answer.get("assembly_bytes", 0))
             if self.task.estimates:
                 record["executed_instructions"] = executed_instructions(
-                    assembly.decode("utf-8", "replace"), self._exchange.take_stderr()
+                    assembly.decode("utf-8", "replace"),
+                    self._exchange.take_stderr(),
+                    answer["largest_count"],
                 )
+                record["executed_before"] = answer["executed_before"]
             self._result = CompilationResult(
                 module=self.module.name,
                 sections=tuple((name, size) for name, size, _ in answer["sections"]),

@@ -42,6 +42,7 @@ class CompilationResult:
             that is in none, and in object formats other than ELF.
         executed_instructions: how many instructions are executed by the counts in the bitcode, an
             estimate, if it was asked for; ``None`` where the bitcode has none.
+        executed_before: how many of LLVM's own, before any optimisation, if that was asked for.
 
     >>> from mlgo_gym import Compiler, Module
     >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
@@ -60,6 +61,7 @@ class CompilationResult:
     object_bytes: bytes | None = field(default=None, repr=False)
     comdat_groups: tuple[str, ...] = field(default=(), repr=False)
     executed_instructions: float | None = field(default=None, repr=False)
+    executed_before: int = field(default=0, repr=False)
 
     @property
     def text_size_bytes(self) -> int:

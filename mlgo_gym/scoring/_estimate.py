@@ -6,12 +6,15 @@ What other modules and libraries execute is not in it, so it is the module's own
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from mlgo_gym.errors import InternalError, ModuleError
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._task import COMPILE_WITH_ESTIMATE, Task
 from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, ObjectUnit, Result, Unit
+
+MOST_TIMES: Final = 1.5
+"""Code that executes more, in LLVM's instructions before optimisation, is not LLVM's code."""
 
 
 class EstimateUnit(ObjectUnit):
@@ -42,7 +45,7 @@ class Estimate(Measure):
         """The estimate, in instructions.
 
         Raises:
-            ModuleError: the bitcode has no counts.
+            ModuleError: the bitcode has no counts, or more is executed than can be.
         """
         if not isinstance(result, CompilationResult):
             raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
@@ -52,4 +55,12 @@ class Estimate(Measure):
                 "expected counts of its functions in its bitcode, found none; "
                 "'mlgo-gym profile attach' puts them there",
             )
-        return result.executed_instructions
+        executed, most = result.executed_instructions, MOST_TIMES * result.executed_before
+        if executed > most:
+            raise ModuleError(
+                result.module,
+                f"expected at most {most:,.0f} instructions that are executed, {MOST_TIMES} times "
+                f"those before optimisation, found {executed:,.0f} by LLVM's block frequencies, "
+                "which are wrong there",
+            )
+        return executed

@@ -22,7 +22,13 @@ from typing import Final
 import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import CompilationError, InternalError, OptionsError, WorkloadError
+from mlgo_gym.errors import (
+    CompilationError,
+    InternalError,
+    ModuleError,
+    OptionsError,
+    WorkloadError,
+)
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -153,7 +159,7 @@ class Oracle:
             return None
         try:
             return self._measure.score(result)
-        except WorkloadError:
+        except (ModuleError, WorkloadError):
             if best is None:
                 raise
             self.wrong += 1

@@ -102,6 +102,7 @@ class _Server:
         self._answerers: dict[str, Answerer] = {}
         self._once: dict[str, Answerer] = {}
         self._session = session
+        self._counted: tuple[bytes, dict[str, int]] = b"", {}
         self._decoder = FrameDecoder()
 
     def receive(self) -> tuple[dict[str, Any], bytes] | None:
@@ -217,6 +218,7 @@ class _Server:
         own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())
         self._set_options((*own, *request.llvm_options))
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
+            before = self._counts_before(module, data) if request.task.estimates else {}
             level = request.target.opt_level or ""
             if request.task.optimize:
                 level = binding.optimize(module, request.target)
@@ -226,8 +228,19 @@ class _Server:
             answer, product = _PRODUCTS[request.task.product](module, request, level)
             if again:
                 assembly = self._with_frequencies(again, request, level)
-                answer, product = answer | {"assembly_bytes": len(assembly)}, assembly + product
+                answer |= {"assembly_bytes": len(assembly), **before}
+                product = assembly + product
         return {"opt_level": level} | answer, product
+
+    def _counts_before(self, module: Any, data: bytes) -> dict[str, int]:
+        """What a module's counts come to before it is optimised, which is kept of the last one."""
+        key = hashlib.sha256(data).digest()
+        if self._counted[0] != key:
+            text = ModuleText.read(str(module))
+            executed = sum(each.instructions for each in counts_of(text).functions.values())
+            largest = summary_of(text).get("MaxCount", 0)
+            self._counted = key, {"largest_count": largest, "executed_before": executed}
+        return self._counted[1]
 
     def _with_frequencies(self, bitcode: bytes, request: CompileRequest, level: str) -> bytes:
         """The assembly of an optimised module, while LLVM prints how often its blocks run."""

@@ -40,12 +40,14 @@ class FunctionCounts:
         weights: how often each way out is taken, of its blocks that have several.
         flow: the sum of its blocks' counts.
         lost: the sum of what comes into its blocks and does not leave them, or the reverse.
+        instructions: how many instructions of LLVM IR it executes.
     """
 
     entry: int
     weights: tuple[tuple[int, ...], ...]
     flow: int
     lost: int
+    instructions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ def counts_of(module: ModuleText) -> ModuleCounts:
         entry = entry_count(module, function.header)
         blocks = _blocks(function)
         flow = _Flow(module, blocks, entry or 0)
+        executed = sum(block.instruction_count * flow.into(block.name) for block in blocks)
         for block in blocks:
             direct = [match[1] for match in map(_CALL.match, block.lines) if match]
             calls.update(dict.fromkeys(direct, 0))
@@ -92,7 +95,7 @@ def counts_of(module: ModuleText) -> ModuleCounts:
             named = Counter(each for line in block.lines for each in references(line))
             taken |= set(named - Counter(direct))
         if entry is not None:
-            functions[name] = flow.counts()
+            functions[name] = flow.counts(executed)
     own = {n for n, each in module.functions.items() if each.linkage in {"internal", "private"}}
     known = own & calls.keys() - taken
     return ModuleCounts(functions, dict(calls), tuple(sorted(own)), tuple(sorted(known)))
@@ -102,6 +105,10 @@ def counts_of(module: ModuleText) -> ModuleCounts:
 class _Block:
     name: str
     lines: Sequence[str]
+
+    @property
+    def instruction_count(self) -> int:
+        return Function("", "", tuple(self.lines)).instruction_count
 
     @property
     def successors(self) -> list[str]:
@@ -176,7 +183,7 @@ class _Flow:
             return weights[place]
         return round(self._into.get(source, 0) * weights[place] / sum(weights))
 
-    def counts(self) -> FunctionCounts:
+    def counts(self, instructions: int) -> FunctionCounts:
         """All of it."""
         flow = lost = 0
         for name in {*self._weights, *self._edges, *self._into}:
@@ -185,7 +192,7 @@ class _Flow:
             if self._is_known(name):
                 lost += abs(into - sum(self._weights[name]))
         ways = tuple(tuple(each) for each in self._weights.values() if any(each))
-        return FunctionCounts(self._entry, ways, flow, lost)
+        return FunctionCounts(self._entry, ways, flow, lost, instructions)
 
 
 def _weights(module: ModuleText, line: str, ways: int) -> list[int]:
