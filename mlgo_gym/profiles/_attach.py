@@ -54,7 +54,7 @@ class Attached:
 def attach_profile(
     corpus: Corpus,
     profile: ProfileFile,
-    output: Path,
+    output: Path | str,
     *,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -86,7 +86,7 @@ def attach_profile(
     """
     tools = ProfileTools.find()
     with (
-        staged_folder(output) as staged,
+        staged_folder(Path(output)) as staged,
         profile.at_hand() as counts,
         scratch_folder() as folder,
     ):

@@ -76,6 +76,11 @@ def summary_of_profile(profile: ProfileFile) -> Summary:
     Raises:
         ProfileError: LLVM cannot read it.
         ToolchainError: llvm-profdata is missing.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.profiles import collect_profile
+    >>> summary_of_profile(collect_profile(Corpus.load(SAMPLE_CORPUS)).profile).functions
+    45
     """
     return Summary.printed(_shown(profile, "--detailed-summary"))
 
@@ -86,6 +91,12 @@ def counters_of(profile: ProfileFile) -> dict[tuple[str, str], tuple[int, ...]]:
     Raises:
         ProfileError: LLVM cannot read it.
         ToolchainError: llvm-profdata is missing.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.profiles import collect_profile
+    >>> found = counters_of(collect_profile(Corpus.load(SAMPLE_CORPUS)).profile)
+    >>> [counts for (name, _), counts in found.items() if name == "json_parse"]
+    [(80, 80, 0, 80, 0)]
     """
     text = _shown(profile, "--all-functions", "--counts")
     return {
@@ -103,7 +114,7 @@ def compare_profiles(a: ProfileFile, b: ProfileFile) -> ProfileComparison:
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
     >>> from mlgo_gym.profiles import collect_profile
-    >>> profile = collect_profile(Corpus.load(SAMPLE_CORPUS))
+    >>> profile = collect_profile(Corpus.load(SAMPLE_CORPUS)).profile
     >>> compare_profiles(profile, profile).distance
     0.0
     """
