@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,13 +61,57 @@ EXPECTED = 2 * 10 + 3 * 40 + 1 * 40 + 1 * 5
 
 def test_blocks_by_how_often_they_run() -> None:
     """What LLVM has printed last counts; a block that it has put in counts as that before it."""
-    assert executed_instructions(X86, PRINTED) == EXPECTED
+    assert executed_instructions(X86, PRINTED, 0) == EXPECTED
     aarch64 = X86.replace("# ", "// ").replace("\t//", "\t#")
-    assert executed_instructions(aarch64, PRINTED) == EXPECTED
+    assert executed_instructions(aarch64, PRINTED, 0) == EXPECTED
+
+
+def test_no_block_runs_more_often_than_any_did() -> None:
+    assert executed_instructions(X86, PRINTED, 30) == 2 * 10 + 3 * 30 + 1 * 30 + 1 * 5
+
+
+FUNCTION = """\t.{linkage}\t{name}                     # -- Begin function {name}
+{name}:
+# %bb.0:
+\tnop
+\t{call}
+                                        # -- End function
+"""
+TABLE = """block-frequency-info: {name}
+ - BB0[]: float = 1.0, int = 8, count = {count}
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({"f": 10, "g": 1000, "h": 80}, 2 * (10 + 10 + 10)),
+        ({"f": 10, "g": 4, "h": 80}, 2 * (10 + 4 + 4)),  # no more than all there are
+        ({"f": 10, "g": 0, "h": 80}, 2 * 10),
+        ({"g": 1000, "h": 80}, 0),
+    ],
+)
+def test_what_other_modules_have_counts_as_it_is_called_here(
+    entries: dict[str, int], expected: int
+) -> None:
+    code = (("globl", "f", "callq\tg@PLT"), ("weak", "g", "jmp\th@PLT"), ("weak", "h", "retq"))
+    assembly = "".join(FUNCTION.format(linkage=a, name=b, call=c) for a, b, c in code)
+    printed = "".join(TABLE.format(name=name, count=count) for name, count in entries.items())
+    assert executed_instructions(assembly, printed, 0) == pytest.approx(expected)
+
+
+def test_a_call_of_itself() -> None:
+    code = (("globl", "f", "callq\tg@PLT"), ("weak", "g", "jne\tg@PLT"))
+    assembly = "".join(FUNCTION.format(linkage=a, name=b, call=c) for a, b, c in code)
+    printed = TABLE.format(name="f", count=10) + TABLE.format(name="g", count=500)
+    assert executed_instructions(assembly, printed, 0) == pytest.approx(2 * (10 + 500))
 
 
 def test_no_counts() -> None:
-    assert executed_instructions(X86, PRINTED[PRINTED.index("block-frequency-info: u") :]) is None
+    assert (
+        executed_instructions(X86, PRINTED[PRINTED.index("block-frequency-info: u") :], 0) is None
+    )
     module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
     with Compiler() as compiler:
         result = compiler.compile_module(module, task=COMPILE_WITH_ESTIMATE)
@@ -75,6 +120,21 @@ def test_no_counts() -> None:
     assert str(error.value) == (
         "module 'digest.c': expected counts of its functions in its bitcode, found none; "
         "'mlgo-gym profile attach' puts them there"
+    )
+
+
+def test_more_than_can_be() -> None:
+    module = Module.from_ir(COUNTED.format("x86_64-unknown-linux-gnu"))
+    with Compiler() as compiler:
+        result = compiler.compile_module(module, task=COMPILE_WITH_ESTIMATE)
+    assert result.executed_before == 10 * 3 + 20 * 3
+    assert result.executed_instructions is not None
+    Estimate().score(replace(result, executed_instructions=135.0))
+    with pytest.raises(ModuleError) as error:
+        Estimate().score(replace(result, executed_instructions=136.0))
+    assert str(error.value) == (
+        "module '<ir>': expected at most 135 instructions that are executed, 1.5 times those "
+        "before optimisation, found 136 by LLVM's block frequencies, which are wrong there"
     )
 
 

@@ -47,7 +47,7 @@ _WEAK: Final = "\t.weak\t"
 _MOST_ROUNDS: Final = 100
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Function:
     name: str
     is_weak: bool
@@ -55,7 +55,7 @@ class _Function:
     calls: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
-def executed_instructions(assembly: str, printed: str, most: int = 0) -> float | None:
+def executed_instructions(assembly: str, printed: str, most: int) -> float | None:
     """The instructions of each block times how often it runs, over all functions with counts.
 
     Args:
