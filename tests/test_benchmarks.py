@@ -19,6 +19,7 @@ import pytest
 
 from benchmarks.__main__ import RUNS
 from benchmarks.debian_source import DebianSource, fetch_tree
+from benchmarks.estimate import read
 from benchmarks.meters import ranks
 from corpus_tools.build import build_from_sources
 from corpus_tools.clang import find_clang
@@ -172,6 +173,18 @@ TINY = {
             "json_read.c: an episode # s, valgrind # s: #",
         ),
         (CLANG, ("valgrind", "valgrind")),
+    ),
+    "estimate": Tiny(
+        (
+            "benchmarks.estimate SAMPLE --modules 1 --flips 1 --output rows.jsonl",
+            "benchmarks.estimate --read rows.jsonl",
+        ),
+        (
+            "# compilations that differ from LLVM's own, out of 4, of 1 modules in 1",
+            "in all # [#, #] within packages # [#, #] within modules # [#, #]",
+            "same sign: # of #; compiling with the estimate # s, counting # s in the median",
+        ),
+        (CLANG, ("llvm-profdata-22", "llvm-22"), ("valgrind", "valgrind")),
     ),
     "runner_latency": Tiny(
         ("benchmarks.latency_model latency", "benchmarks runner_latency --model latency"),
@@ -330,6 +343,27 @@ def test_rank_correlations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     said = capsys.readouterr().out
     assert "instructions with seconds, all: 4 pairs, 1.000\n" in said
     assert "cost         with seconds, programs that differ: 3 pairs, -1.000\n" in said
+
+
+def test_rank_correlations_of_the_estimate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of changes in number; what makes the default's object is left out."""
+    rows = [
+        {"package": package, "module": module, "policy": policy, "object": policy}
+        | {"estimate": 100 + sign * change, "instructions": 1000 + change}
+        | {"compiled_s": 1.0, "counted_s": 2.0}
+        for package, module, sign in (("p", "a", 1), ("p", "b", 1), ("q", "c", -1))
+        for policy, change in (("default", 0), ("always", 5), ("never", 7), ("other", -9))
+    ]
+    rows += [{**row, "policy": "same", "object": "default"} for row in rows[::4]]
+    (tmp_path / "rows").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    read([tmp_path / "rows"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "9 compilations that differ from LLVM's own, out of 12, of 3 modules in 2" in said
+    assert "p 1.000 q -1.000 in all" in said
+    assert "within packages 0.000 [-1.000, 1.000] within modules 0.000 [-1.000, 1.000]" in said
+    assert "same sign: 0.667 of 9; compiling with the estimate 1.00 s, counting 2.00 s" in said
 
 
 def test_it_can_be_imported_where_it_runs() -> None:
