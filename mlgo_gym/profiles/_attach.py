@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,12 +13,14 @@ from typing import Any
 from corpus_tools.errors import CompileError
 from corpus_tools.manifest import Manifest, write_json
 from corpus_tools.profdata import ProfileTools
+from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.staging import INFO_NAME, WORKLOAD_FILES, WORKLOADS, digests_of, staged_folder
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import corpus_info
 from mlgo_gym.curation._facts import describe_module
 from mlgo_gym.errors import ModuleError, ProfileError
+from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.profiles._compare import summary_of_profile
@@ -146,11 +147,18 @@ def _copy_rest(corpus: Corpus, profile: ProfileFile, staged: Path) -> None:
     for name in corpus:
         command = corpus.folder / f"{name}.cmd"
         if command.is_file():
-            shutil.copyfile(command, staged / f"{name}.cmd")
+            data = read_bounded(command, LARGEST_TEXT_BYTES)
+            (staged / f"{name}.cmd").write_bytes(data)
     info: dict[str, Any] = corpus_info(corpus.folder)
     info |= {"profile": {"sha256": hashlib.sha256(profile.data).hexdigest()}}
-    if (corpus.folder / WORKLOADS).is_dir():
-        shutil.copytree(corpus.folder / WORKLOADS, staged / WORKLOADS)
+    folder = (corpus.folder / WORKLOADS).resolve()
+    for path in sorted(folder.rglob("*")):
+        # What a link leads to elsewhere is nothing of the corpus's.
+        if path.is_file() and path.resolve().is_relative_to(folder):
+            made = staged / WORKLOADS / path.relative_to(folder)
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.write_bytes(read_bounded(path, LARGEST_TEXT_BYTES))
+    if (staged / WORKLOADS).is_dir():
         info[WORKLOAD_FILES] = digests_of(staged / WORKLOADS)
     Manifest(corpus.names, corpus.has_thinlto, corpus.global_command).write(staged)
     write_json(staged / INFO_NAME, info)

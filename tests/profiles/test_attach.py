@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -76,9 +77,14 @@ def collected() -> ProfileFile:
 
 
 def test_all_else_stays(sample_profile: ProfileFile, tmp_path: Path) -> None:
-    plain = Corpus.load(SAMPLE_CORPUS).only(["json_read.c", "digest.c", "json_write.c"])
+    shutil.copytree(SAMPLE_CORPUS, tmp_path / "sample")
+    (tmp_path / "secret").write_text("of nobody's business")
+    (tmp_path / "sample" / "workloads" / "link").symlink_to(tmp_path / "secret")
+    plain = Corpus.load(tmp_path / "sample").only(["json_read.c", "digest.c", "json_write.c"])
     found = attach_profile(plain, sample_profile, tmp_path / "made")
     made = Corpus.load(tmp_path / "made")
+    names = sorted(each.name for each in (made.folder / "workloads").iterdir())
+    assert names == ["json.c", "workload.toml"]
     assert tuple(made) == tuple(plain) == tuple(found)
     assert all(made[name].command == plain[name].command for name in plain)
     assert found["digest.c"].counted == 0

@@ -12,11 +12,11 @@ from mlgo_gym import Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.envs import make_env
 from mlgo_gym.errors import ModuleError
-from mlgo_gym.llvm import options_of
+from mlgo_gym.llvm import CompilationResult, options_of
 from mlgo_gym.llvm._task import COMPILE_WITH_ESTIMATE
 from mlgo_gym.llvm.text._executed import executed_instructions
 from mlgo_gym.profiles import attach_profile, collect_profile
-from mlgo_gym.scoring import Estimate
+from mlgo_gym.scoring import Estimate, Result
 from mlgo_gym.workloads import Programs, measure_named, meter_named
 from tests.conftest import require
 
@@ -200,6 +200,27 @@ def test_a_branch_has_its_own() -> None:
                         compilation.answer(answer)
                     assert Estimate().score(compilation.result) == scores[answer]
     assert scores[0] != scores[1]
+
+
+class Wrong(Estimate):
+    """Refuses whatever a policy has decided."""
+
+    def score(self, result: Result) -> float:
+        if isinstance(result, CompilationResult) and result.decisions:
+            result = replace(result, executed_instructions=1e9)
+        return super().score(result)
+
+
+def test_an_episode_that_leads_to_what_cannot_be() -> None:
+    module = Module.from_ir(COUNTED.format("x86_64-unknown-linux-gnu"))
+    env = make_env("inlining-for-size", reward=Wrong())
+    env.reset(options={"module": module})
+    is_cut = has_ended = False
+    while not (is_cut or has_ended):
+        _, reward, has_ended, is_cut, info = env.step(0)
+    env.close()
+    assert (is_cut, reward) == (True, 0.0)
+    assert info["error"].startswith("module '<ir>': expected at most 135 instructions")
 
 
 @pytest.fixture(scope="module")
