@@ -18,7 +18,6 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -163,16 +162,18 @@ def _run(program: Path, arguments: Sequence[str], subject: str) -> tuple[bytes, 
     """What a tool writes to standard output, and to standard error."""
     # A file: of a pipe, llvm-profdata cannot go back to fill in what stands at the start.
     with tempfile.TemporaryFile() as output:
-        start = partial(
-            subprocess.Popen,
-            [str(program), *arguments],
-            env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.PIPE,
-        )
+
+        def start() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                [str(program), *arguments],
+                env={"LC_ALL": "C", "PATH": os.environ.get("PATH", os.defpath)},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.PIPE,
+            )
+
         try:
-            process: subprocess.Popen[bytes] = start_alone(program, start)
+            process = start_alone(program, start)
         except OSError as error:
             raise CompileError(subject, f"{program} does not run: {error.strerror}") from error
         with process:
