@@ -8,5 +8,8 @@ from ._schedule import Engine as Engine
 from ._schedule import Executor as Executor
 from ._schedule import each as each
 from ._schedule import workers as workers
+from ._site import Call as Call
+from ._site import Site as Site
+from ._site import site_of as site_of
 from ._task import Task as Task
 from .command._options import CompileOptions as CompileOptions

@@ -16,7 +16,7 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
-from mlgo_gym.llvm._task import COMPILE, COMPILE_WITH_ESTIMATE
+from mlgo_gym.llvm._task import COMPILE, COMPILE_WITH_ESTIMATE, COMPILE_WITH_SITES
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._loading import load, recorded
@@ -110,7 +110,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def _knows_calls(self) -> bool:
-        return self.task.names or any(each.derives for each in self.problems)
+        return self.task.knows_calls or any(each.derives for each in self.problems)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -120,7 +120,8 @@ class Compilation(AbstractContextManager["Compilation"]):
     @property
     def is_forkable(self) -> bool:
         """Whether it can branch: an object is made, and LLVM asks for one problem."""
-        return self.task in {COMPILE, COMPILE_WITH_ESTIMATE} and len(self.problems) == 1
+        tasks = (COMPILE, COMPILE_WITH_ESTIMATE, COMPILE_WITH_SITES)
+        return self.task in tasks and len(self.problems) == 1
 
     @property
     def decisions(self) -> int:

@@ -27,6 +27,8 @@ class Task:
             are in the bitcode.
         names: the context of each of the inliner's decisions is the names of caller and callee,
             with a NUL between them.
+        sites: the same, and behind another NUL through which calls it came (`Site`).
+        line_tables: the object has line tables, whose lines are the calls' ids (`Site`).
 
     Raises:
         InternalError: there is no such product.
@@ -41,10 +43,17 @@ class Task:
     functions: tuple[str, ...] = ()
     estimates: bool = False
     names: bool = False
+    sites: bool = False
+    line_tables: bool = False
 
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
             raise InternalError(f"task: expected one of {_PRODUCTS}, found {self.product!r}")
+
+    @property
+    def knows_calls(self) -> bool:
+        """Whether the call that LLVM asks about is looked at."""
+        return self.names or self.sites
 
     def llvm_options(self) -> tuple[str, ...]:
         """LLVM's options for it; every task sets them all, since they outlast a compilation."""
@@ -63,6 +72,12 @@ COMPILE_WITH_ESTIMATE: Final = replace(COMPILE, estimates=True)
 
 COMPILE_WITH_NAMES: Final = replace(COMPILE, names=True)
 """The same, and the inliner's decisions say who calls whom."""
+
+COMPILE_WITH_SITES: Final = replace(COMPILE, sites=True)
+"""The same, and through which calls the call came that is decided about."""
+
+COMPILE_WITH_LINE_TABLES: Final = replace(COMPILE_WITH_SITES, line_tables=True)
+"""The same, and which code of the object came of each."""
 
 ASSEMBLE: Final = Task(product="assembly")
 """Optimise a module and generate its assembly."""

@@ -8,6 +8,7 @@ models (`mlgo_gym.native`) are loaded in the process that asks them.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -101,6 +102,11 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
     if not module.triple:
         module.triple = llvm.get_default_triple()
     return module
+
+
+def address(module: Any) -> int:
+    """Where LLVM's ``Module`` is in this process."""
+    return ctypes.cast(module._ptr, ctypes.c_void_p).value or 0  # noqa: SLF001 - there is no other way
 
 
 def optimize(module: Any, target: Target) -> str:

@@ -237,6 +237,9 @@ define ptr @place_of_llvm() {
 define ptr @place_of_asks() {
   ret ptr @mlgo_asks
 }
+define ptr @place_of_call() {
+  ret ptr @mlgo_call
+}
 """
 _CALLER: Final = """
 declare i32 @mlgo_put_features(ptr)
@@ -269,6 +272,7 @@ class CallSite:
         places = (ctypes.c_size_t * len(_CALLED)).from_address(self._place("place_of_llvm"))
         places[:] = [addresses[name] for name in _CALLED]
         ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
+        self._call = ctypes.c_size_t.from_address(self._place("place_of_call"))
         self._values = (ctypes.c_int64 * len(FEATURES))()
         self._names = (ctypes.c_size_t * 4)()
         self._put, self._put_names = (
@@ -280,6 +284,11 @@ class CallSite:
             ctypes.c_size_t
         )
         put(slot, self._code.address("mlgo_take_call"))
+
+    @property
+    def call(self) -> int:
+        """The address of the instruction that LLVM asks about; 0 where it asks about none."""
+        return self._call.value
 
     def features(self) -> bytes:
         """The values of `FEATURES` for the call that LLVM asks about; 0 where there is none."""

@@ -23,7 +23,7 @@ from dataclasses import asdict, astuple
 from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm._task import COMPILE
+from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.process._answers import Answerer, answerer_of
 from mlgo_gym.llvm.process._besides import Besides
@@ -46,6 +46,7 @@ from mlgo_gym.llvm.process._request import (
     encode_frame,
     request_from_json,
 )
+from mlgo_gym.llvm.process._sites import Sites
 from mlgo_gym.llvm.text._fingerprint import bodies_of
 from mlgo_gym.llvm.text._flow import counts_of
 from mlgo_gym.llvm.text._function_split import function_texts
@@ -99,6 +100,7 @@ class _Server:
         self._fork_handler: ForkHandler | None = None
         self._inside: Inside | None = None
         self._call_site: CallSite | None = None
+        self._sites: Sites | None = None
         self._answerers: dict[str, Answerer] = {}
         self._once: dict[str, Answerer] = {}
         self._session = session
@@ -177,6 +179,7 @@ class _Server:
             start = loaded_at()
             addresses = {name: start + offset for name, offset in request.symbols.items()}
             self._call_site = CallSite(addresses, put)
+            self._sites = Sites(addresses)
 
     def _tell(self, message: dict[str, Any], data: bytes) -> None:
         """Say something in the middle of a compilation."""
@@ -191,7 +194,7 @@ class _Server:
                 os.fsencode(base),
                 self._once.get(key) or self._answerers.get(key),
                 keep,
-                self._besides(derives, request.task.names),
+                self._besides(derives, request.task),
             )
             for base, key, keep, derives in request.asking
         ]
@@ -204,15 +207,20 @@ class _Server:
         finally:
             self._inside.end()
 
-    def _besides(self, derives: bool, names: bool) -> Besides | None:
-        if self._call_site is None or not (derives or names):
+    def _besides(self, derives: bool, task: Task) -> Besides | None:
+        if self._call_site is None or not (derives or task.knows_calls):
             return None
-        context = self._call_site.names if names else None
+        context = self._call_site.names if task.names else self._site if task.sites else None
         return (
             Besides(FEATURES, self._call_site.features, context)
             if derives
             else Besides((), bytes, context)
         )
+
+    def _site(self) -> str:
+        if self._call_site is None or self._sites is None or not self._call_site.call:
+            return ""
+        return f"{self._call_site.names()}\0{self._sites.site(self._call_site.call)}"
 
     def _product(self, request: CompileRequest, data: bytes) -> _Answer:
         own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())
@@ -220,6 +228,8 @@ class _Server:
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
             before = self._counts_before(module, data) if request.task.estimates else {}
             level = request.target.opt_level or ""
+            if request.task.sites and self._sites:
+                self._sites.mark(binding.address(module), line_tables=request.task.line_tables)
             if request.task.optimize:
                 level = binding.optimize(module, request.target)
             if self._is_cancelled():

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.llvm.process._call_site import SYMBOLS
+from mlgo_gym.llvm.process import _call_site, _sites
 from mlgo_gym.llvm.process._library import library_path
 
 _SECTIONS: Final = struct.Struct("<40xQ10xHHH")
@@ -36,7 +36,7 @@ def symbols() -> Mapping[str, int]:
     Raises:
         EnvironmentSetupError: it is not there, as in a library without its table of symbols.
     """
-    return offsets_of(SYMBOLS, library_path())
+    return offsets_of((*_call_site.SYMBOLS, *_sites.SYMBOLS), library_path())
 
 
 @functools.cache

@@ -1,0 +1,98 @@
+"""Sites: which call a decision is about, and through which it came to where it is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from mlgo_gym.stream._events import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as it stands in a module before optimisation.
+
+    Attributes:
+        id: which of the module's calls it is, from 1.
+        function: the symbol of the function that it stands in.
+        number: how many calls stand before it there.
+        file: the source's name; empty where the module has no debug information of it.
+        line: in the source; 0 where it is unknown.
+        column: in the source; 0 where it is unknown.
+
+    >>> Call(7, "main", 2, "main.c", 12, 3).place, Call(7, "main", 2, "", 0, 0).place
+    ('main.c:12:3', 'main#2')
+    """
+
+    id: int
+    function: str
+    number: int
+    file: str
+    line: int
+    column: int
+
+    @property
+    def place(self) -> str:
+        """Where it is in the source, or else in its function."""
+        if self.line:
+            return f"{self.file}:{self.line}:{self.column}"
+        return f"{self.function}#{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a decision about a call is.
+
+    Attributes:
+        caller: the symbol of the function that has the call now.
+        callee: the symbol of the function that is called.
+        calls: the call, and if it came by inlining, those through which it did, the innermost
+            first; the last one stands in the caller. Empty where LLVM has merged several calls, or
+            has made this one itself: it is nobody's.
+
+    >>> inner, outer = Call(9, "parse", 0, "", 0, 0), Call(4, "main", 1, "", 0, 0)
+    >>> print(Site("main", "skip", (inner, outer)))
+    parse#0 @ main#1
+    """
+
+    caller: str
+    callee: str
+    calls: tuple[Call, ...]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """What it is known by in its module, whatever is decided elsewhere."""
+        return tuple(call.id for call in self.calls)
+
+    def __str__(self) -> str:
+        """The places, as LLVM's remarks write them."""
+        return " @ ".join(call.place for call in self.calls) or "shared"
+
+    def record(self) -> dict[str, Any]:
+        """The site as JSON values."""
+        calls = [
+            {name: getattr(call, name) for name in ("id", "function", "number", "file", "line", "column")}
+            for call in self.calls
+        ]
+        return {"caller": self.caller, "callee": self.callee, "calls": calls}
+
+
+def site_of(observation: Observation) -> Site | None:
+    """The site of what is asked, in a compilation that tells it (`Task.sites`); else ``None``.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.llvm import Task
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     compilation = compiler.start(module, InliningForSize(), task=Task(sites=True))
+    ...     site = site_of(compilation.next_observation())
+    ...     compilation.close()
+    >>> site.calls[-1].function == site.caller
+    True
+    """
+    names = observation.context.split("\0")
+    if len(names) != 3:  # noqa: PLR2004 - caller, callee, calls
+        return None
+    caller, callee, calls = names
+    return Site(caller, callee, tuple(Call(*each) for each in json.loads(calls)))
