@@ -37,6 +37,7 @@ class CompilationEnv(DecisionEnv):
         corpus: a corpus, its folder, or ``None`` for the sample corpus in this package. Where the
             environment's spec is to be saved as JSON, give the folder as a string.
         baseline: the policy that the score is relative to; ``None`` is LLVM's own heuristic.
+        sites: ``info["site"]`` says where the call is that is decided about.
         settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
             problem's measure: ``text``, ``instructions`` or ``cost`` of the corpus's workloads
@@ -66,9 +67,11 @@ class CompilationEnv(DecisionEnv):
         corpus: Corpus | str | Path | None = None,
         *,
         baseline: PolicyLike | None = None,
+        sites: bool = False,
         **settings: Unpack[EnvSettings],
     ) -> None:
         super().__init__(problem, corpus, **settings)
+        self._sites = sites
         if not self.measure.makes_objects:
             found = type(self.measure).__name__
             raise OptionsError(f"{problem.name}: expected a measure of objects, found {found}")
@@ -141,6 +144,7 @@ class CompilationEnv(DecisionEnv):
         if baseline is None:
             raise ModuleError(module.name, f"has nothing to measure: 0 {self.measure.meaning}")
         self._compared_with = baseline
+        task = replace(task, sites=self._sites)
         compilation = self.compiler.start(
             module, self.problem, options, keep_object=keep, task=task
         )

@@ -24,6 +24,7 @@ from mlgo_gym.errors import (
 )
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
+from mlgo_gym.llvm._site import site_of
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm.process._target import OPT_LEVELS, check_choice
 from mlgo_gym.problems._policy import Action
@@ -72,7 +73,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     Info, always: ``module``; ``decision``, the number of answers so far; ``action_mask``, ``int8``,
     where not all actions are always taken. While a decision is pending: ``context``, LLVM's name
     for it; ``default_advice``, what LLVM's own heuristic would answer, where LLVM says so;
-    ``besides``, by name, what it sends that the problem does not document, if anything. From
+    ``besides``, by name, what it sends that the problem does not document, if anything; ``site``,
+    if sites are asked for, where the call is that is decided about (`mlgo_gym.llvm.Site`). From
     ``reset``: ``skipped``, what came up but cannot be used, with the reason; ``settings``; the
     baseline's score. At the end: the score, the baseline's, ``settings``, and hashes. What
     crashes LLVM, outruns its deadline or asks more often than it may ends its episode with
@@ -318,7 +320,10 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         if mask is not None:
             info["action_mask"] = mask
         if self._pending is not None:
-            info["context"] = self._pending.context
+            site = site_of(self._pending)
+            info["context"] = "" if site else self._pending.context
+            if site:
+                info["site"] = site.record()
             default = self.problem.default_action(self._pending)
             if default is not None:
                 info["default_advice"] = default

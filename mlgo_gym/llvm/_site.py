@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mlgo_gym.stream._events import Observation
@@ -71,11 +71,7 @@ class Site:
 
     def record(self) -> dict[str, Any]:
         """The site as JSON values."""
-        calls = [
-            {name: getattr(call, name) for name in ("id", "function", "number", "file", "line", "column")}
-            for call in self.calls
-        ]
-        return {"caller": self.caller, "callee": self.callee, "calls": calls}
+        return asdict(self)
 
 
 def site_of(observation: Observation) -> Site | None:
@@ -92,7 +88,7 @@ def site_of(observation: Observation) -> Site | None:
     True
     """
     names = observation.context.split("\0")
-    if len(names) != 3:  # noqa: PLR2004 - caller, callee, calls
+    if len(names) != 3:
         return None
     caller, callee, calls = names
     return Site(caller, callee, tuple(Call(*each) for each in json.loads(calls)))

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
+from mlgo_gym.llvm._task import Task
+from mlgo_gym.llvm.process._call_site import FEATURES, CallSite
+from mlgo_gym.llvm.process._sites import Sites
 from mlgo_gym.llvm.process._tensors import laid_out
 
 CONTEXT: Final = b'{"context":'
 OBSERVATION: Final = b'{"observation":'
+
+
+def _nothing() -> None:
+    return None
 
 
 class Besides:
@@ -22,7 +30,7 @@ class Besides:
     Args:
         names: the features.
         values: their raw values, for what LLVM asks about at that moment.
-        context: likewise the context of each observation; ``None`` leaves LLVM's own.
+        context: likewise the context of each observation; where it is ``None``, LLVM's own stays.
 
     >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
     >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
@@ -37,7 +45,7 @@ class Besides:
         self,
         names: Sequence[str],
         values: Callable[[], bytes],
-        context: Callable[[], str] | None = None,
+        context: Callable[[], str | None] = _nothing,
     ) -> None:
         self._described = [
             {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
@@ -59,8 +67,8 @@ class Besides:
                 end += self._size_bytes + 1
                 if len(self._unread) < end:
                     break
-                if self._context:
-                    told += CONTEXT + json.dumps(self._context()).encode() + b"}\n"
+                if (context := self._context()) is not None:
+                    told += CONTEXT + json.dumps(context).encode() + b"}\n"
                 told += self._unread[: end - 1] + self._values() + b"\n"
             elif self._unread.startswith(CONTEXT):
                 told += self._unread[:end]
@@ -74,3 +82,24 @@ class Besides:
         self._size_bytes = laid_out(value)[1]
         value["features"] += self._described
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def besides_of(
+    call_site: CallSite | None, sites: Sites | None, derives: bool, task: Task
+) -> Besides | None:
+    """What a task has told of the call that LLVM asks about; nothing where it is not known."""
+    if call_site is None or not (derives or task.knows_calls):
+        return None
+    context: Callable[[], str | None] = _nothing
+    if task.sites and sites:
+        context = partial(_site, call_site, sites)
+    elif task.names:
+        context = call_site.names
+    if derives:
+        return Besides(FEATURES, call_site.features, context)
+    return Besides((), bytes, context)
+
+
+def _site(call_site: CallSite, sites: Sites) -> str | None:
+    names = call_site.names()
+    return names and f"{names}\0{sites.site(call_site.call)}"

@@ -296,13 +296,13 @@ class CallSite:
             return bytes(ctypes.sizeof(self._values))
         return bytes(self._values)
 
-    def names(self) -> str:
-        """Caller and callee, with a NUL between them; empty where LLVM asks about no call.
+    def names(self) -> str | None:
+        """Caller and callee, with a NUL between them; ``None`` where LLVM asks about no call.
 
         They are symbols, without the byte by which LLVM marks what it may not change.
         """
         if not self._put_names(ctypes.addressof(self._names)):
-            return ""
+            return None
         caller, caller_bytes, callee, callee_bytes = self._names
         names = ctypes.string_at(caller, caller_bytes), ctypes.string_at(callee, callee_bytes)
         text = b"\0".join(name.removeprefix(b"\1") for name in names)

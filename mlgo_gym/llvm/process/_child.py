@@ -23,11 +23,11 @@ from dataclasses import asdict, astuple
 from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.process._answers import Answerer, answerer_of
-from mlgo_gym.llvm.process._besides import Besides
-from mlgo_gym.llvm.process._call_site import FEATURES, CallSite
+from mlgo_gym.llvm.process._besides import besides_of
+from mlgo_gym.llvm.process._call_site import CallSite
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
 from mlgo_gym.llvm.process._inside import Conversation, Inside, words_of
 from mlgo_gym.llvm.process._interposer import can_interpose
@@ -194,7 +194,7 @@ class _Server:
                 os.fsencode(base),
                 self._once.get(key) or self._answerers.get(key),
                 keep,
-                self._besides(derives, request.task),
+                besides_of(self._call_site, self._sites, derives, request.task),
             )
             for base, key, keep, derives in request.asking
         ]
@@ -206,21 +206,6 @@ class _Server:
             return answer | {"inside": told}, product + answered
         finally:
             self._inside.end()
-
-    def _besides(self, derives: bool, task: Task) -> Besides | None:
-        if self._call_site is None or not (derives or task.knows_calls):
-            return None
-        context = self._call_site.names if task.names else self._site if task.sites else None
-        return (
-            Besides(FEATURES, self._call_site.features, context)
-            if derives
-            else Besides((), bytes, context)
-        )
-
-    def _site(self) -> str:
-        if self._call_site is None or self._sites is None or not self._call_site.call:
-            return ""
-        return f"{self._call_site.names()}\0{self._sites.site(self._call_site.call)}"
 
     def _product(self, request: CompileRequest, data: bytes) -> _Answer:
         own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())

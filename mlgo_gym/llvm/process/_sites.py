@@ -216,7 +216,22 @@ class Sites:
         signature = llvm["LLVMDIBuilderCreateSubroutineType"](builder, file, None, 0, 0)
         for function, name, first in functions:
             scope = llvm["LLVMDIBuilderCreateFunction"](
-                *(builder, file, name, len(name), name, len(name), file, 0, signature, 0, 1, 0, 0, 1)
+                *(
+                    builder,
+                    file,
+                    name,
+                    len(name),
+                    name,
+                    len(name),
+                    file,
+                    0,
+                    signature,
+                    0,
+                    1,
+                    0,
+                    0,
+                    1,
+                )
             )
             llvm["LLVMSetSubprogram"](function, scope)
             self._walk(function, first, None, context, scope)
