@@ -28,7 +28,7 @@ class Task:
         names: the context of each of the inliner's decisions is the names of caller and callee,
             with a NUL between them.
         sites: the same, and behind another NUL through which calls it came (`Site`).
-        line_tables: the object has line tables, whose lines are the calls' ids (`Site`).
+        debug_info: the object has debug information, whose lines are the calls' ids (`Site`).
 
     Raises:
         InternalError: there is no such product.
@@ -44,7 +44,7 @@ class Task:
     estimates: bool = False
     names: bool = False
     sites: bool = False
-    line_tables: bool = False
+    debug_info: bool = False
 
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
@@ -76,7 +76,7 @@ COMPILE_WITH_NAMES: Final = replace(COMPILE, names=True)
 COMPILE_WITH_SITES: Final = replace(COMPILE, sites=True)
 """The same, and through which calls the call came that is decided about."""
 
-COMPILE_WITH_LINE_TABLES: Final = replace(COMPILE_WITH_SITES, line_tables=True)
+COMPILE_WITH_DEBUG_INFO: Final = replace(COMPILE_WITH_SITES, debug_info=True)
 """The same, and which code of the object came of each."""
 
 ASSEMBLE: Final = Task(product="assembly")

@@ -214,7 +214,7 @@ class _Server:
             before = self._counts_before(module, data) if request.task.estimates else {}
             level = request.target.opt_level or ""
             if request.task.sites and self._sites:
-                self._sites.mark(binding.address(module), line_tables=request.task.line_tables)
+                self._sites.mark(binding.address(module), debug_info=request.task.debug_info)
             if request.task.optimize:
                 level = binding.optimize(module, request.target)
             if self._is_cancelled():

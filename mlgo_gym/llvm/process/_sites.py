@@ -7,7 +7,7 @@ What debug information the module had tells where its calls are in the source, a
 since there can be one location only.
 
 The compile unit says that nothing is emitted (``DWARFEmissionNone``), and the object is the same,
-byte for byte, as without; or that line tables are, and then its code is.
+byte for byte, as without; or that all is, and then its code is the same.
 
 The calls are walked by LLVM's IR, as in `mlgo_gym.llvm.process._call_site`; functions are LLVM's
 own (``llvm/include/llvm-c/Core.h``, ``llvm/include/llvm-c/DebugInfo.h``).
@@ -76,7 +76,7 @@ _ASKED: Final[Mapping[str, tuple[Any, ...]]] = {
 SYMBOLS: Final = tuple(dict.fromkeys((*_WALKED, *_ASKED)))
 """The names of what has to be found in the library that holds LLVM."""
 _C: Final = 1  # LLVMDWARFSourceLanguageC
-_NOTHING_EMITTED, _LINE_TABLES = 0, 2  # LLVMDWARFEmissionNone, LLVMDWARFEmissionLineTablesOnly
+_NOTHING_EMITTED, _ALL_EMITTED = 0, 1  # LLVMDWARFEmissionNone, LLVMDWARFEmissionFull
 _WARNING: Final = 1  # LLVMModuleFlagBehaviorWarning
 _VERSION: Final = (b"Debug Info Version", 3)
 
@@ -197,7 +197,7 @@ class Sites:
         self._functions: list[tuple[int, str]] = []
         self._places: Any = ()
 
-    def mark(self, module: int, *, line_tables: bool) -> None:
+    def mark(self, module: int, *, debug_info: bool) -> None:
         """Number the calls of a module, by the address of LLVM's ``Module``, from 1."""
         llvm = self._llvm
         functions = self._find(module)
@@ -209,7 +209,7 @@ class Sites:
         llvm["LLVMAddModuleFlag"](module, _WARNING, flag, len(flag), known)
         builder = llvm["LLVMCreateDIBuilderDisallowUnresolved"](module)
         file = llvm["LLVMDIBuilderCreateFile"](builder, b"calls", 5, b"", 0)
-        kind = _LINE_TABLES if line_tables else _NOTHING_EMITTED
+        kind = _ALL_EMITTED if debug_info else _NOTHING_EMITTED
         llvm["LLVMDIBuilderCreateCompileUnit"](
             *(builder, _C, file, b"", 0, 1, b"", 0, 0, b"", 0, kind, 0, 1, 0, b"", 0, b"", 0)
         )
