@@ -16,6 +16,7 @@ COMMANDS = {
     "_measure": "compare what models make of programs that run",
     "workload": "list, run and check the programs of corpora",
     "profile": "collect profiles of programs, and put them into corpora",
+    "_explain": "where a model decides differently, and what comes of it",
     "_explain_features": "what an inlining model's decisions rest on",
     "_freeze": "compile a model to an object, a C header and a shared library",
     "_compile": "compile bitcode with a model's advice",

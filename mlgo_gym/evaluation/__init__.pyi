@@ -1,3 +1,11 @@
+from ._decision_changes import FunctionChange as FunctionChange
+from ._decision_changes import ModuleChange as ModuleChange
+from ._decision_changes import OtherDecision as OtherDecision
+from ._decision_changes import compare_decisions as compare_decisions
+from ._decisions import PlacedDecision as PlacedDecision
+from ._decisions import PlacedDecisions as PlacedDecisions
+from ._decisions import place_decisions as place_decisions
+from ._decisions import placed_decisions as placed_decisions
 from ._evaluate import Setting as Setting
 from ._evaluate import evaluate as evaluate
 from ._summary import Scored as Scored

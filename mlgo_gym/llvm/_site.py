@@ -60,6 +60,15 @@ class Site:
     callee: str
     calls: tuple[Call, ...]
 
+    @classmethod
+    def of_context(cls, context: str) -> Site | None:
+        """The site that a context tells of, if it is of a compilation that tells it."""
+        names = context.split("\0")
+        if len(names) != 3:
+            return None
+        caller, callee, calls = names
+        return cls(caller, callee, tuple(Call(*each) for each in json.loads(calls)))
+
     @property
     def ids(self) -> tuple[int, ...]:
         """What it is known by in its module, whatever is decided elsewhere."""
@@ -87,8 +96,4 @@ def site_of(observation: Observation) -> Site | None:
     >>> site.calls[-1].function == site.caller
     True
     """
-    names = observation.context.split("\0")
-    if len(names) != 3:
-        return None
-    caller, callee, calls = names
-    return Site(caller, callee, tuple(Call(*each) for each in json.loads(calls)))
+    return Site.of_context(observation.context)

@@ -1,0 +1,157 @@
+"""What decisions that differ look like, in terminals and on pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import cxxfilt
+
+from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, ratio
+from mlgo_gym.evaluation._decision_changes import FunctionChange, ModuleChange, OtherDecision
+from mlgo_gym.llvm._site import Site
+
+Names = tuple[str, str]
+"""Of the two policies."""
+
+_ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
+
+
+def headings(names: Names) -> tuple[str, str]:
+    """The title of a page, and what stands below it."""
+    before, after = names
+    introduction = (
+        f"Bytes of code; negative is smaller under {after}. A call is where it stands in the "
+        "source, or else by its number among the calls of its function; behind @ are the calls "
+        "through which it came."
+    )
+    return f"Decisions of {before} and {after}", introduction
+
+
+def sections(
+    changes: Sequence[ModuleChange], names: Names, count: int
+) -> list[tuple[str, list[Grid | str]]]:
+    """Headings, each with grids and texts: modules, functions, and the decisions in them."""
+    functions = [each for change in changes for each in change.functions]
+    grew = [each for each in functions if each.difference_bytes > 0]
+    shrank = [each for each in functions if each.difference_bytes < 0]
+    parts: list[tuple[str, list[Grid | str]]] = [("Modules", [_modules(changes, names)])]
+    parted = [each for each in changes if each.first]
+    if parted:
+        parts.append(("Where ways part", [_partings(parted, names)]))
+    for title, found in (("Functions that grew", grew), ("Functions that shrank", shrank)):
+        found.sort(key=lambda each: -abs(each.difference_bytes))
+        if chosen := found[:count]:
+            grids: list[Grid | str] = [_functions(title, chosen, names)]
+            grids += [_decisions(each, names) for each in chosen if each.decisions]
+            parts.append((title, grids))
+    return parts
+
+
+def changes_record(changes: Sequence[ModuleChange], names: Names) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {"policies": list(names), "modules": [_module_record(each) for each in changes]}
+
+
+def _modules(changes: Sequence[ModuleChange], names: Names) -> Grid:
+    rows: list[Row] = [[str(each.key.name), *_sizes(*each.text_bytes)] for each in changes]
+    footer: Row = []
+    if len(changes) > 1:
+        before, after = (sum(each.text_bytes[index] for each in changes) for index in (0, 1))
+        footer = [f"{len(changes):,} modules", *_sizes(before, after)]
+    return Grid(("module", *names, "change"), rows, footer, folds=True)
+
+
+def _sizes(before: int, after: int) -> Row:
+    return [amount(before), amount(after), ratio(after, before)]
+
+
+def _partings(changes: Sequence[ModuleChange], names: Names) -> Grid:
+    rows: list[Row] = []
+    for each in changes:
+        if each.first:
+            site = each.first.shown.site
+            what = f"in {_name(site.caller)}, {each.key.name}"
+            rows.append([Cell(_call(site), None, note=what), *_answers(each.first)])
+    return Grid(("where ways part", *names), rows, folds=True)
+
+
+def _functions(title: str, functions: Sequence[FunctionChange], names: Names) -> Grid:
+    widest = max(abs(each.difference_bytes) for each in functions)
+    rows: list[Row] = []
+    for each in functions:
+        sizes = [
+            Cell("none", -1.0) if size is None else amount(size)
+            for size in (each.before_bytes, each.after_bytes)
+        ]
+        difference = each.difference_bytes
+        change = Cell(
+            f"{difference:+,}",
+            difference,
+            "worse" if difference > 0 else "better",
+            bar=difference / widest,
+        )
+        rows.append([_name(each.function), *sizes, change, amount(len(each.decisions))])
+    return Grid((title.lower(), *names, "change", "decisions"), rows, folds=True)
+
+
+def _decisions(change: FunctionChange, names: Names) -> Grid:
+    rows: list[Row] = []
+    for each in change.decisions:
+        difference = each.difference_bytes
+        code = Cell(f"{difference:+,}" if difference else "0", difference)
+        rows.append([_call(each.shown.site), *_answers(each), code])
+    return Grid((f"in {_name(change.function)}", *names, "code of it"), rows, folds=True)
+
+
+def _answers(decision: OtherDecision) -> list[str]:
+    return [_ANSWERS.get(answer, str(answer)) for answer in decision.answers]
+
+
+def _call(site: Site) -> str:
+    """Who is called, and where: what stands in the caller itself has a number alone."""
+    places = [
+        call.place
+        if call.line
+        else f"call {call.number}"
+        if call.function == site.caller
+        else f"call {call.number} of {_name(call.function)}"
+        for call in site.calls
+    ]
+    return f"{_name(site.callee)} at {' @ '.join(places) or 'a merged call'}"
+
+
+def _module_record(change: ModuleChange) -> dict[str, Any]:
+    return {
+        "package": change.key.package,
+        "module": change.key.name,
+        "text_bytes": list(change.text_bytes),
+        "first": change.first and _decision_record(change.first),
+        "functions": [
+            {
+                "function": each.function,
+                "bytes": [each.before_bytes, each.after_bytes],
+                "decisions": [_decision_record(other) for other in each.decisions],
+            }
+            for each in change.functions
+        ],
+    }
+
+
+def _decision_record(other: OtherDecision) -> dict[str, Any]:
+    sizes = [each and each.size_bytes for each in (other.before, other.after)]
+    return {
+        "site": asdict(other.shown.site),
+        "asked_before": other.shown.before,
+        "answers": list(other.answers),
+        "bytes": sizes,
+    }
+
+
+def _name(symbol: str) -> str:
+    """A symbol as its source has it."""
+    try:
+        return str(cxxfilt.demangle(symbol))
+    except cxxfilt.Error:  # no such name, or no library that knows
+        return symbol

@@ -1,0 +1,138 @@
+"""What two policies do differently: where their ways part, and which functions it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDecision:
+    """A decision that was taken differently; ``None`` where it was not asked for.
+
+    >>> from mlgo_gym.llvm import Site
+    >>> leave = PlacedDecision(0, Site("main", "add", ()), 0, 0, 1, None)
+    >>> inline = PlacedDecision(0, Site("main", "add", ()), 0, 1, 1, None)
+    >>> OtherDecision(leave, inline).answers
+    (0, 1)
+    """
+
+    before: PlacedDecision | None
+    after: PlacedDecision | None
+
+    @property
+    def shown(self) -> PlacedDecision:
+        """The decision itself, as the second policy was asked, or else the first."""
+        found = self.after or self.before
+        assert found is not None  # noqa: S101 - one of them is there
+        return found
+
+    @property
+    def answers(self) -> tuple[int | None, int | None]:
+        """What both answered."""
+        before, after = (each.answer if each else None for each in (self.before, self.after))
+        return before, after
+
+    @property
+    def difference_bytes(self) -> int:
+        """How much more code came of the call under the second policy, with calls inside it."""
+        before, after = (each.size_bytes if each else 0 for each in (self.before, self.after))
+        return after - before
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionChange:
+    """A function under both policies.
+
+    Attributes:
+        key: the package and the module.
+        function: its symbol.
+        before_bytes: its code under the first policy; ``None`` where it is not there.
+        after_bytes: likewise under the second.
+        decisions: what was decided differently in it, in order.
+
+    >>> FunctionChange(ModuleKey("", "a.c"), "main", 20, None).difference_bytes
+    -20
+    """
+
+    key: ModuleKey
+    function: str
+    before_bytes: int | None
+    after_bytes: int | None
+    decisions: tuple[OtherDecision, ...] = field(default=(), repr=False)
+
+    @property
+    def difference_bytes(self) -> int:
+        """How much larger it is under the second policy."""
+        return (self.after_bytes or 0) - (self.before_bytes or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleChange:
+    """A module under two policies.
+
+    Attributes:
+        key: the package and the module.
+        text_bytes: its code under both.
+        first: where their ways part; ``None`` where they never do.
+        functions: those that differ in size or decisions, the largest difference first.
+
+    >>> ModuleChange(ModuleKey("", "a.c"), (10, 9), None, ()).key.name
+    'a.c'
+    """
+
+    key: ModuleKey
+    text_bytes: tuple[int, int]
+    first: OtherDecision | None
+    functions: tuple[FunctionChange, ...]
+
+
+def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> ModuleChange:
+    """What is decided differently in two compilations of a module, function by function.
+
+    LLVM asks the same until answers differ; from there on decisions are the same if they are about
+    the same calls in the same caller.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.evaluation import place_decisions
+    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize()
+    >>> with Compiler() as compiler:
+    ...     before = place_decisions(compiler, module, problem, problem.policy())
+    ...     after = place_decisions(compiler, module, problem, lambda observation: 0)
+    >>> change = compare_decisions(before, after)
+    >>> change.first.answers, change.text_bytes == (before.text_size_bytes, after.text_size_bytes)
+    ((1, 0), True)
+    """
+    known = {each.asked: each for each in before.decisions}
+    others: dict[str, list[OtherDecision]] = {}
+    for decision in after.decisions:
+        same = known.pop(decision.asked, None)
+        if same is None or same.answer != decision.answer:
+            others.setdefault(decision.site.caller, []).append(OtherDecision(same, decision))
+    for decision in known.values():
+        others.setdefault(decision.site.caller, []).append(OtherDecision(decision, None))
+    names = dict.fromkeys((*before.functions, *after.functions, *others))
+    functions = [
+        FunctionChange(
+            after.key, name, _size(before, name), _size(after, name), tuple(others.get(name, ()))
+        )
+        for name in names
+    ]
+    changed = [each for each in functions if each.difference_bytes or each.decisions]
+    changed.sort(key=lambda each: (-abs(each.difference_bytes), each.function))
+    sizes = before.text_size_bytes, after.text_size_bytes
+    return ModuleChange(after.key, sizes, _first(before, after), tuple(changed))
+
+
+def _first(before: PlacedDecisions, after: PlacedDecisions) -> OtherDecision | None:
+    for one, other in zip(before.decisions, after.decisions, strict=False):
+        if one.answer != other.answer:
+            return OtherDecision(one, other)
+    return None
+
+
+def _size(placed: PlacedDecisions, function: str) -> int | None:
+    found = placed.functions.get(function)
+    return found.size_bytes if found else None

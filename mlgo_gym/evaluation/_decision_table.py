@@ -1,0 +1,75 @@
+"""Placed decisions as a table: one row for each, in a Parquet file (extra ``train``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import BinaryIO, Final
+
+import numpy as np
+
+from mlgo_gym.datasets._arrow import pa, pq
+from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
+from mlgo_gym.problems._problem import Problem
+
+_CALL: Final = {
+    "id": pa.int32(),
+    "function": pa.string(),
+    "number": pa.int32(),
+    "file": pa.string(),
+    "line": pa.int32(),
+    "column": pa.int32(),
+}
+_RANGE: Final = {"function": pa.string(), "start": pa.int32(), "end": pa.int32()}
+
+
+def write_decisions(
+    file: BinaryIO, placed: Mapping[str, Sequence[PlacedDecisions]], problem: Problem
+) -> None:
+    """Write the decisions of several policies, by their names.
+
+    Columns are ``policy``, ``package``, ``module``, ``decision`` (its number), ``caller``,
+    ``callee``, ``site`` (its places, as text), ``calls`` (a struct for each, the innermost first),
+    ``before`` (decisions about the same calls that came before), ``answer``, ``default`` (LLVM's),
+    ``bytes`` and ``own_bytes`` (the code that came of it, with and without that of calls inside
+    it), ``ranges`` (of that code: function, first byte in it, the byte behind the last), and each
+    feature that LLVM sent.
+    """
+    rows = [
+        (policy, module, decision)
+        for policy, modules in placed.items()
+        for module in modules
+        for decision in module.decisions
+    ]
+    decisions = [decision for *_, decision in rows]
+    columns = {
+        "policy": pa.array([policy for policy, *_ in rows], pa.string()),
+        "package": pa.array([module.key.package for _, module, _ in rows], pa.string()),
+        "module": pa.array([module.key.name for _, module, _ in rows], pa.string()),
+        "decision": pa.array([each.index for each in decisions], pa.int32()),
+        "caller": pa.array([each.site.caller for each in decisions], pa.string()),
+        "callee": pa.array([each.site.callee for each in decisions], pa.string()),
+        "site": pa.array([str(each.site) for each in decisions], pa.string()),
+        "calls": pa.array([_calls(each) for each in decisions], pa.list_(pa.struct(_CALL))),
+        "before": pa.array([each.before for each in decisions], pa.int32()),
+        "answer": pa.array([each.answer for each in decisions], pa.int64()),
+        "default": pa.array([each.default for each in decisions], pa.int64()),
+        "bytes": pa.array([each.size_bytes for each in decisions], pa.int64()),
+        "own_bytes": pa.array([each.own_bytes for each in decisions], pa.int64()),
+        "ranges": pa.array([_ranges(each) for each in decisions], pa.list_(pa.struct(_RANGE))),
+    }
+    for spec in problem.sent():
+        values = np.array([each.observation[spec.name] for each in decisions])
+        columns[spec.name] = pa.array(list(values) if values.ndim > 1 else values)
+    pq.write_table(pa.table(columns), file)
+
+
+def _calls(decision: PlacedDecision) -> list[dict[str, object]]:
+    return [{name: getattr(call, name) for name in _CALL} for call in decision.site.calls]
+
+
+def _ranges(decision: PlacedDecision) -> list[dict[str, object]]:
+    return [
+        dict(zip(_RANGE, (code.function, start, end), strict=True))
+        for code in decision.code
+        for start, end in code.ranges
+    ]

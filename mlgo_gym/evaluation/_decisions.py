@@ -1,0 +1,187 @@
+"""Decisions with their places: which call was decided about, and which code came of it.
+
+A module is compiled with ids of its calls in debug locations (`mlgo_gym.llvm.Task.debug_info`),
+which change no code; the object's debug information then tells which code came of which call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._schedule import Done, each
+from mlgo_gym.llvm._site import Site
+from mlgo_gym.llvm._task import COMPILE_WITH_DEBUG_INFO
+from mlgo_gym.llvm._waiting import run_to_end
+from mlgo_gym.objects._inlined import FunctionCode, InlinedCode, function_code
+from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.problems._observations import observation_array
+from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
+
+Asked = tuple[str, tuple[int, ...], int]
+"""What a decision is known by in its module: the caller, the ids of its calls, and how many
+decisions about them there were before in that caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDecision:
+    """One decision, with its place and what came of it.
+
+    Attributes:
+        index: which of its compilation's decisions it is, from 0.
+        site: where the call is.
+        before: how many decisions about the same calls in the same caller there were before: LLVM
+            asks again, and what it copies it asks about separately.
+        answer: what was answered, 1 to inline.
+        default: what LLVM's own heuristic would have answered.
+        observation: what LLVM sent, ``[]`` of `mlgo_gym.problems.observation_dtype`.
+        code: the code that came of it, once in each function that it is in.
+
+    >>> decision = PlacedDecision(0, Site("main", "add", ()), 0, 1, 1, None)
+    >>> decision.size_bytes, decision.asked
+    (0, ('main', (), 0))
+    """
+
+    index: int
+    site: Site
+    before: int
+    answer: int
+    default: int
+    observation: Any = field(repr=False, compare=False)
+    code: tuple[InlinedCode, ...] = field(default=(), repr=False)
+
+    @property
+    def asked(self) -> Asked:
+        """What it is known by in its module."""
+        return self.site.caller, self.site.ids, self.before
+
+    @property
+    def size_bytes(self) -> int:
+        """The code that came of it, with that of calls inside it, in all functions."""
+        return sum(each.size_bytes for each in self.code)
+
+    @property
+    def own_bytes(self) -> int:
+        """The same without that of calls inside it: no byte is of two decisions."""
+        return sum(each.own_bytes for each in self.code)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedDecisions:
+    """The decisions of one compilation.
+
+    Attributes:
+        key: the package and the module.
+        decisions: in their order.
+        functions: the object's functions by name.
+        text_size_bytes: the size of the object's code.
+    """
+
+    key: ModuleKey
+    decisions: tuple[PlacedDecision, ...]
+    functions: Mapping[str, FunctionCode]
+    text_size_bytes: int
+
+
+def place_decisions(
+    compiler: Compiler,
+    module: Module,
+    problem: Problem,
+    policy: PolicyLike,
+    *,
+    opt_level: str | None = None,
+    package: str = "",
+) -> PlacedDecisions:
+    """Compile a module under a policy, for its decisions with their places and code.
+
+    Raises:
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline.
+        EnvironmentSetupError: workers tell no sites here.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     placed = place_decisions(compiler, module, InliningForSize(), lambda observation: 1)
+    >>> sum(each.own_bytes for each in placed.decisions) <= placed.text_size_bytes
+    True
+    """
+    recorded: list[Decision] = []
+    answers = {problem: RecordingPolicy(policy, problem, recorded)}
+    result = run_to_end(
+        compiler.running(
+            module,
+            options_of(module, opt_level),
+            answers,
+            COMPILE_WITH_DEBUG_INFO,
+            keep_object=True,
+        )
+    ).result
+    functions = function_code(result.object_bytes or b"")
+    decisions = _with_code(list(_placed(recorded, problem)), functions.values())
+    return PlacedDecisions(
+        ModuleKey(package, module.name), decisions, functions, result.text_size_bytes
+    )
+
+
+def placed_decisions(
+    corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
+) -> Generator[Done[ModuleKey, dict[str, PlacedDecisions]]]:
+    """The same of each module of corpora under each of several policies, in the modules' order."""
+    packages = Packages.of(corpora)
+
+    def work(compiler: Compiler, key: ModuleKey) -> dict[str, PlacedDecisions]:
+        place = partial(place_decisions, compiler, packages[key], setting.problem)
+        return {
+            name: place(policy, opt_level=setting.opt_level, package=key.package)
+            for name, policy in policies.items()
+        }
+
+    compiler = partial(Compiler, timeout_s=setting.timeout_s)
+    return each(packages, work, compiler, jobs=setting.jobs, in_order=True)
+
+
+def _placed(recorded: Sequence[Decision], problem: Problem) -> Iterable[PlacedDecision]:
+    observations = observation_array([each.payload for each in recorded], problem)
+    counts = Counter[tuple[str, tuple[int, ...]]]()
+    for index, (decision, observation) in enumerate(zip(recorded, observations, strict=True)):
+        site = Site.of_context(decision.context)
+        if site is None:
+            raise EnvironmentSetupError(
+                f"sites: expected workers that tell them, as on Linux, found {decision.context!r}"
+            )
+        known = site.caller, site.ids
+        yield PlacedDecision(
+            index,
+            site,
+            counts[known],
+            int.from_bytes(decision.advice, sys.byteorder, signed=True),
+            int(observation[DEFAULT_ADVICE].item()),
+            observation,
+        )
+        counts[known] += 1
+
+
+def _with_code(
+    decisions: Sequence[PlacedDecision], functions: Iterable[FunctionCode]
+) -> tuple[PlacedDecision, ...]:
+    """Give each piece of code to the decision to inline that names most of its calls."""
+    inlined: Final = {each.site.ids: each.index for each in decisions if each.answer}
+    found: defaultdict[int, list[InlinedCode]] = defaultdict(list)
+    for code in (code for function in functions for code in function.inlined):
+        for count in range(len(code.ids), 0, -1):
+            if (index := inlined.get(code.ids[:count])) is not None:
+                found[index].append(code)
+                break
+    return tuple(replace(each, code=tuple(found[each.index])) for each in decisions)
