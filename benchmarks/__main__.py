@@ -30,6 +30,7 @@ RUNS: Final[dict[str, _Run]] = {
     "confinement": lambda module, options: module.run(options.rounds),
     "sweep_overhead": lambda module, options: module.run(_corpus(options), options.rounds),
     "embeddings": lambda module, options: module.run(_corpus(options), options.rounds),
+    "sites": lambda module, options: module.run(_corpus(options), options.rounds),
     "regalloc_baselines": lambda module, _: module.run(
         {name: built(name, "O3") for name in module.RECIPES}
     ),

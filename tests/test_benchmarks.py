@@ -210,6 +210,14 @@ TINY = {
             "batches: # episodes a second with one worker, # with two: # x; by round #, #, #",
         ),
     ),
+    "sites": Tiny(
+        ("benchmarks sites --rounds 1",),
+        (
+            "2 modules, # decisions",
+            "objects equal with sites: 2; functions of one size with debug information: 2",
+            *(f"{way} # s # x plain" for way in ("plain", "names", "sites", "debug information")),
+        ),
+    ),
     "soak": Tiny(
         ("benchmarks soak --episodes 10",),
         (

@@ -86,6 +86,9 @@ class PlacedDecisions:
         decisions: in their order.
         functions: the object's functions by name.
         text_size_bytes: the size of the object's code.
+
+    >>> PlacedDecisions(ModuleKey("", "a.c"), (), {}, 0).key.name
+    'a.c'
     """
 
     key: ModuleKey
@@ -138,7 +141,15 @@ def place_decisions(
 def placed_decisions(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
 ) -> Generator[Done[ModuleKey, dict[str, PlacedDecisions]]]:
-    """The same of each module of corpora under each of several policies, in the modules' order."""
+    """The same of each module of corpora under each of several policies, in the modules' order.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
+    >>> corpus, problem = Corpus.load(SAMPLE_CORPUS).only(["digest.c"]), InliningForSize()
+    >>> policies = {"never": lambda observation: 0}
+    >>> (done,) = placed_decisions(corpus, policies, Setting(problem))
+    >>> any(each.answer for each in done.value["never"].decisions)
+    False
+    """
     packages = Packages.of(corpora)
 
     def work(compiler: Compiler, key: ModuleKey) -> dict[str, PlacedDecisions]:

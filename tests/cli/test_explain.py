@@ -23,7 +23,7 @@ def test_a_policy_beside_llvm(tmp_path: Path) -> None:
         "where ways part",
         "functions that grew",
         "functions that shrank",
-        "│ is_prime at call 0 in next_prime, digest.c     │ inline │ leave │",
+        "│ is_prime at call 0 in next_prime, digest.c │ inline │ leave │",
     ):
         assert text in done.stdout
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
