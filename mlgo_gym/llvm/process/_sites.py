@@ -39,6 +39,7 @@ _SIZED: Final = (_TEXT, _SIZE)
 _ASKED: Final[Mapping[str, tuple[Any, ...]]] = {
     "LLVMGetModuleContext": (_POINTER, _POINTER),
     "LLVMStripModuleDebugInfo": (_NUMBER, _POINTER),
+    "LLVMGetModuleFlag": (_POINTER, _POINTER, *_SIZED),
     "LLVMAddModuleFlag": (None, _POINTER, _NUMBER, *_SIZED, _POINTER),
     "LLVMValueAsMetadata": (_POINTER, _POINTER),
     "LLVMConstInt": (_POINTER, _POINTER, ctypes.c_ulonglong, _NUMBER),
@@ -196,6 +197,7 @@ class Sites:
         }
         self._functions: list[tuple[int, str]] = []
         self._places: Any = ()
+        self._told: dict[int, str] = {}
 
     def mark(self, module: int, *, debug_info: bool) -> None:
         """Number the calls of a module, by the address of LLVM's ``Module``, from 1."""
@@ -204,9 +206,10 @@ class Sites:
         llvm["LLVMStripModuleDebugInfo"](module)
         context = llvm["LLVMGetModuleContext"](module)
         flag, value = _VERSION
-        number = llvm["LLVMConstInt"](llvm["LLVMInt32TypeInContext"](context), value, 0)
-        known = llvm["LLVMValueAsMetadata"](number)
-        llvm["LLVMAddModuleFlag"](module, _WARNING, flag, len(flag), known)
+        if not llvm["LLVMGetModuleFlag"](module, flag, len(flag)):
+            number = llvm["LLVMConstInt"](llvm["LLVMInt32TypeInContext"](context), value, 0)
+            known = llvm["LLVMValueAsMetadata"](number)
+            llvm["LLVMAddModuleFlag"](module, _WARNING, flag, len(flag), known)
         builder = llvm["LLVMCreateDIBuilderDisallowUnresolved"](module)
         file = llvm["LLVMDIBuilderCreateFile"](builder, b"calls", 5, b"", 0)
         kind = _ALL_EMITTED if debug_info else _NOTHING_EMITTED
@@ -214,25 +217,10 @@ class Sites:
             *(builder, _C, file, b"", 0, 1, b"", 0, 0, b"", 0, kind, 0, 1, 0, b"", 0, b"", 0)
         )
         signature = llvm["LLVMDIBuilderCreateSubroutineType"](builder, file, None, 0, 0)
+        create = llvm["LLVMDIBuilderCreateFunction"]
         for function, name, first in functions:
-            scope = llvm["LLVMDIBuilderCreateFunction"](
-                *(
-                    builder,
-                    file,
-                    name,
-                    len(name),
-                    name,
-                    len(name),
-                    file,
-                    0,
-                    signature,
-                    0,
-                    1,
-                    0,
-                    0,
-                    1,
-                )
-            )
+            names = (name, len(name)) * 2
+            scope = create(builder, file, *names, file, 0, signature, 0, 1, 0, 0, 1)
             llvm["LLVMSetSubprogram"](function, scope)
             self._walk(function, first, None, context, scope)
         llvm["LLVMDIBuilderFinalize"](builder)
@@ -240,6 +228,7 @@ class Sites:
 
     def _find(self, module: int) -> list[tuple[int, bytes, int]]:
         """Functions with their names and the ids of their first calls; keeps what tells of ids."""
+        self._told.clear()
         found, function, after = [], self._llvm["LLVMGetFirstFunction"](module), 1
         while function:
             if self._llvm["LLVMGetFirstBasicBlock"](function):
@@ -263,12 +252,14 @@ class Sites:
         calls = []
         location = self._llvm["LLVMInstructionGetDebugLoc"](call)
         while location:
-            if line := self._llvm["LLVMDILocationGetLine"](location):
-                calls.append(self._call(line))
+            line = self._llvm["LLVMDILocationGetLine"](location)
+            if not line:
+                return "[]"
+            calls.append(self._told.get(line) or self._tell(line))
             location = self._llvm["LLVMDILocationGetInlinedAt"](location)
-        return json.dumps(calls)
+        return f"[{','.join(calls)}]"
 
-    def _call(self, identity: int) -> tuple[int, str, int, str, int, int]:
+    def _tell(self, identity: int) -> str:
         index = bisect.bisect(self._functions, identity, key=lambda each: each[0]) - 1
         first, function = self._functions[index]
         file, line, column = "", 0, 0
@@ -276,7 +267,9 @@ class Sites:
             line = self._llvm["LLVMDILocationGetLine"](location)
             column = self._llvm["LLVMDILocationGetColumn"](location)
             file = self._file(self._llvm["LLVMDILocationGetScope"](location))
-        return identity, function, identity - first, file, line, column
+        call = identity, function, identity - first, file, line, column
+        self._told[identity] = json.dumps(call)
+        return self._told[identity]
 
     def _file(self, scope: int) -> str:
         size = _NUMBER()
