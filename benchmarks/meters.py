@@ -40,7 +40,7 @@ from mlgo_gym.envs import make_env
 from mlgo_gym.evaluation._programs import paired_change
 from mlgo_gym.evaluation._summary import draw, interval
 from mlgo_gym.workloads import Programs, corpora_with_workloads
-from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, cachegrind, count
+from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, count, valgrind_tool
 
 BUSY = "while True: sum(range(1000000))"
 BASELINE = "LLVM"
@@ -209,7 +209,7 @@ def main() -> None:
     for name in ("ranks", "work"):
         commands.add_parser(name).add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
-    cachegrind()
+    valgrind_tool()
     if options.command == "counts":
         counts(options.corpora, options.busy)
     elif options.command == "noise":

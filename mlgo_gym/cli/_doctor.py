@@ -145,9 +145,9 @@ def _llvm_ir2vec() -> str:
 
 
 def _valgrind() -> str:
-    from mlgo_gym.workloads._meters import cachegrind
+    from mlgo_gym.workloads._meters import valgrind_tool
 
-    return str(cachegrind())
+    return str(valgrind_tool())
 
 
 def _profdata() -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mlgo_gym.corpus._packages import ModuleKey, Packages
     from mlgo_gym.evaluation._decision_changes import ModuleChange
     from mlgo_gym.evaluation._decisions import PlacedDecisions
+    from mlgo_gym.evaluation._executed import Executed
     from mlgo_gym.problems._policy import PolicyLike
 
 DESCRIPTION = (
@@ -33,6 +34,8 @@ def add_options(add: shared.Options) -> None:
     add.policy(many=True)
     add.seed()
     add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
+    what = "run the programs of corpora that have workloads, and count instructions by call"
+    add("--run", "", what, dest="with_programs")
     add("--decisions", "FILE", "write all decisions, as Parquet")
     add("--html", "FILE", "write a page of it")
     add.compilation()
@@ -44,9 +47,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation._decision_changes import compare_decisions
     from mlgo_gym.evaluation._decisions import placed_decisions
     from mlgo_gym.evaluation._evaluate import Setting
+    from mlgo_gym.evaluation._executed import executed_programs, with_executed
     from mlgo_gym.problems._inlining_for_size import InliningForSize
 
-    packages = shared.packages_of(options)
+    packages = everything = shared.packages_of(options)
     if options.module:
         packages = packages.only(_named(packages, options.module))
     problem = shared.make_problem(InliningForSize, options)
@@ -56,14 +60,24 @@ def run(options: argparse.Namespace, output: Output) -> int:
     errors: list[str] = []
     with shared.policies_of(options, problem) as policies:
         pair = _pair(policies, problem.policy())
+        executed: dict[tuple[str, str], Executed] = {}
+        if options.with_programs:
+            runs = executed_programs(everything, pair, setting)
+            total = len(pair) * len(everything.named)
+            for package, name, functions in output.track(runs, "running", total):
+                executed[package, name] = functions
         found = placed_decisions(packages, pair, setting)
         for done in output.track(found, "compiling", len(packages)):
             if done.error:
                 errors.append(str(done.error))
                 continue
-            changes.append(compare_decisions(*(done.value[name] for name in pair)))
+            both = {
+                name: with_executed(each, executed.get((done.item.package, name), {}))
+                for name, each in done.value.items()
+            }
+            changes.append(compare_decisions(*both.values()))
             if options.decisions:
-                for name, each in done.value.items():
+                for name, each in both.items():
                     placed.setdefault(name, []).append(each)
     if options.decisions:
         from mlgo_gym.evaluation._decision_table import write_decisions

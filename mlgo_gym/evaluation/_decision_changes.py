@@ -41,6 +41,11 @@ class OtherDecision:
         before, after = (each.size_bytes if each else 0 for each in (self.before, self.after))
         return after - before
 
+    @property
+    def difference_executed(self) -> int | None:
+        """How many more instructions are executed in that code; ``None`` where it is not known."""
+        return _difference(*(each.executed if each else 0 for each in (self.before, self.after)))
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionChange:
@@ -51,6 +56,8 @@ class FunctionChange:
         function: its symbol.
         before_bytes: its code under the first policy; ``None`` where it is not there.
         after_bytes: likewise under the second.
+        executed: the instructions that programs execute in it under both; ``None`` where it is not
+            known.
         decisions: what was decided differently in it, in order.
 
     >>> FunctionChange(ModuleKey("", "a.c"), "main", 20, None).difference_bytes
@@ -62,11 +69,17 @@ class FunctionChange:
     before_bytes: int | None
     after_bytes: int | None
     decisions: tuple[OtherDecision, ...] = field(default=(), repr=False)
+    executed: tuple[int | None, int | None] = (None, None)
 
     @property
     def difference_bytes(self) -> int:
         """How much larger it is under the second policy."""
         return (self.after_bytes or 0) - (self.before_bytes or 0)
+
+    @property
+    def difference_executed(self) -> int | None:
+        """How many more instructions are executed in it; ``None`` where it is not known."""
+        return _difference(*self.executed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +129,20 @@ def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> Module
     names = dict.fromkeys((*before.functions, *after.functions, *others))
     functions = [
         FunctionChange(
-            after.key, name, _size(before, name), _size(after, name), tuple(others.get(name, ()))
+            after.key,
+            name,
+            _size(before, name),
+            _size(after, name),
+            tuple(others.get(name, ())),
+            (_executed(before, name), _executed(after, name)),
         )
         for name in names
     ]
-    changed = [each for each in functions if each.difference_bytes or each.decisions]
+    changed = [
+        each
+        for each in functions
+        if each.difference_bytes or each.decisions or each.difference_executed
+    ]
     changed.sort(key=lambda each: (-abs(each.difference_bytes), each.function))
     sizes = before.text_size_bytes, after.text_size_bytes
     return ModuleChange(after.key, sizes, _first(before, after), tuple(changed))
@@ -136,3 +158,12 @@ def _first(before: PlacedDecisions, after: PlacedDecisions) -> OtherDecision | N
 def _size(placed: PlacedDecisions, function: str) -> int | None:
     found = placed.functions.get(function)
     return found.size_bytes if found else None
+
+
+def _executed(placed: PlacedDecisions, function: str) -> int | None:
+    """What is executed in a function; nothing in one that is not there."""
+    return placed.executed.get(function) if function in placed.functions else 0
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before

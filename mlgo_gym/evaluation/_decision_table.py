@@ -31,7 +31,8 @@ def write_decisions(
     ``callee``, ``site`` (its places, as text), ``calls`` (a struct for each, the innermost first),
     ``before`` (decisions about the same calls that came before), ``answer``, ``default`` (LLVM's),
     ``bytes`` and ``own_bytes`` (the code that came of it, with and without that of calls inside
-    it), ``ranges`` (of that code: function, first byte in it, the byte behind the last), and each
+    it), ``executed`` (the instructions that programs execute in it, null where it is not known),
+    ``ranges`` (of that code: function, first byte in it, the byte behind the last), and each
     feature that LLVM sent.
     """
     rows = [
@@ -55,6 +56,7 @@ def write_decisions(
         "default": pa.array([each.default for each in decisions], pa.int64()),
         "bytes": pa.array([each.size_bytes for each in decisions], pa.int64()),
         "own_bytes": pa.array([each.own_bytes for each in decisions], pa.int64()),
+        "executed": pa.array([each.executed for each in decisions], pa.int64()),
         "ranges": pa.array([_ranges(each) for each in decisions], pa.list_(pa.struct(_RANGE))),
     }
     for spec in problem.sent():

@@ -47,6 +47,8 @@ class PlacedDecision:
         default: what LLVM's own heuristic would have answered.
         observation: what LLVM sent, ``[]`` of `mlgo_gym.problems.observation_dtype`.
         code: the code that came of it, once in each function that it is in.
+        executed: the instructions that programs execute in that code; ``None`` where no program was
+            run, or where the function that it is in cannot be told from others.
 
     >>> decision = PlacedDecision(0, Site("main", "add", ()), 0, 1, 1, None)
     >>> decision.size_bytes, decision.asked
@@ -60,6 +62,7 @@ class PlacedDecision:
     default: int
     observation: Any = field(repr=False, compare=False)
     code: tuple[InlinedCode, ...] = field(default=(), repr=False)
+    executed: int | None = None
 
     @property
     def asked(self) -> Asked:
@@ -86,6 +89,7 @@ class PlacedDecisions:
         decisions: in their order.
         functions: the object's functions by name.
         text_size_bytes: the size of the object's code.
+        executed: the instructions that programs execute in functions, of those where it is known.
 
     >>> PlacedDecisions(ModuleKey("", "a.c"), (), {}, 0).key.name
     'a.c'
@@ -95,6 +99,7 @@ class PlacedDecisions:
     decisions: tuple[PlacedDecision, ...]
     functions: Mapping[str, FunctionCode]
     text_size_bytes: int
+    executed: Mapping[str, int] = field(default_factory=dict, repr=False)
 
 
 def place_decisions(

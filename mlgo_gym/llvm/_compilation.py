@@ -120,7 +120,9 @@ class Compilation(AbstractContextManager["Compilation"]):
     @property
     def is_forkable(self) -> bool:
         """Whether it can branch: an object is made, and LLVM asks for one problem."""
-        return replace(self.task, estimates=False, sites=False) == COMPILE and len(self.problems) == 1
+        return (
+            replace(self.task, estimates=False, sites=False) == COMPILE and len(self.problems) == 1
+        )
 
     @property
     def decisions(self) -> int:

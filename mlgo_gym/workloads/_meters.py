@@ -52,6 +52,8 @@ _COUNT: Final = re.compile(r"^==\d+== (\w[\w ]*):(.*)$", re.MULTILINE)
 _FUNCTION: Final = re.compile(r"^fn=(.+)$", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d[\d,]*")
 _ARCHITECTURES: Final = MappingProxyType({"x86_64": "amd64", "aarch64": "arm64"})
+COUNTS_LOGGED: Final = "/proc/self/fd/{log}"
+"""Where counts go that are to be in a run's log."""
 _FOLDERS: Final = ("libexec/valgrind", "lib/valgrind", "lib64/valgrind")
 
 
@@ -140,7 +142,7 @@ class Instructions(Meter):
     def read(
         self, workload: Workload, programs: Sequence[Program], *, jobs: int = 1
     ) -> list[Reading]:
-        cachegrind()
+        valgrind_tool()
         with ThreadPoolExecutor(jobs) as threads:
             counts = threads.map(partial(_known_counts, workload, options=self.options), programs)
             try:
@@ -256,7 +258,7 @@ def check_tools(names: Iterable[str]) -> None:
     """
     find_clang()
     if any(issubclass(METERS[name], Instructions) for name in names):
-        cachegrind()
+        valgrind_tool()
 
 
 def count(workload: Workload, program: Program, options: tuple[str, ...]) -> dict[str, int]:
@@ -266,7 +268,7 @@ def count(workload: Workload, program: Program, options: tuple[str, ...]) -> dic
         WorkloadError: it did something else than it must.
         EnvironmentSetupError: valgrind is missing.
     """
-    log = run_program(workload, program.path, _way(options)).log
+    log = run_program(workload, program.path, way_of(options)).log
     return _counts(log.decode(errors="replace"))
 
 
@@ -280,18 +282,18 @@ def executed_functions(workload: Workload, program: Program) -> frozenset[str]:
         WorkloadError: it did something else than it must.
         EnvironmentSetupError: valgrind is missing.
     """
-    way = _way(("--cache-sim=no", "--demangle=no"), counts="/proc/self/fd/{log}", log="2")
+    way = way_of(("--cache-sim=no", "--demangle=no"), counts=COUNTS_LOGGED, log="2")
     log = run_program(workload, program.path, way).log
     return frozenset(_FUNCTION.findall(log.decode(errors="replace")))
 
 
-def cachegrind() -> Path:
-    """The tool that counts, which is part of valgrind.
+def valgrind_tool(name: str = "cachegrind") -> Path:
+    """A tool that counts, which is part of valgrind.
 
     Raises:
         EnvironmentSetupError: it is not there.
     """
-    tool = f"cachegrind-{_ARCHITECTURES.get(platform.machine(), platform.machine())}-linux"
+    tool = f"{name}-{_ARCHITECTURES.get(platform.machine(), platform.machine())}-linux"
     if found := shutil.which("valgrind"):
         folders = [Path(found).resolve().parent.parent / each for each in _FOLDERS]
         for folder in folders:
@@ -303,11 +305,18 @@ def cachegrind() -> Path:
     )
 
 
-def _way(options: Sequence[str], *, counts: str = "/dev/null", log: str = "{log}") -> Way:
-    tool = cachegrind()
-    own = ("--command-line-only=yes", "--vgdb=no", f"--cachegrind-out-file={counts}")
+def way_of(
+    options: Sequence[str],
+    *,
+    name: str = "cachegrind",
+    counts: str = "/dev/null",
+    log: str = "{log}",
+) -> Way:
+    """How a tool of valgrind's runs a program; counts and messages go to files or descriptors."""
+    tool = valgrind_tool(name)
+    own = ("--command-line-only=yes", "--vgdb=no", f"--{name}-out-file={counts}")
     return Way(
-        prefix=(str(tool), "--tool=cachegrind", *own, f"--log-fd={log}", *options),
+        prefix=(str(tool), f"--tool={name}", *own, f"--log-fd={log}", *options),
         executable=(tool,),
         readable=(tool.parent,),
         environment={"VALGRIND_LAUNCHER": str(tool), "VALGRIND_LIB": str(tool.parent)},

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
+from tests.conftest import require
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -71,3 +72,17 @@ def test_nothing_differs(tmp_path: Path) -> None:
 def test_bad_input(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     done = run("explain", *options, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+@pytest.mark.e2e
+def test_what_is_executed(tmp_path: Path) -> None:
+    require("clang-22", "clang-22")
+    require("valgrind", "valgrind")
+    line = ("explain", "--policy", "never", "--module", "json_read.c", "--run")
+    done = run(*line, "--decisions", "decisions.parquet", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "functions that execute more" in done.stdout
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    rows = pq.read_table(tmp_path / "decisions.parquet").to_pylist()
+    assert sum(row["executed"] or 0 for row in rows if row["policy"] == "LLVM") > 1_000_000
+    assert {row["executed"] for row in rows if row["policy"] == "never"} == {0}

@@ -14,11 +14,13 @@ from mlgo_gym.evaluation._decision_changes import compare_decisions
 from mlgo_gym.evaluation._decision_table import write_decisions
 from mlgo_gym.evaluation._decisions import PlacedDecisions, place_decisions, placed_decisions
 from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.evaluation._executed import executed_programs, with_executed
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.stream._events import Observation
+from tests.conftest import require
 from tests.llvm.test_sites import LEVELS
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -140,3 +142,28 @@ def test_workers_that_tell_no_sites(
     with pytest.raises(EnvironmentSetupError) as error:
         placed(compiler, sample["digest.c"])
     assert str(error.value) == "sites: expected workers that tell them, as on Linux, found ''"
+
+
+@pytest.mark.e2e
+def test_how_often_the_code_of_decisions_is_executed(compiler: Compiler, sample: Corpus) -> None:
+    """What is executed in functions is what valgrind counts in all, but for the rest's."""
+    require("clang-22", "clang-22")
+    require("valgrind", "valgrind")
+    setting = Setting(PROBLEM)
+    ((package, policy, executed),) = executed_programs(sample, {"LLVM": default}, setting)
+    assert (package, policy) == ("", "LLVM")
+    found = with_executed(placed(compiler, sample["json_read.c"]), executed)
+    assert found.executed.keys() == found.functions.keys()
+    for name, function in found.functions.items():
+        inside = executed[name].within(0, function.size_bytes)
+        assert found.executed[name] == inside == sum(executed[name].counts.values())
+        outer = [each for each in function.inlined if len(each.ids) == 1]
+        parts = [executed[name].within(*each) for code in outer for each in code.ranges]
+        assert 0 <= sum(parts) <= inside
+    assert found.executed["parse_text"] > 1_000_000
+    counted = [each.executed for each in found.decisions if each.code]
+    assert None not in counted
+    assert max(each or 0 for each in counted) > 100_000
+    other = with_executed(placed(compiler, sample["bignum.c"]), executed)
+    assert other.executed == {}
+    assert {each.executed for each in other.decisions if each.code} == {None}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any, Final
 
 import cxxfilt
@@ -15,6 +17,14 @@ from mlgo_gym.llvm._site import Site
 Names = tuple[str, str]
 """Of the two policies."""
 
+_SECTIONS: Final = (
+    ("Functions that grew", attrgetter("difference_bytes"), 1),
+    ("Functions that shrank", attrgetter("difference_bytes"), -1),
+    ("Functions that execute more", attrgetter("difference_executed"), 1),
+    ("Functions that execute less", attrgetter("difference_executed"), -1),
+)
+"""Headings, what functions are in order of there, and whether more or less of it is on top."""
+_WITHOUT_EFFECT: Final = ((0, None), (None, 0))
 _ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
 
 
@@ -34,14 +44,12 @@ def sections(
 ) -> list[tuple[str, list[Grid | str]]]:
     """Headings, each with grids and texts: modules, functions, and the decisions in them."""
     functions = [each for change in changes for each in change.functions]
-    grew = [each for each in functions if each.difference_bytes > 0]
-    shrank = [each for each in functions if each.difference_bytes < 0]
     parts: list[tuple[str, list[Grid | str]]] = [("Modules", [_modules(changes, names)])]
-    parted = [each for each in changes if each.first]
-    if parted:
+    if parted := [each for each in changes if each.first]:
         parts.append(("Where ways part", [_partings(parted, names)]))
-    for title, found in (("Functions that grew", grew), ("Functions that shrank", shrank)):
-        found.sort(key=lambda each: -abs(each.difference_bytes))
+    for title, difference, sign in _SECTIONS:
+        found = [each for each in functions if sign * (difference(each) or 0) > 0]
+        found.sort(key=lambda each: -abs(difference(each)))
         if chosen := found[:count]:
             grids: list[Grid | str] = [_functions(title, chosen, names)]
             grids += [_decisions(each, names) for each in chosen if each.decisions]
@@ -78,7 +86,8 @@ def _partings(changes: Sequence[ModuleChange], names: Names) -> Grid:
 
 
 def _functions(title: str, functions: Sequence[FunctionChange], names: Names) -> Grid:
-    widest = max(abs(each.difference_bytes) for each in functions)
+    widest = max(abs(each.difference_bytes) for each in functions) or 1
+    is_known = any(each.difference_executed is not None for each in functions)
     rows: list[Row] = []
     for each in functions:
         sizes = [
@@ -92,17 +101,35 @@ def _functions(title: str, functions: Sequence[FunctionChange], names: Names) ->
             "worse" if difference > 0 else "better",
             bar=difference / widest,
         )
-        rows.append([_name(each.function), *sizes, change, amount(len(each.decisions))])
-    return Grid((title.lower(), *names, "change", "decisions"), rows, folds=True)
+        counts = [_executed(each)] if is_known else []
+        rows.append([_name(each.function), *sizes, change, *counts, amount(len(each.decisions))])
+    counted = ["executed"] if is_known else []
+    return Grid((title.lower(), *names, "change", *counted, "decisions"), rows, folds=True)
 
 
 def _decisions(change: FunctionChange, names: Names) -> Grid:
+    is_known = any(each.difference_executed is not None for each in change.decisions)
     rows: list[Row] = []
-    for each in change.decisions:
+    shown = [each for each in change.decisions if each.answers not in _WITHOUT_EFFECT]
+    for each in shown:
         difference = each.difference_bytes
         code = Cell(f"{difference:+,}" if difference else "0", difference)
-        rows.append([_call(each.shown.site), *_answers(each), code])
-    return Grid((f"in {_name(change.function)}", *names, "code of it"), rows, folds=True)
+        counts = [_executed(each)] if is_known else []
+        rows.append([_call(each.shown.site), *_answers(each), code, *counts])
+    if rest := len(change.decisions) - len(shown):
+        what = f"{rest} that one left and the other was not asked about"
+        rows.append([what, *[""] * (len(names) + 1 + is_known)])
+    counted = ["executed"] if is_known else []
+    heading = f"in {_name(change.function)}"
+    return Grid((heading, *names, "code of it", *counted), rows, folds=True)
+
+
+def _executed(change: FunctionChange | OtherDecision) -> Cell:
+    """How many more instructions are executed, in millions."""
+    difference = change.difference_executed
+    if difference is None:
+        return Cell("unknown", -math.inf)
+    return Cell(f"{difference / 1e6:+,.2f} M" if difference else "0", difference)
 
 
 def _answers(decision: OtherDecision) -> list[str]:
@@ -132,6 +159,7 @@ def _module_record(change: ModuleChange) -> dict[str, Any]:
             {
                 "function": each.function,
                 "bytes": [each.before_bytes, each.after_bytes],
+                "executed": list(each.executed),
                 "decisions": [_decision_record(other) for other in each.decisions],
             }
             for each in change.functions
@@ -146,6 +174,7 @@ def _decision_record(other: OtherDecision) -> dict[str, Any]:
         "asked_before": other.shown.before,
         "answers": list(other.answers),
         "bytes": sizes,
+        "executed": [each and each.executed for each in (other.before, other.after)],
     }
 
 
