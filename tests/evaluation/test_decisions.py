@@ -153,17 +153,19 @@ def test_how_often_the_code_of_decisions_is_executed(compiler: Compiler, sample:
     ((package, policy, executed),) = executed_programs(sample, {"LLVM": default}, setting)
     assert (package, policy) == ("", "LLVM")
     found = with_executed(placed(compiler, sample["json_read.c"]), executed)
-    assert found.executed.keys() == found.functions.keys()
-    for name, function in found.functions.items():
+    both = {"put_char", "put_span"}  # json_write.c has static functions of these names, too
+    assert found.executed.keys() == found.functions.keys() - both
+    for name in found.executed:
+        function = found.functions[name]
         inside = executed[name].within(0, function.size_bytes)
         assert found.executed[name] == inside == sum(executed[name].counts.values())
         outer = [each for each in function.inlined if len(each.ids) == 1]
         parts = [executed[name].within(*each) for code in outer for each in code.ranges]
         assert 0 <= sum(parts) <= inside
     assert found.executed["parse_text"] > 1_000_000
-    counted = [each.executed for each in found.decisions if each.code]
-    assert None not in counted
-    assert max(each or 0 for each in counted) > 100_000
+    for each in found.decisions:
+        assert (each.executed is None) == any(code.function in both for code in each.code)
+    assert max(each.executed or 0 for each in found.decisions) > 100_000
     other = with_executed(placed(compiler, sample["bignum.c"]), executed)
     assert other.executed == {}
     assert {each.executed for each in other.decisions if each.code} == {None}
