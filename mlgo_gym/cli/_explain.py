@@ -71,10 +71,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
             if done.error:
                 errors.append(str(done.error))
                 continue
-            both = {
-                name: with_executed(each, executed.get((done.item.package, name), {}))
-                for name, each in done.value.items()
-            }
+            both = done.value
+            for name, each in both.items():
+                if functions := executed.get((done.item.package, name)):
+                    both[name] = with_executed(each, functions)
             changes.append(compare_decisions(*both.values()))
             if options.decisions:
                 for name, each in both.items():
