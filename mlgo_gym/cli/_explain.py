@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,7 @@ from mlgo_gym.errors import CorpusError, OptionsError
 if TYPE_CHECKING:
     from mlgo_gym.corpus._packages import ModuleKey, Packages
     from mlgo_gym.evaluation._decision_changes import ModuleChange
-    from mlgo_gym.evaluation._decisions import PlacedDecisions
-    from mlgo_gym.evaluation._executed import Executed
+    from mlgo_gym.evaluation._decisions import Executed, PlacedDecisions
     from mlgo_gym.problems._policy import PolicyLike
 
 DESCRIPTION = (
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation._decision_changes import compare_decisions
     from mlgo_gym.evaluation._decisions import placed_decisions
     from mlgo_gym.evaluation._evaluate import Setting
-    from mlgo_gym.evaluation._executed import executed_programs, with_executed
+    from mlgo_gym.evaluation._executed import executed_programs
     from mlgo_gym.problems._inlining_for_size import InliningForSize
 
     packages = everything = shared.packages_of(options)
@@ -56,29 +56,23 @@ def run(options: argparse.Namespace, output: Output) -> int:
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))
     changes: list[ModuleChange] = []
-    placed: dict[str, list[PlacedDecisions]] = {}
+    placed: defaultdict[str, list[PlacedDecisions]] = defaultdict(list)
     errors: list[str] = []
     with shared.policies_of(options, problem) as policies:
         pair = _pair(policies, problem.policy())
         executed: dict[tuple[str, str], Executed] = {}
         if options.with_programs:
             runs = executed_programs(everything, pair, setting)
-            total = len(pair) * len(everything.named)
-            for package, name, functions in output.track(runs, "running", total):
-                executed[package, name] = functions
-        found = placed_decisions(packages, pair, setting)
+            executed |= output.track(runs, "running", len(pair) * len(everything.named))
+        found = placed_decisions(packages, pair, setting, executed)
         for done in output.track(found, "compiling", len(packages)):
             if done.error:
                 errors.append(str(done.error))
                 continue
-            both = done.value
-            for name, each in both.items():
-                if functions := executed.get((done.item.package, name)):
-                    both[name] = with_executed(each, functions)
-            changes.append(compare_decisions(*both.values()))
+            changes.append(compare_decisions(*done.value.values()))
             if options.decisions:
-                for name, each in both.items():
-                    placed.setdefault(name, []).append(each)
+                for name, each in done.value.items():
+                    placed[name].append(each)
     if options.decisions:
         from mlgo_gym.evaluation._decision_table import write_decisions
 

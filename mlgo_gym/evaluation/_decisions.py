@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
@@ -28,6 +29,10 @@ from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
+from mlgo_gym.workloads._addresses import ExecutedFunction
+
+Executed = Mapping[str, ExecutedFunction]
+"""The functions of a package's programs by name."""
 
 Asked = tuple[str, tuple[int, ...], int]
 """What a decision is known by in its module: the caller, the ids of its calls, and how many
@@ -144,9 +149,18 @@ def place_decisions(
 
 
 def placed_decisions(
-    corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
+    corpora: PackagesLike,
+    policies: Mapping[str, PolicyLike],
+    setting: Setting,
+    executed: Mapping[tuple[str, str], Executed] = MappingProxyType({}),
 ) -> Generator[Done[ModuleKey, dict[str, PlacedDecisions]]]:
     """The same of each module of corpora under each of several policies, in the modules' order.
+
+    Args:
+        corpora: the modules.
+        policies: by their names.
+        setting: how they are compiled.
+        executed: what programs execute, by package and policy, if they were run.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
     >>> corpus, problem = Corpus.load(SAMPLE_CORPUS).only(["digest.c"]), InliningForSize()
@@ -158,14 +172,50 @@ def placed_decisions(
     packages = Packages.of(corpora)
 
     def work(compiler: Compiler, key: ModuleKey) -> dict[str, PlacedDecisions]:
-        place = partial(place_decisions, compiler, packages[key], setting.problem)
-        return {
-            name: place(policy, opt_level=setting.opt_level, package=key.package)
-            for name, policy in policies.items()
-        }
+        made = {}
+        for name, policy in policies.items():
+            placed = place_decisions(
+                compiler,
+                packages[key],
+                setting.problem,
+                policy,
+                opt_level=setting.opt_level,
+                package=key.package,
+            )
+            functions = executed.get((key.package, name))
+            made[name] = placed if functions is None else with_executed(placed, functions)
+        return made
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
     return each(packages, work, compiler, jobs=setting.jobs, in_order=True)
+
+
+def with_executed(placed: PlacedDecisions, executed: Executed) -> PlacedDecisions:
+    """The same decisions, with how many instructions programs execute in the code of each.
+
+    A function is known by its name and size: what is linked may be another module's.
+    """
+    known = {
+        name: executed[name]
+        for name, function in placed.functions.items()
+        if name in executed and executed[name].size_bytes == function.size_bytes
+    }
+    return replace(
+        placed,
+        decisions=tuple(_counted(each, known) for each in placed.decisions),
+        executed={name: each.within(0, each.size_bytes) for name, each in known.items()},
+    )
+
+
+def _counted(decision: PlacedDecision, known: Executed) -> PlacedDecision:
+    if not all(code.function in known for code in decision.code):
+        return decision
+    counts = (
+        known[code.function].within(start, end)
+        for code in decision.code
+        for start, end in code.ranges
+    )
+    return replace(decision, executed=sum(counts))
 
 
 def _placed(recorded: Sequence[Decision], problem: Problem) -> Iterable[PlacedDecision]:

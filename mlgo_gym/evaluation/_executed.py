@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 
 from mlgo_gym.corpus._packages import Packages, PackagesLike
-from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.workloads._addresses import ExecutedFunction, executed_code
 from mlgo_gym.workloads._program import Programs, corpora_with_workloads
 
-Executed = Mapping[str, ExecutedFunction]
-"""The functions of a package's programs by name."""
-
 
 def executed_programs(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
-) -> Iterator[tuple[str, str, dict[str, ExecutedFunction]]]:
-    """Run the programs of each package under each policy: both names, and what is executed.
+) -> Iterator[tuple[tuple[str, str], dict[str, ExecutedFunction]]]:
+    """Run the programs of each package under each policy: both their names, and what is executed.
 
     Raises:
         WorkloadError: no package has workloads, or a program does something else than it must.
@@ -38,32 +33,4 @@ def executed_programs(
                         for function, code in executed_code(workload, program).items():
                             known = found.get(function)
                             found[function] = known.plus(code) if known else code
-                yield package, name, found
-
-
-def with_executed(placed: PlacedDecisions, executed: Executed) -> PlacedDecisions:
-    """The same decisions, with how many instructions programs execute in the code of each.
-
-    A function is known by its name and size: what is linked may be another module's.
-    """
-    known = {
-        name: executed[name]
-        for name, function in placed.functions.items()
-        if name in executed and executed[name].size_bytes == function.size_bytes
-    }
-    return replace(
-        placed,
-        decisions=tuple(_counted(each, known) for each in placed.decisions),
-        executed={name: each.within(0, each.size_bytes) for name, each in known.items()},
-    )
-
-
-def _counted(decision: PlacedDecision, known: Executed) -> PlacedDecision:
-    if not all(code.function in known for code in decision.code):
-        return decision
-    counts = (
-        known[code.function].within(start, end)
-        for code in decision.code
-        for start, end in code.ranges
-    )
-    return replace(decision, executed=sum(counts))
+                yield (package, name), found

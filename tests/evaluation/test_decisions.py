@@ -12,9 +12,14 @@ from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.evaluation._decision_changes import compare_decisions
 from mlgo_gym.evaluation._decision_table import write_decisions
-from mlgo_gym.evaluation._decisions import PlacedDecisions, place_decisions, placed_decisions
+from mlgo_gym.evaluation._decisions import (
+    PlacedDecisions,
+    place_decisions,
+    placed_decisions,
+    with_executed,
+)
 from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._executed import executed_programs, with_executed
+from mlgo_gym.evaluation._executed import executed_programs
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
@@ -150,8 +155,8 @@ def test_how_often_the_code_of_decisions_is_executed(compiler: Compiler, sample:
     require("clang-22", "clang-22")
     require("valgrind", "valgrind")
     setting = Setting(PROBLEM)
-    ((package, policy, executed),) = executed_programs(sample, {"LLVM": default}, setting)
-    assert (package, policy) == ("", "LLVM")
+    ((names, executed),) = executed_programs(sample, {"LLVM": default}, setting)
+    assert names == ("", "LLVM")
     found = with_executed(placed(compiler, sample["json_read.c"]), executed)
     both = {"put_char", "put_span"}  # json_write.c has static functions of these names, too
     assert found.executed.keys() == found.functions.keys() - both
