@@ -148,10 +148,11 @@ class Options:
                 self(option, "", each.metadata["help"], action=argparse.BooleanOptionalAction)
                 continue
             number = "N" if isinstance(each.default, int) else "NUMBER"
-            default = "none" if each.default is None else f"{each.default:g}"
+            is_text = each.default is None or isinstance(each.default, str)
+            default = each.default or "none" if is_text else f"{each.default:g}"
             self(
                 option,
-                "NAME" if each.default is None else number,
+                "NAME" if is_text else number,
                 f"{each.metadata.get('help', 'a setting')} (default: {default})",
                 metavar=each.metadata.get("metavar", "NUMBER"),
             )

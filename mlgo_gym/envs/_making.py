@@ -34,7 +34,7 @@ def make_env(
 
     >>> env = make_env("inlining-for-size", size_increase_threshold=3)
     >>> env.problem
-    InliningForSize(size_increase_threshold=3, ir2vec=None, derived=False)
+    InliningForSize(size_increase_threshold=3, ir2vec=None, derived=False, skip_policy='never')
     >>> env.close()
     """
     if isinstance(problem, str):

@@ -50,6 +50,10 @@ def never(observation: Observation) -> int:  # noqa: ARG001
     return 0
 
 
+SKIP_POLICIES: Final = ("never", "if-caller-not-cold")
+"""The values of LLVM's ``-ml-inliner-skip-policy``, its own first."""
+
+
 @dataclass(frozen=True, slots=True)
 class InliningForSize(Problem):
     """LLVM's inlining decisions, scored by the size of the object's text.
@@ -65,9 +69,13 @@ class InliningForSize(Problem):
             without it there are none.
         derived: features that LLVM does not send, of the call that it asks about, are read from
             its module and sent behind its own: linkage, uses and sizes.
+        skip_policy: of which callers LLVM decides by its own heuristic, and asks nothing
+            (``-ml-inliner-skip-policy``): ``never``, or ``if-caller-not-cold``, which leaves to
+            the advisor what a profile says is cold.
 
     Raises:
-        OptionsError: the threshold is not a number above 0, or the vocabulary is none.
+        OptionsError: the threshold is not a number above 0, the vocabulary is none, or there is no
+            such policy.
 
     >>> len(InliningForSize.features), len(InliningForSize(ir2vec="ones").features)
     (38, 40)
@@ -97,6 +105,13 @@ class InliningForSize(Problem):
     derived: bool = field(
         default=False,
         metadata={"help": "read linkage, uses and sizes of a call from LLVM's module, as features"},
+    )
+    skip_policy: str = field(
+        default="never",
+        metadata={
+            "metavar": "POLICY",
+            "help": f"callers that LLVM decides about itself: {' or '.join(SKIP_POLICIES)}",
+        },
     )
 
     name: ClassVar[str] = "InliningForSize"
@@ -140,6 +155,9 @@ class InliningForSize(Problem):
             vars(self)["features"] = FEATURES + embeddings(vocabulary.dimension)
         if not isinstance(self.derived, bool):
             raise OptionsError(f"derived: expected True or False, found {self.derived!r}")
+        if self.skip_policy not in SKIP_POLICIES:
+            expected = " or ".join(map(repr, SKIP_POLICIES))
+            raise OptionsError(f"skip_policy: expected {expected}, found {self.skip_policy!r}")
         if self.derived:
             sent = (*self.features, *self.extras, *DERIVED)
             vars(self).update(features=self.features + DERIVED, **laid_out(sent))
@@ -151,6 +169,7 @@ class InliningForSize(Problem):
             f"-inliner-interactive-channel-base={channel_base}",
             "-inliner-interactive-include-default",
             f"-ml-advisor-size-increase-threshold={float(self.size_increase_threshold)}",
+            f"-ml-inliner-skip-policy={self.skip_policy}",
         )
 
     def files(self) -> Mapping[str, bytes]:
@@ -204,4 +223,5 @@ class InliningForSize(Problem):
             "size_increase_threshold": "inf" if math.isinf(limit) else float(limit),
             **(self.ir2vec.settings() if isinstance(self.ir2vec, Vocabulary) else {}),
             **({"derived": True} if self.derived else {}),
+            **({"skip_policy": self.skip_policy} if self.skip_policy != SKIP_POLICIES[0] else {}),
         }

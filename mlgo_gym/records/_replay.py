@@ -172,7 +172,12 @@ def problem_of(trace: Trace, files: Mapping[str, object] | None = None) -> Probl
     given = settings_of_problem(trace)
     hashes = {f"{key}{HASH}" for key in kind.file_settings}
     others = given.keys() - {"problem", *kind.file_settings, *hashes}
-    own = {key: _number(trace, key, given[key]) for key in given if key in others}
+    words = {each.name for each in fields(kind) if isinstance(each.default, str)}  # type: ignore[arg-type]
+    own = {
+        key: given[key] if key in words else _number(trace, key, given[key])
+        for key in given
+        if key in others
+    }
     for key in kind.file_settings.keys() & given.keys() if files is not None else ():
         own[key] = _file(trace, key, kind, files or {})
     try:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+from mlgo_gym.records._replay import record, replay
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -57,6 +59,61 @@ def test_growth_limits_that_make_no_sense(value: float) -> None:
 def test_the_growth_limit_is_on_record() -> None:
     assert InliningForSize(3).settings()["size_increase_threshold"] == 3.0
     assert InliningForSize(math.inf).settings()["size_increase_threshold"] == "inf"
+
+
+PROFILED = """
+declare i32 @use(i32)
+define internal i32 @callee(i32 %x) {
+  %y = mul i32 %x, %x
+  %z = call i32 @use(i32 %y)
+  ret i32 %z
+}
+define i32 @cold(i32 %x) !prof !1 {
+  %a = call i32 @callee(i32 %x)
+  %b = call i32 @callee(i32 %a)
+  ret i32 %b
+}
+define i32 @hot(i32 %x) !prof !2 {
+  %a = call i32 @callee(i32 %x)
+  %b = call i32 @callee(i32 %a)
+  %c = call i32 @callee(i32 %b)
+  ret i32 %c
+}
+!1 = !{!"function_entry_count", i64 0}
+!2 = !{!"function_entry_count", i64 100000}
+!llvm.module.flags = !{!3}
+!3 = !{i32 1, !"ProfileSummary", !4}
+!4 = !{!5, !6, !7, !8, !9, !10, !11, !12}
+!5 = !{!"ProfileFormat", !"InstrProf"}
+!6 = !{!"TotalCount", i64 200000}
+!7 = !{!"MaxCount", i64 100000}
+!8 = !{!"MaxInternalCount", i64 100000}
+!9 = !{!"MaxFunctionCount", i64 100000}
+!10 = !{!"NumCounts", i64 3}
+!11 = !{!"NumFunctions", i64 3}
+!12 = !{!"DetailedSummary", !13}
+!13 = !{!14, !15}
+!14 = !{i32 10000, i64 100000, i32 1}
+!15 = !{i32 999999, i64 1000, i32 2}
+"""
+"""A function that is never entered, and one that is all of the time."""
+
+
+def test_callers_that_are_not_cold_are_left_to_llvm(compiler: Compiler) -> None:
+    module, options = Module.from_ir(PROFILED), CompileOptions("O2")
+    for skip_policy, decisions in (("never", 5), ("if-caller-not-cold", 2), ("never", 5)):
+        problem = InliningForSize(skip_policy=skip_policy)
+        trace = record(compiler, module, problem, lambda _: 0, options, keep_observations=True)
+        assert trace.decisions == decisions
+        assert trace.settings.get("skip_policy", "never") == skip_policy
+        assert replay(compiler, module, trace).object_sha256 == trace.object_sha256
+
+
+def test_no_such_skip_policy() -> None:
+    with pytest.raises(OptionsError) as caught:
+        InliningForSize(skip_policy="hot")
+    expected = "skip_policy: expected 'never' or 'if-caller-not-cold', found 'hot'"
+    assert str(caught.value) == expected
 
 
 def test_the_growth_limit_is_in_force(compiler: Compiler, sample: Corpus) -> None:
