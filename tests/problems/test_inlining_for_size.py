@@ -106,7 +106,7 @@ def test_callers_that_are_not_cold_are_left_to_llvm(compiler: Compiler) -> None:
         trace = record(compiler, module, problem, lambda _: 0, options, keep_observations=True)
         assert trace.decisions == decisions
         assert trace.settings.get("skip_policy", "never") == skip_policy
-        assert replay(compiler, module, trace).object_sha256 == trace.object_sha256
+        assert replay(compiler, trace, module).object_sha256 == trace.object_sha256
 
 
 def test_no_such_skip_policy() -> None:
