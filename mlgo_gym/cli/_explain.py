@@ -30,7 +30,7 @@ EXAMPLE = "mlgo-gym explain --model inlining-for-size --html explained.html"
 def add_options(add: shared.Options) -> None:
     add.corpus()
     add("--module", "NAME", "only this module", many=True)
-    add.model("what is compared with LLVM, or with the one before it", many=True)
+    add.model("what is compared with LLVM; two are compared, models before policies", many=True)
     add.policy(many=True)
     add.seed()
     add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
@@ -50,9 +50,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation._executed import executed_programs
     from mlgo_gym.problems._inlining_for_size import InliningForSize
 
-    packages = everything = shared.packages_of(options)
+    packages = whole_packages = shared.packages_of(options)
     if options.module:
         packages = packages.only(_named(packages, options.module))
+        chosen = {key.package for key in packages}
+        whole_packages = whole_packages.only(key for key in whole_packages if key.package in chosen)
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))
     changes: list[ModuleChange] = []
@@ -62,8 +64,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         pair = _pair(policies, problem.policy())
         executed: dict[tuple[str, str], Executed] = {}
         if options.with_programs:
-            runs = executed_programs(everything, pair, setting)
-            executed |= output.track(runs, "running", len(pair) * len(everything.named))
+            runs = executed_programs(whole_packages, pair, setting)
+            executed |= output.track(runs, "running", len(pair) * len(whole_packages.named))
         found = placed_decisions(packages, pair, setting, executed)
         for done in output.track(found, "compiling", len(packages)):
             if done.error:
@@ -101,7 +103,7 @@ def _named(packages: Packages, names: Sequence[str]) -> list[ModuleKey]:
 def _pair(policies: dict[str, PolicyLike], own: PolicyLike) -> dict[str, PolicyLike]:
     """The two policies that are compared: LLVM's own is the first of one."""
     if len(policies) == 1:
-        return {"LLVM": own, **policies}
+        return {"LLVM's own" if "LLVM" in policies else "LLVM": own, **policies}
     if len(policies) != 2:
         raise OptionsError(f"expected one or two models or policies, found {len(policies)}")
     return policies

@@ -16,6 +16,7 @@ from mlgo_gym.llvm._compiler import options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 
@@ -51,7 +52,8 @@ class CompilationEnv(DecisionEnv):
 
     Raises:
         CorpusError: the corpus cannot be used.
-        OptionsError: a setting has a value that it cannot have, or the problem another measure.
+        OptionsError: a setting has a value that it cannot have, or the problem another measure, or
+            sites are asked for of decisions that are not the inliner's.
 
     >>> from mlgo_gym.problems import InliningForSize
     >>> env = CompilationEnv(InliningForSize())
@@ -71,6 +73,8 @@ class CompilationEnv(DecisionEnv):
         **settings: Unpack[EnvSettings],
     ) -> None:
         super().__init__(problem, corpus, **settings)
+        if sites and not isinstance(problem, InliningForSize):
+            raise OptionsError(f"sites: expected the inliner's decisions, found {problem.name}")
         self._sites = sites
         if not self.measure.makes_objects:
             found = type(self.measure).__name__

@@ -12,14 +12,14 @@ from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
 from mlgo_gym.problems._problem import Problem
 
 _CALL: Final = {
-    "id": pa.int32(),
+    "id": pa.int64(),
     "function": pa.string(),
-    "number": pa.int32(),
+    "number": pa.int64(),
     "file": pa.string(),
-    "line": pa.int32(),
-    "column": pa.int32(),
+    "line": pa.int64(),
+    "column": pa.int64(),
 }
-_RANGE: Final = {"function": pa.string(), "start": pa.int32(), "end": pa.int32()}
+_RANGE: Final = {"function": pa.string(), "start": pa.int64(), "end": pa.int64()}
 
 
 def write_decisions(
@@ -31,9 +31,9 @@ def write_decisions(
     ``callee``, ``site`` (its places, as text), ``calls`` (a struct for each, the innermost first),
     ``before`` (decisions about the same calls that came before), ``answer``, ``default`` (LLVM's),
     ``bytes`` and ``own_bytes`` (the code that came of it, with and without that of calls inside
-    it), ``executed`` (the instructions that programs execute in it, null where it is not known),
-    ``ranges`` (of that code: function, first byte in it, the byte behind the last), and each
-    feature that LLVM sent.
+    it; null where the call is shared), ``executed`` (the instructions that programs execute in it,
+    null where it is not known), ``ranges`` (of that code: function, first byte in it, the byte
+    behind the last), and each feature that LLVM sent.
     """
     rows = [
         (policy, module, decision)
@@ -42,20 +42,22 @@ def write_decisions(
         for decision in module.decisions
     ]
     decisions = [decision for *_, decision in rows]
+    sizes = [each.size_bytes if each.site.calls else None for each in decisions]
+    own_sizes = [each.own_bytes if each.site.calls else None for each in decisions]
     columns = {
         "policy": pa.array([policy for policy, *_ in rows], pa.string()),
         "package": pa.array([module.key.package for _, module, _ in rows], pa.string()),
         "module": pa.array([module.key.name for _, module, _ in rows], pa.string()),
-        "decision": pa.array([each.index for each in decisions], pa.int32()),
+        "decision": pa.array([each.index for each in decisions], pa.int64()),
         "caller": pa.array([each.site.caller for each in decisions], pa.string()),
         "callee": pa.array([each.site.callee for each in decisions], pa.string()),
         "site": pa.array([str(each.site) for each in decisions], pa.string()),
         "calls": pa.array([_calls(each) for each in decisions], pa.list_(pa.struct(_CALL))),
-        "before": pa.array([each.before for each in decisions], pa.int32()),
+        "before": pa.array([each.before for each in decisions], pa.int64()),
         "answer": pa.array([each.answer for each in decisions], pa.int64()),
         "default": pa.array([each.default for each in decisions], pa.int64()),
-        "bytes": pa.array([each.size_bytes for each in decisions], pa.int64()),
-        "own_bytes": pa.array([each.own_bytes for each in decisions], pa.int64()),
+        "bytes": pa.array(sizes, pa.int64()),
+        "own_bytes": pa.array(own_sizes, pa.int64()),
         "executed": pa.array([each.executed for each in decisions], pa.int64()),
         "ranges": pa.array([_ranges(each) for each in decisions], pa.list_(pa.struct(_RANGE))),
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE_WITH_DEBUG_INFO
@@ -31,11 +32,15 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.workloads._addresses import ExecutedFunction
 
-Executed = Mapping[str, ExecutedFunction]
-"""The functions of a package's programs by name."""
+_MACHINE: Final = slice(18, 20)
+_ALIKE: Final = (b"\x03\0", b"\x3e\0")
+"""Where an ELF object says its machine, and those of x86, 32 and 64 bits."""
 
-Asked = tuple[str, tuple[int, ...], int]
-"""What a decision is known by in its module: the caller, the ids of its calls, and how many
+Executed = Sequence[tuple[Collection[str], Mapping[str, ExecutedFunction]]]
+"""Of each of a package's programs the modules that are linked, and its functions by name."""
+
+Asked = tuple[str, str, tuple[int, ...], int]
+"""What a decision is known by in its module: caller, callee, the ids of its calls, and how many
 decisions about them there were before in that caller."""
 
 
@@ -57,7 +62,7 @@ class PlacedDecision:
 
     >>> decision = PlacedDecision(0, Site("main", "add", ()), 0, 1, 1, None)
     >>> decision.size_bytes, decision.asked
-    (0, ('main', (), 0))
+    (0, ('main', 'add', (), 0))
     """
 
     index: int
@@ -72,7 +77,7 @@ class PlacedDecision:
     @property
     def asked(self) -> Asked:
         """What it is known by in its module."""
-        return self.site.caller, self.site.ids, self.before
+        return self.site.caller, self.site.callee, self.site.ids, self.before
 
     @property
     def size_bytes(self) -> int:
@@ -119,7 +124,8 @@ def place_decisions(
     """Compile a module under a policy, for its decisions with their places and code.
 
     Raises:
-        ModuleError: LLVM refused the module.
+        ModuleError: LLVM refused the module, its object is none of ELF, or with debug information
+            its code is another, as on AArch64 at -Oz.
         CompilationError: LLVM crashed or outran its deadline.
         EnvironmentSetupError: workers tell no sites here.
 
@@ -131,17 +137,20 @@ def place_decisions(
     True
     """
     recorded: list[Decision] = []
+    options = options_of(module, opt_level)
     answers = {problem: RecordingPolicy(policy, problem, recorded)}
-    result = run_to_end(
-        compiler.running(
-            module,
-            options_of(module, opt_level),
-            answers,
-            COMPILE_WITH_DEBUG_INFO,
-            keep_object=True,
+    running = compiler.running(module, options, answers, COMPILE_WITH_DEBUG_INFO, keep_object=True)
+    result = run_to_end(running).result
+    try:
+        functions = function_code(result.object_bytes or b"")
+    except ValueError as error:
+        raise ModuleError(module.name, str(error)) from error
+    if (result.object_bytes or b"")[_MACHINE] not in _ALIKE:
+        taken = iter([_answer(each) for each in recorded])
+        plain = compiler.compile_module(
+            module, options, problem=problem, policy=lambda _: next(taken)
         )
-    ).result
-    functions = function_code(result.object_bytes or b"")
+        _check_alike(module, plain, result)
     decisions = _with_code(list(_placed(recorded, problem)), functions.values())
     return PlacedDecisions(
         ModuleKey(package, module.name), decisions, functions, result.text_size_bytes
@@ -193,46 +202,72 @@ def placed_decisions(
 def with_executed(placed: PlacedDecisions, executed: Executed) -> PlacedDecisions:
     """The same decisions, with how many instructions programs execute in the code of each.
 
-    A function is known by its name and size: what is linked may be another module's.
+    A function is known by its name and size, in programs that the module is linked into: what
+    another module has by that name may be linked instead, and is then another's.
     """
-    known = {
-        name: executed[name]
-        for name, function in placed.functions.items()
-        if name in executed and executed[name].size_bytes == function.size_bytes
-    }
+    programs = [functions for modules, functions in executed if placed.key.name in modules]
+    known: dict[str, list[ExecutedFunction]] = {}
+    for name, function in placed.functions.items():
+        found = [each[name] for each in programs if name in each]
+        if found and all(each.size_bytes == function.size_bytes for each in found):
+            known[name] = found
     return replace(
         placed,
         decisions=tuple(_counted(each, known) for each in placed.decisions),
-        executed={name: each.within(0, each.size_bytes) for name, each in known.items()},
+        executed={
+            name: sum(each.within(0, each.size_bytes) for each in found)
+            for name, found in known.items()
+        },
     )
 
 
-def _counted(decision: PlacedDecision, known: Executed) -> PlacedDecision:
+def _counted(
+    decision: PlacedDecision, known: Mapping[str, Sequence[ExecutedFunction]]
+) -> PlacedDecision:
     if not all(code.function in known for code in decision.code):
         return decision
     counts = (
-        known[code.function].within(start, end)
+        function.within(start, end)
         for code in decision.code
         for start, end in code.ranges
+        for function in known[code.function]
     )
     return replace(decision, executed=sum(counts))
 
 
+def _answer(decision: Decision) -> int:
+    return int.from_bytes(decision.advice, sys.byteorder, signed=True)
+
+
+def _check_alike(module: Module, plain: CompilationResult, result: CompilationResult) -> None:
+    """See that debug information has changed no code, where LLVM may do so.
+
+    LLVM's outliner counts the instructions that describe frames (``MachineOutliner.cpp``), which
+    debug information brings; x86 outlines nothing by itself.
+    """
+    if plain.text_size_bytes != result.text_size_bytes:
+        raise ModuleError(
+            module.name,
+            f"expected {plain.text_size_bytes} bytes of code with debug information, too, found "
+            f"{result.text_size_bytes}: sites have no code on this target",
+        )
+
+
 def _placed(recorded: Sequence[Decision], problem: Problem) -> Iterable[PlacedDecision]:
     observations = observation_array([each.payload for each in recorded], problem)
-    counts = Counter[tuple[str, tuple[int, ...]]]()
+    counts = Counter[tuple[str, str, tuple[int, ...]]]()
     for index, (decision, observation) in enumerate(zip(recorded, observations, strict=True)):
         site = Site.of_context(decision.context)
         if site is None:
             raise EnvironmentSetupError(
                 f"sites: expected workers that tell them, as on Linux, found {decision.context!r}"
             )
-        known = site.caller, site.ids
+        known = site.caller, site.callee, site.ids
         yield PlacedDecision(
             index,
             site,
             counts[known],
-            int.from_bytes(decision.advice, sys.byteorder, signed=True),
+            _answer(decision),
             int(observation[DEFAULT_ADVICE].item()),
             observation,
         )
@@ -242,12 +277,18 @@ def _placed(recorded: Sequence[Decision], problem: Problem) -> Iterable[PlacedDe
 def _with_code(
     decisions: Sequence[PlacedDecision], functions: Iterable[FunctionCode]
 ) -> tuple[PlacedDecision, ...]:
-    """Give each piece of code to the decision to inline that names most of its calls."""
-    inlined: Final = {each.site.ids: each.index for each in decisions if each.answer}
+    """Give each piece of code to the decision to inline that names most of its calls.
+
+    Of those that name the same, it is the one in the function that the code is in.
+    """
+    inlined = {each.site.ids: each.index for each in decisions if each.answer}
+    own = {(each.site.caller, each.site.ids): each.index for each in decisions if each.answer}
     found: defaultdict[int, list[InlinedCode]] = defaultdict(list)
     for code in (code for function in functions for code in function.inlined):
-        for count in range(len(code.ids), 0, -1):
-            if (index := inlined.get(code.ids[:count])) is not None:
-                found[index].append(code)
-                break
+        index = own.get((code.function, code.ids))
+        counts = iter(range(len(code.ids), 0, -1))
+        while index is None and (count := next(counts, None)):
+            index = inlined.get(code.ids[:count])
+        if index is not None:
+            found[index].append(code)
     return tuple(replace(each, code=tuple(found[each.index])) for each in decisions)

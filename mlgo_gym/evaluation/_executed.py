@@ -7,15 +7,16 @@ from contextlib import closing
 from functools import partial
 
 from mlgo_gym.corpus._packages import Packages, PackagesLike
+from mlgo_gym.evaluation._decisions import Executed
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.workloads._addresses import ExecutedFunction, executed_code
+from mlgo_gym.workloads._addresses import executed_code
 from mlgo_gym.workloads._program import Programs, corpora_with_workloads
 
 
 def executed_programs(
     corpora: PackagesLike, policies: Mapping[str, PolicyLike], setting: Setting
-) -> Iterator[tuple[tuple[str, str], dict[str, ExecutedFunction]]]:
+) -> Iterator[tuple[tuple[str, str], Executed]]:
     """Run the programs of each package under each policy: both their names, and what is executed.
 
     Raises:
@@ -26,11 +27,9 @@ def executed_programs(
         made_of = partial(Programs, corpus, opt_level=setting.opt_level, jobs=setting.jobs)
         with closing(made_of(timeout_s=setting.timeout_s)) as programs:
             for name, policy in policies.items():
-                found: dict[str, ExecutedFunction] = {}
+                found = []
                 for workload in programs.workloads.values():
                     made = programs.compiled(workload, {setting.problem: policy})
                     with programs.linked(workload, made) as program:
-                        for function, code in executed_code(workload, program).items():
-                            known = found.get(function)
-                            found[function] = known.plus(code) if known else code
+                        found.append((frozenset(made), executed_code(workload, program)))
                 yield (package, name), found

@@ -16,7 +16,6 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
-from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._loading import load, recorded
@@ -120,9 +119,7 @@ class Compilation(AbstractContextManager["Compilation"]):
     @property
     def is_forkable(self) -> bool:
         """Whether it can branch: an object is made, and LLVM asks for one problem."""
-        return (
-            replace(self.task, estimates=False, sites=False) == COMPILE and len(self.problems) == 1
-        )
+        return self.task.is_forkable and len(self.problems) == 1
 
     @property
     def decisions(self) -> int:

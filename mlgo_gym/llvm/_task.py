@@ -31,7 +31,7 @@ class Task:
         debug_info: the object has debug information, whose lines are the calls' ids (`Site`).
 
     Raises:
-        InternalError: there is no such product.
+        InternalError: there is no such product, or debug information without sites.
 
     >>> Task(product="assembly").optimize
     True
@@ -49,11 +49,18 @@ class Task:
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
             raise InternalError(f"task: expected one of {_PRODUCTS}, found {self.product!r}")
+        if self.debug_info and not self.sites:
+            raise InternalError("task: expected sites with debug_info, found none")
 
     @property
     def knows_calls(self) -> bool:
         """Whether the call that LLVM asks about is looked at."""
         return self.names or self.sites
+
+    @property
+    def is_forkable(self) -> bool:
+        """Whether compilations can branch: all that is made is an object, and nothing is named."""
+        return replace(self, estimates=False, sites=False, debug_info=False) == COMPILE
 
     def llvm_options(self) -> tuple[str, ...]:
         """LLVM's options for it; every task sets them all, since they outlast a compilation."""

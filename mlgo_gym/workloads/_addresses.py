@@ -36,14 +36,9 @@ class ExecutedFunction:
 
     def __init__(self, size_bytes: int, counts: Mapping[int, int]) -> None:
         self.size_bytes: Final = size_bytes
-        self.counts: Final = counts
         self._at: NDArray[np.int64] = np.array(sorted(counts), np.int64)
         numbers = [counts[each] for each in self._at.tolist()]
         self._sums: NDArray[np.int64] = np.cumsum([0, *numbers], dtype=np.int64)
-
-    def plus(self, other: ExecutedFunction) -> ExecutedFunction:
-        """Both together: the same code in two programs."""
-        return ExecutedFunction(self.size_bytes, Counter(self.counts) + Counter(other.counts))
 
     def within(self, start: int, end: int) -> int:
         """The executed instructions from a byte of the function to the one before another."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import ModuleKey
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.evaluation._decision_changes import compare_decisions
 from mlgo_gym.evaluation._decision_table import write_decisions
 from mlgo_gym.evaluation._decisions import (
@@ -21,12 +24,15 @@ from mlgo_gym.evaluation._decisions import (
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._executed import executed_programs
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.stream._events import Observation
 from tests.conftest import require
-from tests.llvm.test_sites import LEVELS
+from tests.llvm.test_sites import IN_SOURCE, LEVELS, MERGED
 
 pq = pytest.importorskip("pyarrow.parquet")
 
@@ -160,12 +166,14 @@ def test_how_often_the_code_of_decisions_is_executed(compiler: Compiler, sample:
     found = with_executed(placed(compiler, sample["json_read.c"]), executed)
     both = {"put_char", "put_span"}  # json_write.c has static functions of these names, too
     assert found.executed.keys() == found.functions.keys() - both
+    ((modules, functions),) = executed
+    assert modules == {"json_read.c", "json_write.c"}
     for name in found.executed:
         function = found.functions[name]
-        inside = executed[name].within(0, function.size_bytes)
-        assert found.executed[name] == inside == sum(executed[name].counts.values())
+        inside = functions[name].within(0, function.size_bytes)
+        assert found.executed[name] == inside
         outer = [each for each in function.inlined if len(each.ids) == 1]
-        parts = [executed[name].within(*each) for code in outer for each in code.ranges]
+        parts = [functions[name].within(*each) for code in outer for each in code.ranges]
         assert 0 <= sum(parts) <= inside
     assert found.executed["parse_text"] > 1_000_000
     for each in found.decisions:
@@ -174,3 +182,178 @@ def test_how_often_the_code_of_decisions_is_executed(compiler: Compiler, sample:
     other = with_executed(placed(compiler, sample["bignum.c"]), executed)
     assert other.executed == {}
     assert {each.executed for each in other.decisions if each.code} == {None}
+
+
+CALLS = "".join(
+    f"%v{n} = call i32 @other(i32 {n})\n%w{n} = call i32 %f(i32 %v{n})\ncall void @out(i32 %w{n})\n"
+    for n in range(220)
+)
+CLONED = f"""
+declare i32 @other(i32)
+declare void @out(i32)
+define internal i32 @leaf(i32 %x) {{
+  %r = call i32 @other(i32 %x)
+  %s = call i32 @other(i32 %r)
+  ret i32 %s
+}}
+define internal i32 @apply(i32 %x, ptr %f) noinline {{
+  {CALLS}
+  %q = call i32 @leaf(i32 %x)
+  ret i32 %q
+}}
+define internal i32 @add(i32 %x) {{
+  %y = add i32 %x, 1
+  ret i32 %y
+}}
+define internal i32 @triple(i32 %x) {{
+  %y = mul i32 %x, 3
+  ret i32 %y
+}}
+define i32 @one(i32 %x) {{
+  %r = call i32 @apply(i32 %x, ptr @add)
+  ret i32 %r
+}}
+define i32 @two(i32 %x) {{
+  %r = call i32 @apply(i32 %x, ptr @triple)
+  ret i32 %r
+}}
+define i32 @three(i32 %x, ptr %f) {{
+  %r = call i32 @apply(i32 %x, ptr %f)
+  ret i32 %r
+}}
+"""
+UNNAMED = """
+declare void @out(i32)
+define internal i32 @0(i32 %x) noinline {
+  call void @out(i32 %x)
+  ret i32 %x
+}
+define internal i32 @1(i32 %x) noinline {
+  call void @out(i32 %x)
+  call void @out(i32 5)
+  ret i32 %x
+}
+define i32 @top(i32 %x) {
+  %y = call i32 @0(i32 4)
+  call void @out(i32 3)
+  %z = call i32 @1(i32 %y)
+  ret i32 %z
+}
+"""
+
+
+@pytest.mark.parametrize(("text", "opt_level"), [(CLONED, "O3"), (UNNAMED, "O2")])
+def test_functions_of_one_name_in_the_source(compiler: Compiler, text: str, opt_level: str) -> None:
+    """Clones have that of what they were cloned from, and some functions have none."""
+    module, options = Module.from_ir(text), CompileOptions(opt_level)
+    found = place_decisions(compiler, module, PROBLEM, always, opt_level=opt_level)
+    made = compiler.compile_module(
+        module, options, problem=PROBLEM, policy=always, keep_object=True
+    )
+    sizes = function_sizes(made.object_bytes or b"")
+    assert {name: each.size_bytes for name, each in found.functions.items()} == {
+        name: each.size_bytes for name, each in sizes.items()
+    }
+    for decision in found.decisions:
+        if decision.site.caller in found.functions and decision.answer:
+            functions = {code.function for code in decision.code}
+            assert functions <= {decision.site.caller} or len(functions) > 1
+
+
+def test_too_many_levels(compiler: Compiler) -> None:
+    """An error of the module, where Python's stack ends."""
+    levels = 1100
+    calls = "".join(
+        f"define internal i32 @f{n}(i32 %x) {{ %y = call i32 @f{n + 1}(i32 %x) ret i32 %y }}\n"
+        for n in range(levels)
+    )
+    last = f"define internal i32 @f{levels}(i32 %x) {{ %y = mul i32 %x, %x ret i32 %y }}\n"
+    top = "define i32 @top(i32 %x) { %y = call i32 @f0(i32 %x) ret i32 %y }\n"
+    with pytest.raises(ModuleError) as raised:
+        placed(compiler, Module.from_ir(calls + last + top, "m"), always)
+    assert str(raised.value) == (
+        "module 'm': expected calls inlined into each other a few hundred levels deep at most, "
+        "found more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("triple", "message"),
+    [
+        ("arm64-apple-macosx14", "expected an ELF object with DWARF, found Magic number does not"),
+        ("riscv64-unknown-linux-gnu", "expected an ELF object with DWARF, found Unsupported"),
+    ],
+)
+def test_objects_that_are_not_read(compiler: Compiler, triple: str, message: str) -> None:
+    text = f'target triple = "{triple}"\n{LEVELS}'
+    with pytest.raises(ModuleError) as raised:
+        placed(compiler, Module.from_ir(text, "m"), always)
+    assert str(raised.value).startswith(f"module 'm': {message}")
+
+
+def test_lines_above_two_billion(compiler: Compiler, tmp_path: Path) -> None:
+    module = Module.from_ir(IN_SOURCE.replace("line: 5,", "line: 4294967290,"))
+    found = placed(compiler, module)
+    with (tmp_path / "decisions.parquet").open("wb") as file:
+        write_decisions(file, {"LLVM": [found]}, PROBLEM)
+    rows = pq.read_table(tmp_path / "decisions.parquet").to_pylist()
+    assert [call["line"] for row in rows for call in row["calls"]] == [4294967290, 9]
+
+
+def test_shared_calls_of_different_callees(compiler: Compiler) -> None:
+    """They are no one decision, though neither has an id."""
+    found = placed(compiler, Module.from_ir(MERGED), always)
+    shared = [each for each in found.decisions if not each.site.calls]
+    assert [each.asked for each in shared] == [("top", "callee", (), 0)]
+    other = replace(shared[0], site=Site("top", "other", ()), answer=0)
+    before = replace(found, decisions=(shared[0],))
+    change = compare_decisions(before, replace(found, decisions=(other,)))
+    answers = [each.answers for function in change.functions for each in function.decisions]
+    assert sorted(answers, key=str) == [(1, None), (None, 0)]
+
+
+OUTLINED = """
+void out(int);
+int call(int, int, int, int, int, int, int, int);
+int table[100];
+static int common(int a, int b) {
+  if (a > b) {
+    out(a);
+    out(b);
+    return call(a, b, a + 1, b + 1, a * b, 3, a, b);
+  }
+  return b;
+}
+#define FUNCTION(n) \\
+  int f##n(int a, int b) { \\
+    int sum = 0; \\
+    for (int i = 0; i < a; i++) { \\
+      sum += common(i, b) * n; \\
+      table[i] = sum; \\
+      if (sum > n) \\
+        out(sum); \\
+    } \\
+    return call(sum, a, b, n, sum + 1, sum + 2, sum + 3, sum + 4) + common(a, sum); \\
+  }
+FUNCTION(1) FUNCTION(2) FUNCTION(3) FUNCTION(4) FUNCTION(5) FUNCTION(6) FUNCTION(7) FUNCTION(8)
+"""
+
+
+@pytest.mark.e2e
+def test_a_target_whose_code_debug_information_changes(compiler: Compiler, tmp_path: Path) -> None:
+    """LLVM outlines on AArch64, and counts what describes frames."""
+    clang = require("clang-22", "clang-22")
+    (tmp_path / "f.c").write_text(OUTLINED)
+    options = [
+        *("--target=aarch64-linux-gnu", "-Oz", "-ffreestanding", "-fno-unwind-tables"),
+        *("-fno-asynchronous-unwind-tables", "-Xclang", "-disable-llvm-passes", "-emit-llvm"),
+    ]
+    subprocess.run([clang, *options, "-c", "f.c", "-o", "f.bc"], cwd=tmp_path, check=True)
+    module = Module.from_file(tmp_path / "f.bc")
+    with pytest.raises(ModuleError) as raised:
+        placed(compiler, module, lambda _: 0)
+    assert re.fullmatch(
+        r"module '.*f\.bc': expected \d+ bytes of code with debug information, too, found \d+: "
+        "sites have no code on this target",
+        str(raised.value),
+    )

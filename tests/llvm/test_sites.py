@@ -8,6 +8,7 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._making import make_env
+from mlgo_gym.errors import InternalError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._site import Call, Site, site_of
 from mlgo_gym.llvm._task import COMPILE, COMPILE_WITH_NAMES, Task
@@ -203,14 +204,18 @@ def test_an_environment_says_where(sample: Corpus) -> None:
         env.close()
 
 
-def test_other_problems_keep_their_contexts(sample: Corpus) -> None:
-    env = make_env(RegallocEviction(), sample, reward="text", sites=True)
-    try:
-        _, info = env.reset(options={"module": "expr_vm.c"})
-        assert info["context"] == "expr_run"
-        assert "site" not in info
-    finally:
-        env.close()
+@pytest.mark.parametrize("settings", [{}, {"reward": "text"}])
+def test_other_problems_have_no_sites(sample: Corpus, settings: dict[str, str]) -> None:
+    with pytest.raises(OptionsError) as raised:
+        make_env(RegallocEviction(), sample, sites=True, **settings)
+    expected = "sites: expected the inliner's decisions, found RegallocEviction"
+    assert str(raised.value) == expected
+
+
+def test_debug_information_without_sites() -> None:
+    with pytest.raises(InternalError) as raised:
+        Task(debug_info=True)
+    assert str(raised.value) == "task: expected sites with debug_info, found none"
 
 
 def test_a_site_s_record() -> None:

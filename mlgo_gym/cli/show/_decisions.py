@@ -114,6 +114,8 @@ def _decisions(change: FunctionChange, names: Names) -> Grid:
     for each in shown:
         difference = each.difference_bytes
         code = Cell(f"{difference:+,}" if difference else "0", difference)
+        if not each.shown.site.calls:
+            code = Cell("unknown", -math.inf)
         counts = [_executed(each)] if is_known else []
         rows.append([_call(each.shown.site), *_answers(each), code, *counts])
     if rest := len(change.decisions) - len(shown):
