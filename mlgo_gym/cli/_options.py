@@ -180,6 +180,13 @@ class Options:
         """``--output``, which must be given."""
         self("--output", "DIR", what, required=True)
 
+    def reward(self, default: str, limit: str) -> None:
+        """``--reward``, and ``--most-text``, which limits the text beside it."""
+        what = "what is to be less: text, instructions, cost, estimate, or several as in "
+        self("--reward", "REWARD", f"{what}'text:0.5,instructions:0.5' (default: {default})")
+        what = f"{limit} more than so many times LLVM's own text, at least 1; with --reward"
+        self("--most-text", "NUMBER", what)
+
     def problem(self, *, of_model: bool = True) -> None:
         """``--problem``, which a model's card may say instead."""
         from mlgo_gym.problems._registry import DEFAULT, problems

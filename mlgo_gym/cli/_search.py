@@ -32,15 +32,7 @@ def add_options(add: shared.Options) -> None:
     add("--build", "FILE", "search what a build compiles, by its compile_commands.json")
     add.budget("for each module, over all runs", "60s")
     add.output("where traces are written; of several packages, a folder for each")
-    what = (
-        "what is to be less: text, instructions, cost, estimate, or several as in "
-        "'text:0.5,instructions:0.5' (default: text)"
-    )
-    add("--reward", "REWARD", what)
-    what = (
-        "keep nothing that has more than so many times LLVM's own text, at least 1; with --reward"
-    )
-    add("--most-text", "NUMBER", what)
+    add.reward("text", "keep nothing that has")
     add.model("a model to start from")
     add.problem()
     add.seed("the order of trials")

@@ -28,6 +28,7 @@ def add_options(add: shared.Options) -> None:
     add.output("the run's folder")
     add.budget("for all runs in the folder together")
     add.problem(of_model=False)
+    add.reward("the problem's own measure", "choose no model, if there is another, that makes")
     add.seed("everything random")
     what = "a setting of the trainer, the value as JSON, such as 'rounds=2' or 'fit.epochs=10'; "
     add("--set", "NAME=VALUE", what + "repeat for more", many=True)
@@ -72,6 +73,8 @@ def train_watched(
             problem=shared.problem_of(options),
             budget_minutes=options.budget and options.budget / 60,
             seed=options.seed,
+            reward=getattr(options, "reward", None),
+            most_text=getattr(options, "most_text", None),
             watcher=_Shown(show, shown),
             **shared.workers_of(options),
             **settings,

@@ -191,9 +191,13 @@ def _levels(parts: list[Part]) -> str:
 def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batch]:
     try:
         with opened(part.path) as (raw, file):
+            there = file.schema_arrow.names
             widths = column_widths(part.header)
-            check_pages(raw, widths, columns, part.path)
+            lacking = [n for n in widths if n not in there and (columns is None or n in columns)]
+            check_pages(raw, {n: widths[n] for n in there}, columns, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
+                for name in lacking:  # the newest label, in an older file
+                    batch = batch.append_column(name, pa.nulls(len(batch), pa.float64()))  # noqa: PLW2901
                 yield Batch(batch, part.header.problem, str(part.path))
     except pa.ArrowException as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error

@@ -23,7 +23,7 @@ from mlgo_gym.records._trace import Trace
 from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport
 from mlgo_gym.scoring._measures import measure_of
 
-LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight")
+LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight", "saved_share")
 """The labels that a decision may have; ``float64``, NaN where it has none."""
 
 MAX_EPISODE_BYTES: Final = 1 << 27
@@ -79,7 +79,8 @@ class Episode:
         score: what came out: bytes of code, or LLVM's score of register allocation.
         baseline_score: the same of LLVM's own heuristic.
         labels: ``float64 [T]`` by name, of `LABELS`: the bytes of code that the other answer would
-            have saved in the object and in the linked program, and how much the decision counts.
+            have saved in the object and in the linked program, how much the decision counts, and
+            what share of a reward's baseline would have been saved.
 
     Raises:
         SpecError: the arrays do not fit each other or the problem.

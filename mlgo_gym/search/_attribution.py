@@ -14,14 +14,18 @@ within a few percent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
 from mlgo_gym.objects._functions import FunctionSize
 from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
+
+Wanted = Callable[[NamedDecision], float]
+"""How much a decision is wanted, from 0 to 1: the chance that it is considered."""
 
 _LEAST: Final = 1e-9
 _FEW: Final = 3
@@ -53,7 +57,7 @@ class FlipEffect:
 def disjoint_flips(
     base: NamedCompilation,
     random: np.random.Generator,
-    wanted: Callable[[NamedDecision], float],
+    wanted: Wanted,
     *,
     by_callee: bool,
 ) -> list[Flip]:
@@ -76,22 +80,34 @@ def disjoint_flips(
     True
     """
     influence = _Influence(base.decisions)
-    groups = _groups(base.decisions, by_callee=by_callee)
-    weights = np.array([np.mean([wanted(base.decisions[i]) for i in each]) for each in groups])
-    keys = random.exponential(size=len(groups)) / np.maximum(weights, _LEAST)
-    considered = random.random(len(groups)) < weights
     taken: set[str] = set()
     flips = []
-    for number in np.argsort(keys):
-        if not considered[number]:
-            continue
-        group = groups[number]
+    for group in _drawn(base, random, wanted, by_callee=by_callee):
         functions = influence.of(base.decisions[index] for index in group)
         if taken.isdisjoint(functions):
             taken |= functions
             chosen = _other_answers(base.decisions, group, random)
             flips.append(Flip(chosen, frozenset(functions), by_callee))
     return flips
+
+
+def single_flips(
+    base: NamedCompilation,
+    random: np.random.Generator,
+    wanted: Wanted,
+    count: int,
+    *,
+    by_callee: bool,
+) -> list[Flip]:
+    """At most ``count`` flips as of `disjoint_flips`, to be made each in a compilation of its own.
+
+    They may change the same functions, which are not looked for.
+    """
+    groups = islice(_drawn(base, random, wanted, by_callee=by_callee), count)
+    return [
+        Flip(_other_answers(base.decisions, group, random), frozenset(), by_callee)
+        for group in groups
+    ]
 
 
 def effects_of(
@@ -122,6 +138,16 @@ def effects_of(
     >>> 0 < len(effects) <= len(flips)
     True
     """
+    other, made = flipped(compiler, base, flips)
+    return [
+        FlipEffect(flip, _saved(base.functions, other.functions, flip.functions)) for flip in made
+    ]
+
+
+def flipped(
+    compiler: NamingCompiler, base: NamedCompilation, flips: Sequence[Flip]
+) -> tuple[NamedCompilation, list[Flip]]:
+    """What comes of flips in one compilation, and those of them whose decisions came again."""
     other = compiler.compile(
         {
             base.decisions[index].site: 1 - base.decisions[index].action
@@ -130,8 +156,8 @@ def effects_of(
         }
     )
     callees = {each.site: each.callee for each in other.decisions}
-    return [
-        FlipEffect(flip, _saved(base.functions, other.functions, flip.functions))
+    return other, [
+        flip
         for flip in flips
         if all(
             callees.get(base.decisions[index].site) == base.decisions[index].callee
@@ -200,6 +226,21 @@ class _Influence:
                         waiting.append(name)
             self._known[caller] = found
         return self._known[caller]
+
+
+def _drawn(
+    base: NamedCompilation,
+    random: np.random.Generator,
+    wanted: Wanted,
+    *,
+    by_callee: bool,
+) -> Iterator[list[int]]:
+    """Groups of decisions that are considered, what is wanted more rather first."""
+    groups = _groups(base.decisions, by_callee=by_callee)
+    weights = np.array([np.mean([wanted(base.decisions[i]) for i in each]) for each in groups])
+    keys = random.exponential(size=len(groups)) / np.maximum(weights, _LEAST)
+    considered = random.random(len(groups)) < weights
+    return (groups[number] for number in np.argsort(keys) if considered[number])
 
 
 def _groups(decisions: Sequence[NamedDecision], *, by_callee: bool) -> list[list[int]]:

@@ -16,6 +16,7 @@ from typing import Final
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._task import COMPILE_WITH_NAMES
 from mlgo_gym.llvm.process._loading import flipped
 from mlgo_gym.objects._functions import FunctionSize, function_sizes
@@ -49,8 +50,17 @@ class NamedCompilation:
 
     decisions: tuple[NamedDecision, ...] = field(repr=False)
     functions: Mapping[str, FunctionSize] = field(repr=False)
-    text_size_bytes: int
-    opt_level: str
+    result: CompilationResult = field(repr=False)
+
+    @property
+    def text_size_bytes(self) -> int:
+        """The bytes of the object's code."""
+        return self.result.text_size_bytes
+
+    @property
+    def opt_level(self) -> str:
+        """The level that it was compiled at."""
+        return str(self.result.settings["opt_level"])
 
 
 class NamingCompiler:
@@ -126,8 +136,7 @@ class NamingCompiler:
         return NamedCompilation(
             tuple(decisions),
             function_sizes(result.object_bytes or b""),
-            result.text_size_bytes,
-            str(result.settings["opt_level"]),
+            result,
         )
 
 

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import read_json, write_json
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._schedule import Jobs, each
@@ -38,7 +38,7 @@ from mlgo_gym.records._trace import trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
-from mlgo_gym.search._rewards import Reward, Rewards, reward_beside
+from mlgo_gym.search._rewards import Reward, Rewards, check_most_text, of_module, reward_beside
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _SIZES: Final = ("default_size_bytes", "size_bytes")
@@ -116,8 +116,7 @@ def search_corpus(
     CompileOptions(opt_level)
     packages = Packages.of(corpora)
     name = reward_beside(problem, reward)
-    if setting.most_text is not None and name is None:
-        raise OptionsError(f"most_text: expected a reward other than text, found {reward!r}")
+    check_most_text(setting.most_text, name, reward)
     compiler = partial(Compiler, timeout_s=timeout_s)
     with ExitStack() as stack:
         rewards = name and stack.enter_context(Rewards(name, packages, opt_level, timeout_s))
@@ -141,11 +140,9 @@ class _Task:
 
     def run(self, compiler: Compiler, key: ModuleKey) -> ModuleSearch:
         module = self.packages[key]
-        try:
+        with of_module(module.name):
             reward = self.rewards.of(key) if self.rewards else None
             return self._searched(compiler, key, module, reward)
-        except WorkloadError as error:
-            raise ModuleError(module.name, str(error)) from error
 
     def _searched(
         self, compiler: Compiler, key: ModuleKey, module: Module, reward: Reward | None

@@ -53,7 +53,16 @@ class SearchSetting:
     def __post_init__(self) -> None:
         if not self.budget_s > 0:
             raise OptionsError(f"budget: expected a number above 0, found {self.budget_s!r}")
-        if self.most_text is not None and not 1 <= self.most_text < math.inf:
-            raise OptionsError(
-                f"most_text: expected a finite number of at least 1, found {self.most_text!r}"
-            )
+        check_limit(self.most_text)
+
+
+def check_limit(most_text: float | None) -> None:
+    """See that a limit of text, as a multiple of LLVM's own, lets LLVM's own pass.
+
+    Raises:
+        OptionsError: it does not.
+    """
+    if most_text is not None and not 1 <= most_text < math.inf:
+        raise OptionsError(
+            f"most_text: expected a finite number of at least 1, found {most_text!r}"
+        )

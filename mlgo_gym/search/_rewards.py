@@ -1,12 +1,14 @@
-"""Rewards of a search: what there is to be less of than text, a package at a time."""
+"""Rewards of searches and trainers: what is to be less, a package at a time."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
 from mlgo_gym.workloads._measures import measure_named, reward_name, runs_programs
@@ -25,11 +27,30 @@ def reward_beside(problem: Problem, reward: str | None) -> str | None:
     return None if name == TEXT and type(measure_of(problem)) is TextSize else name
 
 
+def check_most_text(most_text: float | None, name: str | None, reward: str | None) -> None:
+    """See that text is limited beside a reward alone, as `reward_beside` has named it.
+
+    Raises:
+        OptionsError: there is no reward, or one that is the text.
+    """
+    if most_text is not None and name is None:
+        raise OptionsError(f"most_text: expected a reward other than text, found {reward!r}")
+
+
 class Reward(NamedTuple):
     """What a package is measured by, and what must be the same for scores to be compared."""
 
     measure: Measure
     same: dict[str, Any]
+
+
+@contextmanager
+def of_module(name: str) -> Iterator[None]:
+    """Errors of programs under the name of the module whose object was put into them."""
+    try:
+        yield
+    except WorkloadError as error:
+        raise ModuleError(name, str(error)) from error
 
 
 class Rewards(AbstractContextManager["Rewards"]):
@@ -41,6 +62,10 @@ class Rewards(AbstractContextManager["Rewards"]):
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         timeout_s: how long LLVM may take for one module, in seconds.
 
+    Attributes:
+        name: the reward.
+        packages: whose workloads run.
+
     Raises:
         WorkloadError: programs are to run, and no package has workloads.
     """
@@ -48,7 +73,8 @@ class Rewards(AbstractContextManager["Rewards"]):
     def __init__(
         self, name: str, packages: Packages, opt_level: str | None, timeout_s: float
     ) -> None:
-        self._name: Final = name
+        self.name: Final = name
+        self.packages: Final = packages
         self._corpora = {
             package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
         }
@@ -73,9 +99,9 @@ class Rewards(AbstractContextManager["Rewards"]):
         with self._alone:
             if key.package not in self._made:
                 corpus = self._corpora[key.package]
-                inputs = inputs_sha256(corpus) if runs_programs(self._name) else None
+                inputs = inputs_sha256(corpus) if runs_programs(self.name) else None
                 measure = measure_named(
-                    self._name, corpus, opt_level=self._opt_level, timeout_s=self._timeout_s
+                    self.name, corpus, opt_level=self._opt_level, timeout_s=self._timeout_s
                 )
                 self._stack.callback(measure.close)
                 self._made[key.package] = Reward(measure, {"programs_sha256": inputs})

@@ -4,6 +4,7 @@ Rounds in the manner of DAgger (Ross, Gordon, Bagnell 2011): label decisions of 
 packages under the policy so far (`_label_rounds`), fit gradient boosting to all labels so far, the
 sign as class and the bytes as cost (`_teacher`), distil it into a network (`_distillation`), and
 choose the round that does best on the validation packages. The first policy is LLVM's own default.
+By a reward shares of its baseline take the place of the bytes.
 
 ::
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import TrainingError
+from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
@@ -37,7 +38,12 @@ def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
     """Train for as long as the run's budget lasts, or until all rounds are done."""
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"advantage: expected InliningForSize, found {run.problem.name}")
-    if type(measure := measure_of(run.problem)) is not TextSize:  # labels are bytes of code
+    if data.rewards:
+        if config.joint_labels:
+            raise OptionsError(
+                "joint_labels: expected false with a reward, which is not shared out by function"
+            )
+    elif type(measure := measure_of(run.problem)) is not TextSize:  # labels are bytes of code
         raise TrainingError(
             "advantage: expected a problem that is measured by bytes of code, found "
             f"{run.problem.name}, which is by {measure.title}"
@@ -84,13 +90,18 @@ class _Trainer:
     def _learn(self) -> None:
         """Fit to all labels so far, and keep the model if it is the best."""
         run, number = self._run, self._round + 1
-        labels = labels_of(self._labels.episodes(), self._features, self._config.linked_weight)
+        labels = labels_of(
+            self._labels.episodes(),
+            self._features,
+            self._config.linked_weight,
+            by_reward=self._data.rewards is not None,
+        )
         network = distilled(run, labels, self._config, self._round)
         model = self._model(number)
         save_model(network, self._problem, model, {"trainer": run.trainer})
         run.doing("validation")
         found = validate(model, self._data, self._problem)
-        loss = found.loss(self._config.worse_weight)
+        loss = found.loss(self._config.worse_weight, self._data.most_text)
         best = min((each["loss"] for each in self._validations), default=np.inf)
         self._validations.append({"loss": loss, **found.to_json()})
         run.scalars(number, found.scalars())

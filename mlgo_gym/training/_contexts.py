@@ -2,8 +2,8 @@
 
 For the inliner a context is a module, and its cost the size of its code. For register allocation it
 is a function that asks, taken out of its module once it was optimised (`scoring._allocation`), and
-its cost LLVM's score. Costs are logarithms of the ratio to what LLVM's own heuristic reaches: below
-0 is better.
+its cost LLVM's score. By a reward it is a module, whatever the problem, and its cost the reward's.
+Costs are logarithms of the ratio to what LLVM's own heuristic reaches: below 0 is better.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.errors import WorkloadError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import Done, Jobs, each, workers
 from mlgo_gym.llvm._task import ALLOCATE
@@ -27,7 +28,8 @@ from mlgo_gym.llvm.text._machine_code import spill_code
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.scoring._measures import Measure, Unit, measure_of
+from mlgo_gym.search._rewards import Rewards, of_module
 from mlgo_gym.training._data import successes
 
 _T = TypeVar("_T")
@@ -92,9 +94,12 @@ class Workshop:
         jobs: Jobs,
         timeout_s: float,
         warn: Callable[[str], None] = lambda _: None,
+        rewards: Rewards | None = None,
     ) -> None:
         self.problem: Final = problem
+        self.rewards: Final = rewards
         self._measure: Final = measure_of(problem)
+        self._keys = {str(key): key for key in rewards.packages} if rewards else {}
         self._warn = warn
         self._workers = workers(partial(Compiler, timeout_s=timeout_s), jobs)
 
@@ -103,10 +108,12 @@ class Workshop:
 
         def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
             module = packages[key]
-            if self._measure.by_function:
+            if self.by_function:
                 return _functions(Allocator(compiler, self.problem), str(key), module)
-            size = self._measure.score(compiler.compile_module(module))
-            return [TrainingContext(str(key), module, size)] if size else []
+            measure, unit = self._measured(compiler, str(key), module)
+            with of_module(key.name):
+                score = measure.score(unit.baseline())
+            return [TrainingContext(str(key), module, score)] if score else []
 
         with closing(self.each(tuple(packages)[skip:], prepared)) as found:
             for done in found:
@@ -115,12 +122,31 @@ class Workshop:
                 yield [] if done.error else done.value
 
     def score(self, compiler: Compiler, context: TrainingContext, policy: PolicyLike) -> float:
-        """What comes out under a policy, by the problem's measure."""
+        """What comes out under a policy, by the reward or the problem's measure.
+
+        Raises:
+            ModuleError: LLVM refused it.
+            WorkloadError: a program does something else than it must.
+            CompilationError: LLVM crashed or outran its deadline.
+        """
         code = context.code
         if isinstance(code, OptimizedModule):
             return Allocator(compiler, self.problem).allocate(code, policy).score
-        result = compiler.compile_module(code, problem=self.problem, policy=policy)
-        return self._measure.score(result)
+        measure, unit = self._measured(compiler, context.name, code)
+        try:
+            return measure.score(unit.attempt(policy))
+        except WorkloadError as error:
+            raise WorkloadError(f"module {context.name!r}: {error}") from error
+
+    @property
+    def by_function(self) -> bool:
+        """Whether contexts are functions."""
+        return self.rewards is None and self._measure.by_function
+
+    def _measured(self, compiler: Compiler, name: str, module: Module) -> tuple[Measure, Unit]:
+        """What a module is scored by, and what compiles it."""
+        measure = self.rewards.of(self._keys[name]).measure if self.rewards else self._measure
+        return measure, measure.unit(compiler, module, options_of(module), self.problem)
 
     def each(
         self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]

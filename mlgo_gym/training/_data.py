@@ -12,6 +12,7 @@ from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Done, Jobs
+from mlgo_gym.search._rewards import Rewards
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -19,13 +20,19 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Data:
-    """What is trained and chosen on; `warn` is told what failed, and the other modules go on."""
+    """What is trained and chosen on; `warn` is told what failed, and the other modules go on.
+
+    With `rewards` code is worth what these say, otherwise what the problem's own measure does;
+    models with more than `most_text` times the text of LLVM's own are chosen last.
+    """
 
     packages: Packages
     validation: Packages
     jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
     warn: Callable[[str], None] = lambda _: None
+    rewards: Rewards | None = None
+    most_text: float | None = None
 
 
 def successes(
@@ -38,6 +45,25 @@ def successes(
                 warn(str(done.error))
             else:
                 yield done.item, done.value
+
+
+def rewards_of(
+    reward: str,
+    packages: Packages,
+    held_out: Packages,
+    *,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    **_: Any,
+) -> Rewards:
+    """The reward of each package, of which some can be trained on and some be chosen on.
+
+    Raises:
+        WorkloadError: programs are to run, and none are there for one of the two.
+    """
+    for part in (packages, held_out):
+        Rewards(reward, part, None, timeout_s)
+    both = Packages({**packages.corpora, **held_out.corpora})
+    return Rewards(reward, both, None, timeout_s)
 
 
 def describe(packages: Packages) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._validation import WORSE_WEIGHT
 
+_PARTS: Final = 10_000
+"""A teacher's limits are meant for bytes of a module: a share's ten-thousandth is about as much."""
+
 
 @dataclass(frozen=True)
 class AdvantageConfig:
@@ -28,11 +31,13 @@ class AdvantageConfig:
     rounds: int = 3
     labels: tuple[str, ...] = ()
     batches: int = 2
+    flips: int = 12
     joint_labels: bool = False
     features: str = ALL_FEATURES
     linked_weight: float = 0.4
     hidden: tuple[int, ...] = (128, 128)
     band: tuple[int, int] = (-25, 120)
+    threshold: int = 5
     distillation_rows: int = 200_000
     caution: float = 0.15
     logit_limit: float = 3.0
@@ -41,16 +46,28 @@ class AdvantageConfig:
     fit: FitConfig = field(default_factory=lambda: FitConfig(epochs=25))
 
 
-def labels_of(episodes: Iterable[Episode], features: Sequence[str], linked_weight: float) -> Labels:
-    """What inlining would save, in bytes, of which those of linked text count so much."""
+def labels_of(
+    episodes: Iterable[Episode],
+    features: Sequence[str],
+    linked_weight: float,
+    *,
+    by_reward: bool = False,
+) -> Labels:
+    """What inlining would save, in bytes, of which those of linked text count so much.
+
+    By a reward it is in ten-thousandths of the baseline.
+    """
     known = list(episodes)
     if not known:
         raise TrainingError("advantage: expected labelled decisions, found none")
     observations = np.concatenate([each.observations for each in known])
     advantages = []
     for each in known:
-        saved = (1 - linked_weight) * each.label("saved_bytes")
-        saved = saved + linked_weight * each.label("saved_linked_bytes")
+        if by_reward:
+            saved = _PARTS * each.label("saved_share")
+        else:
+            saved = (1 - linked_weight) * each.label("saved_bytes")
+            saved = saved + linked_weight * each.label("saved_linked_bytes")
         advantages.append(np.where(each.actions == 0, saved, -saved))
     packages = np.unique([each.source.package for each in known], return_inverse=True)[1]
     return Labels(
@@ -77,7 +94,9 @@ def distilled(
     places = {name: np.flatnonzero(names == name).squeeze() for name in dict.fromkeys(labels.names)}
     columns = {name: features[:, place] for name, place in places.items()}
     normalization = Normalization.fit(columns, labels.names)
-    network = InliningNetwork(normalization, config.hidden, config.seed, config.band)
+    network = InliningNetwork(
+        normalization, config.hidden, config.seed, config.band, config.threshold
+    )
     run.doing("fitting")
     rows = Rows(columns, answers, np.ones(len(answers)))
     fitting = fit_advantages(network, rows, config.fit, config.seed)

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import OptionsError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.stream._events import Observation
@@ -79,11 +79,15 @@ class GroupConfig:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A context's `cost` with the likeliest actions, and of tries, with what these drew."""
+    """A context's `cost` with the likeliest actions, and of tries, with what these drew.
+
+    Tries with which a program went wrong are not among them; `errors` say what it did.
+    """
 
     cost: float
     costs: tuple[float, ...]
     tried: tuple[tuple[Tried, ...], ...]
+    errors: tuple[str, ...] = ()
 
 
 def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
@@ -161,7 +165,7 @@ class _Trainer:
         run.doing("validation")
         found = self._validation(network)
         run.scalars(progress.generation, found.scalars())
-        loss = found.loss()
+        loss = found.loss(most_text=self._data.most_text)
         if progress.best is None or loss < progress.best:
             progress.best = loss
             self._best = found if self._held_out is None else None
@@ -188,6 +192,8 @@ class _Trainer:
         started = monotonic()
         self.compiled.take_weights(self._update.network)
         trials = list(self._workshop.successes(drawn, partial(self._trial, generation=number)))
+        for error in (each for _, trial in trials for each in trial.errors):
+            self._data.warn(error)
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 
@@ -201,14 +207,18 @@ class _Trainer:
 
         likeliest = _Answers(self.compiled)
         least = cost(likeliest)
-        costs, tried = [], []
+        costs, tried, errors = [], [], []
         for number in range(config.tries if likeliest.open else 0):
             share = min(1.0, config.drawn / likeliest.open)
             generator = np.random.default_rng([config.seed, generation, index, number])
             answers = _Answers(self.compiled, share, config.temperature, generator)
-            costs.append(cost(answers))
+            try:
+                costs.append(cost(answers))
+            except WorkloadError as error:
+                errors.append(str(error))
+                continue
             tried.append(tuple(answers.tried))
-        return Trial(least, tuple(costs), tuple(tried))
+        return Trial(least, tuple(costs), tuple(tried), tuple(errors))
 
     def _learn(
         self, trials: Sequence[tuple[int, Trial]], generator: np.random.Generator
@@ -265,8 +275,8 @@ def advantages_of(trial: Trial, config: GroupConfig) -> _Array:
     >>> [round(float(each), 3) for each in advantages_of(trial, GroupConfig())]
     [0.15, -0.15, 0.0]
     """
-    if not trial.costs:
-        return np.zeros(0)
+    if len(trial.costs) < 2:  # there are no others
+        return np.zeros(len(trial.costs))
     losses = np.array(trial.costs) - trial.cost
     losses = np.clip(losses, -config.most_gain, config.most_loss)
     others = (losses.sum() - losses) / (len(losses) - 1)

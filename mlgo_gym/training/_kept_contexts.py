@@ -30,6 +30,7 @@ from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._allocation import OptimizedModule
+from mlgo_gym.search._rewards import Rewards
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._run import TrainingRun
 
@@ -50,14 +51,16 @@ def kept_contexts(
 ) -> list[TrainingContext]:
     """The contexts of packages, as a run's folder has them or as they are found now."""
     run.doing(f"contexts {name}")
-    kept = KeptContexts(run.directory / "contexts" / name, key_of(packages, run.problem))
+    kept = KeptContexts(
+        run.directory / "contexts" / name, key_of(packages, run.problem, workshop.rewards)
+    )
     for found in workshop.contexts(packages, skip=kept.modules):
         kept.add(found)
     kept.flush()
     return kept.contexts
 
 
-def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
+def key_of(packages: Packages, problem: Problem, rewards: Rewards | None = None) -> dict[str, Any]:
     """What contexts depend on; modules that cannot be read count by their names alone."""
     digest = hashlib.sha256()
     for key in packages:
@@ -65,9 +68,10 @@ def key_of(packages: Packages, problem: Problem) -> dict[str, Any]:
         with suppress(MlgoGymError):
             module = packages[key]
             found += [module.sha256, module.command]
+            found += [rewards.of(key).same] if rewards else []
         digest.update(json.dumps(found).encode())
     return {
-        "problem": problem.settings(),
+        "problem": problem.settings() | ({"reward": rewards.name} if rewards else {}),
         "llvm_version": llvm_version(),
         "modules_sha256": digest.hexdigest(),
     }

@@ -27,11 +27,20 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.training._data import Data, successes
 from mlgo_gym.training._distillation import AdvantageConfig
-from mlgo_gym.training._labels import LabelSetting, Shares, label_modules, shares_of, survey
+from mlgo_gym.training._labels import (
+    REWARD,
+    LabelSetting,
+    Shares,
+    label_modules,
+    shares_of,
+    survey,
+)
 from mlgo_gym.training._run import TrainingRun
 
 _LABELLING: Final = 0.75
 """The part of a round's time for labels; the rest is for fitting and validating."""
+
+_BYTES: Final = "bytes of code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,12 @@ class LabelRounds:
     data: Data
 
     def shares(self) -> Shares:
-        """What the objects of each package have in common; surveyed once in a run."""
+        """What the objects of each package have in common; surveyed once in a run.
+
+        By a reward nobody asks for it.
+        """
+        if self.data.rewards:
+            return {}
         path = self.run.directory / "survey.json"
         if path.exists():
             return self.run.read_json(path.name)
@@ -67,7 +81,15 @@ class LabelRounds:
         config, data = self.config, self.data
         seed = config.seed + number
         setting = LabelSetting(
-            self.problem, config.batches, data.jobs, data.timeout_s, seed, config.joint_labels
+            self.problem,
+            config.batches,
+            data.jobs,
+            data.timeout_s,
+            seed,
+            config.joint_labels,
+            config.flips,
+            config.band,
+            data.rewards,
         )
         with (
             DatasetWriter(self._folder, header_of(self.problem), max_part_age_s=60.0) as writer,
@@ -80,20 +102,32 @@ class LabelRounds:
                     if done.error:
                         self.data.warn(str(done.error))
                     else:
-                        source, episode = done.value
+                        source, episode, errors = done.value
+                        for error in errors:
+                            self.data.warn(f"module {source.module!r}: a flip: {error}")
                         writer.add(source, [episode] if episode else [])
                         if episode:
-                            labelled += int(np.isfinite(episode.label("saved_bytes")).sum())
+                            labelled += int(np.count_nonzero(episode.label("sample_weight")))
                         self.run.scalars(len(writer.keys), {f"labels/{name}": float(labelled)})
                     if until_s is not None and self.run.spent_s >= until_s:
                         break
 
     def episodes(self) -> Iterator[Episode]:
-        """This run's labels, and those of other runs that may be learned from."""
+        """This run's labels, and those of other runs that may be learned from.
+
+        Raises:
+            TrainingError: they are not of this run's reward.
+        """
+        reward = self.data.rewards and self.data.rewards.name
         own = [self._folder] if self._folder.exists() else []
         for folder in (*own, *map(Path, self.config.labels)):
             for episode in Dataset.open(folder, problem=self.problem).episodes():
                 key = ModuleKey(episode.source.package, episode.source.module)
+                if (found := episode.source.settings.get(REWARD)) != reward:
+                    raise TrainingError(
+                        f"labels {str(folder)!r}: expected labels by {reward or _BYTES}, found "
+                        f"{found or _BYTES}"
+                    )
                 if key not in self.data.validation:
                     yield episode
 

@@ -9,7 +9,8 @@ flips that it was part of, each flip's bytes shared by its decisions.
 
 There are two labels: bytes of the object, and bytes of the linked package, where a function that is
 in the objects of n modules (a COMDAT group) counts as 1/n of its size in each. Summed over the
-modules of a package, that is the code that a linker keeps.
+modules of a package, that is the code that a linker keeps. By a reward there is one instead, a
+share of its baseline (`training._gains`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,21 +32,46 @@ from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.search._attribution import FlipEffect, disjoint_flips, effects_of, joint_effects
-from mlgo_gym.search._call_sites import NamedDecision, NamingCompiler
+from mlgo_gym.search._attribution import (
+    FlipEffect,
+    Wanted,
+    disjoint_flips,
+    effects_of,
+    joint_effects,
+    single_flips,
+)
+from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
+from mlgo_gym.search._rewards import Rewards, of_module
+from mlgo_gym.training._gains import Gains
 
 Shares = Mapping[str, Mapping[str, int]]
 """For each package, how many of its objects have a function, for those that more than one has."""
 
+REWARD: Final = "reward"
+"""The setting of a source that says what its labels are of, where they are not bytes of code."""
+
 _INDEX: Final = {each.spec.name: index for index, each in enumerate(InliningForSize.features)}
 _COST: Final = _INDEX["cost_estimate"]
-_BANDS: Final = ((-25, 0.05), (60, 1.0), (120, 0.7))
-_BEYOND: Final = 0.02
+_BELOW, _NEAR, _ABOVE, _BEYOND = 0.05, 1.0, 0.7, 0.02
+_NEAR_PART: Final = 85 / 145
+"""How much of the band is near: where LLVM's answers at -Oz are open."""
+
+
+class Labelled(NamedTuple):
+    """What came of a module: its decisions, if there are any, and why flips went wrong."""
+
+    source: Source
+    episode: Episode | None = None
+    errors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSetting:
-    """How many batches flip single decisions, and callees; and if all departures are shared out."""
+    """How many batches flip single decisions, and callees; and if all departures are shared out.
+
+    By a reward so many flips of each kind are made, one a compilation. Decisions whose costs are in
+    the band are wanted most.
+    """
 
     problem: InliningForSize = field(default_factory=InliningForSize)
     batches: int = 2
@@ -53,6 +79,9 @@ class LabelSetting:
     timeout_s: float = DEFAULT_TIMEOUT_S
     seed: int = 0
     joint: bool = False
+    flips: int = 12
+    band: tuple[int, int] = (-25, 120)
+    rewards: Rewards | None = None
 
 
 def survey(
@@ -81,38 +110,65 @@ def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, i
 
 
 def label_modules(
-    packages: Packages, policy: PolicyLike, policy_name: str, shares: Shares, setting: LabelSetting
-) -> Generator[Done[ModuleKey, tuple[Source, Episode | None]]]:
-    """Label modules in order; yields sources, and decisions or ``None`` where there are none."""
-    problem = setting.problem
+    packages: Packages,
+    policy: PolicyLike,
+    policy_name: str,
+    shares: Shares,
+    setting: LabelSetting,
+) -> Generator[Done[ModuleKey, Labelled]]:
+    """Label modules in order, by bytes of code or by a reward."""
+    problem, rewards = setting.problem, setting.rewards
+    wanted = partial(_wanted, setting.band)
 
-    def labelled(compiler: Compiler, key: ModuleKey) -> tuple[Source, Episode | None]:
+    def labelled(compiler: Compiler, key: ModuleKey) -> Labelled:
         module = packages[key]
         naming = NamingCompiler(compiler, module, policy, problem)
         base = naming.compile()
         settings = settings_of(naming.options, (problem,)) | {"opt_level": base.opt_level}
+        settings |= {REWARD: rewards.name} if rewards else {}
         source = Source(key.package, module.name, module.sha256, policy_name, settings)
         if not base.decisions:
-            return source, None
+            return Labelled(source)
         observed = observation_array([each.payload for each in base.decisions], problem)
         actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
         random = np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
-        effects: list[FlipEffect] = []
-        for batch in range(2 * setting.batches):
-            flips = disjoint_flips(base, random, _wanted, by_callee=bool(batch % 2))
-            effects += effects_of(naming, base, flips) if flips else []
-        departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
-        if setting.joint and departures:
-            other = NamingCompiler(compiler, module, default, problem).compile()
-            effects += joint_effects(base, other, departures)
-        labels = _means(effects, len(actions), shares.get(key.package, {}))
-        score = float(base.text_size_bytes)
-        return source, Episode(
-            source, problem.described, observed, actions, score=score, labels=labels
-        )
+        known: dict[str, Any]
+        if rewards:
+            with of_module(module.name):
+                measure = rewards.of(key).measure
+                plain = measure.unit(compiler, module, naming.options, problem).baseline()
+                gains = Gains(naming, base, measure, plain)
+            for by_callee in (False, True):
+                gains.add(single_flips(base, random, wanted, setting.flips, by_callee=by_callee))
+            known, errors = gains.facts(), tuple(gains.errors)
+        else:
+            effects = _effects(naming, base, random, setting, wanted)
+            departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
+            if setting.joint and departures:
+                other = NamingCompiler(compiler, module, default, problem).compile()
+                effects += joint_effects(base, other, departures)
+            labels = _means(effects, len(actions), shares.get(key.package, {}))
+            known, errors = {"labels": labels, "score": float(base.text_size_bytes)}, ()
+        episode = Episode(source, problem.described, observed, actions, **known)
+        return Labelled(source, episode, errors)
 
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
     return each(packages, labelled, compiler, jobs=setting.jobs)
+
+
+def _effects(
+    naming: NamingCompiler,
+    base: NamedCompilation,
+    random: np.random.Generator,
+    setting: LabelSetting,
+    wanted: Wanted,
+) -> list[FlipEffect]:
+    """What batches of flips did, of single decisions and of callees in turns."""
+    effects: list[FlipEffect] = []
+    for batch in range(2 * setting.batches):
+        flips = disjoint_flips(base, random, wanted, by_callee=bool(batch % 2))
+        effects += effects_of(naming, base, flips) if flips else []
+    return effects
 
 
 def _means(
@@ -133,7 +189,9 @@ def _means(
     }
 
 
-def _wanted(decision: NamedDecision) -> float:
-    """How much a decision is wanted: most near the threshold, where answers are open."""
+def _wanted(band: tuple[int, int], decision: NamedDecision) -> float:
+    """How much a decision is wanted: most in the band's lower part, where answers are open."""
     cost = int(np.frombuffer(decision.payload, np.int64)[_COST])
-    return next((wanted for bound, wanted in _BANDS if cost < bound), _BEYOND)
+    low, high = band
+    bounds = ((low, _BELOW), (low + _NEAR_PART * (high - low), _NEAR), (high, _ABOVE))
+    return next((wanted for bound, wanted in bounds if cost < bound), _BEYOND)

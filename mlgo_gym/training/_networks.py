@@ -24,8 +24,8 @@ from mlgo_gym.training._features import ALL_FEATURES, choose_features
 from mlgo_gym.training._normalization import Normalization
 
 # LLVM's own rules as logits.
-_DEFAULT_THRESHOLD: Final = 4.5
-"""Between the costs that LLVM's default inlines at -Oz and those that it does not."""
+_THRESHOLD: Final = 5
+"""The least cost that LLVM's default does not inline at -Oz."""
 
 _RULE_SCALE: Final = 20.0
 _RULE_LIMIT: Final = 4.0
@@ -80,9 +80,9 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
 class InliningNetwork(PolicyNetwork):
     """The inliner's policy: a small dense network, added to LLVM's own rule.
 
-    The rule is that of -Oz: inline what costs less than 5 (``cost_estimate``). Its logit goes from
-    4 to -4 as the cost goes from 75 below the threshold to 85 above. Outside of the band, from the
-    first cost to below the second, the network has no say.
+    The rule is to inline what costs less than a threshold (``cost_estimate``), by default that of
+    -Oz, 5. Its logit goes from 4 to -4 as the cost goes from 80 below the threshold to 80 above.
+    Outside of the band, from the first cost to below the second, the network has no say.
     """
 
     problem = InliningForSize
@@ -94,14 +94,19 @@ class InliningNetwork(PolicyNetwork):
         hidden: Sequence[int] = (64, 64),
         seed: int = 0,
         band: tuple[int, int] | None = None,
+        threshold: int = _THRESHOLD,
     ) -> None:
         super().__init__(normalization, hidden, seed)
         self.band = band
+        self.threshold = threshold
         self._numbers = dict(Counter(normalization.names))
         self.build(dict.fromkeys(self.features(), (None,)))
 
     def config(self) -> dict[str, Any]:
-        return super().config() | ({"band": list(self.band)} if self.band else {})
+        more: dict[str, Any] = {"band": list(self.band)} if self.band else {}
+        if self.threshold != _THRESHOLD:
+            more["threshold"] = self.threshold
+        return super().config() | more
 
     def build(self, _: Any) -> None:
         self.call({name: tf.zeros([count]) for name, count in self._numbers.items()})
@@ -115,7 +120,7 @@ class InliningNetwork(PolicyNetwork):
         ]
         values = tf.concat(parts, axis=-1)
         cost = tf.cast(observations["cost_estimate"], tf.float32)
-        prior = (_DEFAULT_THRESHOLD - cost) / _RULE_SCALE
+        prior = (self.threshold - 0.5 - cost) / _RULE_SCALE
         prior = tf.minimum(tf.maximum(prior, -_RULE_LIMIT), _RULE_LIMIT)
         advantage = self._score(self.normalization(values)) + prior
         if self.band:
@@ -234,7 +239,11 @@ def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
     try:
         kind = problem_named(config["problem"])
         hidden, seed = tuple(map(int, config["hidden"])), int(config["seed"])
-        more = {"band": tuple(map(int, config["band"]))} if "band" in config else {}
+        more: dict[str, Any] = {}
+        if "band" in config:
+            more["band"] = tuple(map(int, config["band"]))
+        if "threshold" in config:
+            more["threshold"] = int(config["threshold"])
     except (KeyError, TypeError, ValueError) as error:
         raise OptionsError(
             f"network: expected problem, normalization, hidden and seed: {error!r}"

@@ -67,13 +67,16 @@ class TrainingRun:
     """The folder of one training run, which is made or gone on with; a context manager.
 
     The budget is for all runs in this folder together. People see what the run reports, step by
-    step, and what it is doing; provenance goes into the model's card.
+    step, and what it is doing; provenance goes into the model's card. So does what it is trained
+    for: the reward, where it is not the problem's own measure, and the limit of text.
     """
 
     directory: Path = field(kw_only=False)
     trainer: str = field(kw_only=False)
     problem: Problem = field(kw_only=False)
     config: Any = field(kw_only=False)
+    reward: str | None = None
+    most_text: float | None = None
     budget_s: float | None = None
     report: Callable[[int, Mapping[str, float]], None] = lambda _step, _values: None
     doing: Callable[[str], None] = lambda _: None
@@ -87,6 +90,7 @@ class TrainingRun:
             "trainer": self.trainer,
             "problem": self.problem.settings(),
             "config": asdict(self.config),
+            **self._goal(),
             "data": {name: self.provenance[name] for name in _DATA if name in self.provenance},
         }
         with self._named("cannot be written"):
@@ -169,10 +173,15 @@ class TrainingRun:
             "trainer": self.trainer,
             "config": self._described["config"],
             "seed": self._described["config"].get("seed"),
+            **self._goal(),
             **self.provenance,
             "results": dict(results),
         }
         save_model(model, self.problem, self.model, card)
+
+    def _goal(self) -> dict[str, Any]:
+        found = {"reward": self.reward, "most_text": self.most_text}
+        return {name: value for name, value in found.items() if value is not None}
 
     def __enter__(self) -> Self:
         return self

@@ -14,7 +14,6 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
-from mlgo_gym.scoring._measures import measure_of
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
@@ -30,22 +29,26 @@ _MOST_DECISIONS: Final = 300
 
 
 Prepared = tuple[Workshop, Sampler, list[TrainingContext] | None]
-"""Compilers, what draws contexts to train on, and the functions that are chosen on: none for the
-inliner, of which whole packages are compiled."""
+"""Compilers, what draws contexts to train on, and the functions that are chosen on: none where
+contexts are modules, and whole packages are compiled to choose."""
 
 
 @contextmanager
 def prepared(run: TrainingRun, data: Data, most_modules: int, seed: int) -> Iterator[Prepared]:
     """Yield compilers, and contexts of so many modules a package, kept in the run's folder."""
     with Workshop(
-        run.problem, jobs=data.jobs, timeout_s=data.timeout_s, warn=data.warn
+        run.problem,
+        jobs=data.jobs,
+        timeout_s=data.timeout_s,
+        warn=data.warn,
+        rewards=data.rewards,
     ) as workshop:
         packages = data.packages.some_modules(most_modules, seed)
         contexts = kept_contexts(run, workshop, "trained-on", packages)
         if not contexts:
             raise TrainingError(f"{run.trainer}: expected modules that compile and ask, found none")
         held_out = None
-        if measure_of(run.problem).by_function:
+        if workshop.by_function:
             held_out = kept_contexts(run, workshop, "held-out", data.validation)
         yield workshop, Sampler(contexts), held_out
 

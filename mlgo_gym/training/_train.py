@@ -11,6 +11,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,14 @@ TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The trainers, and what each does."""
+
+_REWARDLESS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "clone": "it answers as a policy does, whatever that is good for",
+        "imitate": "it answers as traces do, which 'search' has chosen by one",
+    }
+)
+"""Why some trainers take no reward."""
 
 _TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets nobody, and its sums do not depend on the machine's load."""
@@ -64,6 +73,8 @@ class RunSettings(TypedDict, total=False):
     jobs: Jobs
     timeout_s: float
     watcher: Watcher
+    reward: str | None
+    most_text: float | None
 
 
 @dataclass(frozen=True)
@@ -109,11 +120,17 @@ def train(
             fourth module.
         settings: of the trainer, texts such as ``fit.epochs=10``; the value is JSON.
         how: ``seed`` of everything random (0), ``jobs`` modules that are compiled at once (1),
-            ``timeout_s`` for LLVM's part of one compilation, and the ``watcher``.
+            ``timeout_s`` for LLVM's part of one compilation, and the ``watcher``; ``reward``, what
+            is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
+            `workloads.measure_named` has it (``None``: the problem's own measure); beside it
+            ``most_text``, how many times LLVM's own text the chosen model makes at most, if any
+            makes so little.
 
     Raises:
         EnvironmentSetupError: the extra ``train`` is not installed.
-        OptionsError: there is no such trainer, package or setting.
+        OptionsError: there is no such trainer, package, setting or reward, or the trainer takes
+            none.
+        WorkloadError: programs are to run, and none are there to train on or to choose on.
         TrainingError: the folder holds another run, or there is nothing to train on.
 
     >>> import tempfile
@@ -127,25 +144,54 @@ def train(
     if trainer not in TRAINERS:
         raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
+    asked = problem_named(problem)() if isinstance(problem, str) else problem
+    goal = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
     module = imported(trainer)
     make_config = getattr(module, f"{trainer.capitalize()}Config")
     watcher = how.get("watcher") or Watcher()
     failures: dict[str, None] = {}
-    with imported("run").TrainingRun(
-        Path(output),
-        trainer,
-        problem_named(problem)() if isinstance(problem, str) else problem,
-        configured(make_config(seed=how.get("seed", 0)), settings),
-        budget_s=None if budget_minutes is None else 60 * budget_minutes,
-        report=watcher.report,
-        doing=watcher.doing,
-        provenance=_provenance(kept, held_out),
-    ) as going:
-        compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
+    compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
+    rewarding = nullcontext()
+    if name := goal.get("reward"):
+        rewarding = imported("data").rewards_of(name, kept, held_out, **compiling)
+    with (
+        rewarding as rewards,
+        imported("run").TrainingRun(
+            Path(output),
+            trainer,
+            asked,
+            configured(make_config(seed=how.get("seed", 0)), settings),
+            budget_s=None if budget_minutes is None else 60 * budget_minutes,
+            report=watcher.report,
+            doing=watcher.doing,
+            provenance=_provenance(kept, held_out),
+            **goal,
+        ) as going,
+    ):
         warn = partial(_left_out, failures, watcher)
-        data = imported("data").Data(kept, held_out, warn=warn, **compiling)
+        worth = {"rewards": rewards, "most_text": going.most_text}
+        data = imported("data").Data(kept, held_out, warn=warn, **compiling, **worth)
         found = module.train(going, going.config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
+
+
+def _goal(
+    trainer: str, problem: Problem, reward: str | None, most_text: float | None
+) -> dict[str, Any]:
+    """What a run is for besides the problem's own measure, as `TrainingRun` has it."""
+    if reward is None and most_text is None:
+        return {}
+    from mlgo_gym.search._goal import check_limit  # noqa: PLC0415 (only if programs run)
+    from mlgo_gym.search._rewards import check_most_text, reward_beside  # noqa: PLC0415
+
+    name = reward_beside(problem, reward)
+    check_most_text(most_text, name, reward)
+    check_limit(most_text)
+    if name and trainer in _REWARDLESS:
+        raise OptionsError(
+            f"{trainer}: expected no reward, since {_REWARDLESS[trainer]}, found {reward!r}"
+        )
+    return {"reward": name, "most_text": most_text}
 
 
 def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:

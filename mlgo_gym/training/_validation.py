@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from mlgo_gym.corpus._corpus import OTHER_LANGUAGE
+from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.errors import TrainingError
 from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
+from mlgo_gym.evaluation._scores import ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.rollout._rollout import BASELINE, compared
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
+from mlgo_gym.search._rewards import Rewards, of_module
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._data import Data
+from mlgo_gym.training._data import Data, successes
 
 WORSE_WEIGHT: Final = 0.1
 """What the share of modules that are worse counts beside the change itself."""
 
 _LEAST: Final = 1e-9
+_TOO_MUCH: Final = 1e6
 _MODEL: Final = "model"
 _CHOSEN_BY: Final = ("score_module_mean", "linked_text")
 """Of the statistics that there are: a measure of a problem's own comes before its code."""
@@ -32,7 +40,8 @@ _CHOSEN_BY: Final = ("score_module_mean", "linked_text")
 class Validation:
     """Changes against LLVM's own heuristic by the statistic's key, negative is better.
 
-    Worse are modules by more than 1 % (and 64 bytes); failed are modules, or functions alone.
+    Worse are modules by more than 1 % (of text, and 64 bytes); failed are modules, or functions
+    alone.
     """
 
     changes: Mapping[str, float]
@@ -40,12 +49,16 @@ class Validation:
     modules: int
     failed: int
 
-    def loss(self, worse_weight: float = WORSE_WEIGHT) -> float:
+    def loss(self, worse_weight: float = WORSE_WEIGHT, most_text: float | None = None) -> float:
         """What models are chosen by, the lower the better; infinite where no module was compiled.
 
         The change of linked text, or of the score in the mean where the measure is another, and
-        ``worse_weight`` times the share of the modules that are worse.
+        ``worse_weight`` times the share of the modules that are worse. Where there is more than
+        ``most_text`` times LLVM's own text, it is more than any without, and the more text the
+        more.
         """
+        if most_text is not None and (more := 1 + self.changes.get("text", 0.0) - most_text) > 0:
+            return _TOO_MUCH + more
         found = (self.changes[key] for key in _CHOSEN_BY if key in self.changes)
         change = next(found, math.inf)
         return change + worse_weight * self.worse / max(1, self.modules)
@@ -65,21 +78,57 @@ class Validation:
 
 
 def validate(model: Path, data: Data, problem: Problem) -> Validation:
-    """Compile what is held out with a model, in release mode, beside LLVM's own heuristic."""
+    """Compile what is held out with a model, in release mode, beside LLVM's own heuristic.
+
+    Raises:
+        TrainingError: programs are to run, and none reaches a module.
+    """
     policy = RunnerPolicy(partial(ReleaseModeModelRunner, model))
     packages = data.validation
-    setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
-    scores = in_order(list(module_scores(packages, {_MODEL: policy}, setting)), packages)
-    for each in scores:
-        for error in each.errors:
-            data.warn(f"{each.package}: {error}")
+    if data.rewards:
+        scores = in_order(_rewarded(policy, data, problem, data.rewards), packages)
+    else:
+        setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
+        scores = in_order(list(module_scores(packages, {_MODEL: policy}, setting)), packages)
+    for failed in scores:
+        for error in failed.errors:
+            data.warn(f"{failed.package}: {error}")
     scored = Scored(scores, [_MODEL], resamples=1)
     changes = {
         statistic.key: scored.change(statistic, _MODEL).value for statistic in scored.statistics()
     }
-    return Validation(
-        changes, len(scored.worse(_MODEL)), len(scored.modules), len(scores) - len(scored.modules)
-    )
+    if data.rewards and not scored.modules:
+        raise TrainingError(
+            f"validation: expected held-out modules that can be measured by {data.rewards.name}, "
+            f"found none of {len(packages)}"
+        )
+    worse, known = _worse(scored), len(scored.modules)
+    return Validation(changes, worse, known, len(packages) - known)
+
+
+def _worse(scored: Scored) -> int:
+    """How many modules are worse, by the score where there is one."""
+    if not scored.modules or not scored.modules[0].costs:
+        return len(scored.worse(_MODEL))
+    model, baseline = (scored.values("score", name) for name in (_MODEL, BASELINE))
+    return int((model > WORSE_RATIO * baseline).sum())
+
+
+def _rewarded(
+    policy: RunnerPolicy, data: Data, problem: Problem, rewards: Rewards
+) -> list[ModuleScores]:
+    """What is held out, scored by a reward; what cannot be is warned of and left out."""
+    packages = data.validation
+
+    def scored(compiler: Compiler, key: ModuleKey) -> ModuleScores:
+        measure, module = rewards.of(key).measure, packages[key]
+        report = compared(compiler, module, {_MODEL: policy}, problem, measure=measure)
+        with of_module(key.name):
+            return scores_of(replace(report, package=key.package), OTHER_LANGUAGE)
+
+    compiler, size = partial(Compiler, timeout_s=data.timeout_s), packages.size_bytes
+    found = each(packages, scored, compiler, jobs=data.jobs, size=size)
+    return [scores for _, scores in successes(found, data.warn)]
 
 
 def validate_functions(

@@ -38,7 +38,7 @@ GOOD = episode(source(), context="main")
         ({"actions": np.ones(3, np.int32)}, "actions: expected int64 (3,), found int32 (3,)"),
         ({"outcomes": np.ones(3)}, "outcomes: expected float32 (3,), found float64 (3,)"),
         ({"labels": {"gain": np.ones(3)}}, "labels: expected one of saved_bytes, "
-         "saved_linked_bytes, sample_weight, found 'gain'"),
+         "saved_linked_bytes, sample_weight, saved_share, found 'gain'"),
         ({"labels": {"saved_bytes": np.ones(3, int)}}, "saved_bytes: expected float64 (3,), "
          "found int64 (3,)"),
     ],
