@@ -90,6 +90,28 @@ def test_a_package_that_is_not_there_cannot_be_held_out(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("clone", "--reward", "cost"),
+            "clone: expected no reward, since it answers as a policy does, whatever that is good "
+            "for, found 'cost'",
+        ),
+        (
+            ("advantage", "--most-text", "1"),
+            "most_text: expected a reward other than text, found None",
+        ),
+    ],
+)
+def test_rewards_that_are_none(
+    options: tuple[str, ...], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *options, "--output", str(tmp_path / "run")]) == 1
+    assert capfd.readouterr().err.strip() == f"mlgo-gym: error: {message}"
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_missing_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

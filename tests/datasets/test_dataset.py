@@ -19,6 +19,7 @@ from mlgo_gym.datasets import _dataset as reading
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
+from mlgo_gym.datasets._parts import MODULES_KEY
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -54,6 +55,23 @@ def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) ->
     assert all(map(same, read, expected))
     assert [entry.key for entry in dataset.modules] == [each.key for each in sources]
     assert dataset.row_count == sum(map(len, expected))
+
+
+def test_files_from_before_there_was_the_last_label(tmp_path: Path) -> None:
+    """They have no such column, also beside files that have it, and are read as if it were null."""
+    old, new = (write(tmp_path / name, episode(source(n))) for n, name in enumerate(("old", "new")))
+    (path,) = old.glob("*.parquet")
+    with pq.ParquetFile(path) as file:
+        table, about = file.read(), {MODULES_KEY: file.metadata.metadata[MODULES_KEY]}
+    with pq.ParquetWriter(path, table.schema.remove(len(table.schema) - 1)) as writer:
+        writer.write_table(table.drop_columns(["saved_share"]))
+        writer.add_key_value_metadata(about)
+    dataset = Dataset.open(old, new)
+    first, second = dataset.episodes()
+    assert same(first, episode(source(0)))
+    assert same(second, episode(source(1)))
+    assert np.isnan(dataset.read(["saved_share"])["saved_share"]).tolist() == [True] * 6
+    assert list(dataset.read(["saved_bytes"])) == ["saved_bytes"]
 
 
 def test_episodes_over_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

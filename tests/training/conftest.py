@@ -17,6 +17,9 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, legal_positions
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._data import Data
+from tests.workloads.conftest import corpus
+
+__all__ = ["Recorded", "corpus", "data_of", "eviction", "inlining", "record"]
 
 Recorded = np.ndarray[Any, Any]
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.problems._inlining_for_size import never
-from mlgo_gym.training._labels import LabelSetting, label_modules
+from mlgo_gym.problems._inlining_for_size import InliningForSize, never
+from mlgo_gym.problems._observations import observation_dtype
+from mlgo_gym.search._call_sites import NamedDecision
+from mlgo_gym.training._labels import LabelSetting, _wanted, label_modules
 from tests.curation.make import assembled, make_corpus
 from tests.search.recompiled import saved_by_single_flips, saved_together
 
@@ -92,6 +95,19 @@ def test_departures_are_shared_out_if_asked_for(compiler: Compiler, tmp_path: Pa
     assert shared[0] == pytest.approx(shared[1])  # they meet in their callee
     module = Corpus.load(tmp_path / "True")["m"]
     assert shared.sum() == saved_together(compiler, module, never, (0, 1, 2)) < 0
+
+
+def test_what_is_wanted_goes_with_the_band() -> None:
+    """Most in its lower part, which is -25 to 60 of -25 to 120."""
+
+    def wanted(cost: int, band: tuple[int, int]) -> float:
+        row = np.zeros(1, observation_dtype(InliningForSize()))
+        row["cost_estimate"] = cost
+        return _wanted(band, NamedDecision(("f", 0), "g", row.tobytes(), 0))
+
+    expected = {-26: 0.05, -25: 1.0, 59: 1.0, 60: 0.7, 119: 0.7, 120: 0.02}
+    assert {cost: wanted(cost, (-25, 120)) for cost in expected} == expected
+    assert {cost: wanted(3 * cost + 75, (0, 435)) for cost in expected} == expected
 
 
 def test_a_module_that_never_asks_has_no_labels(tmp_path: Path) -> None:

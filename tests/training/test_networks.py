@@ -74,6 +74,20 @@ def test_the_rule_and_its_band(inlining: Recorded) -> None:
         np.testing.assert_allclose(found, np.transpose([-0.5 * expected, 0.5 * expected]))
 
 
+@pytest.mark.parametrize(("threshold", "described"), [(5, {}), (225, {"threshold": 225})])
+def test_the_rule_has_a_threshold(
+    threshold: int, described: dict[str, int], inlining: Recorded
+) -> None:
+    """And so has a network that is made again."""
+    network = InliningNetwork(normalization(inlining, InliningForSize), threshold=threshold)
+    assert {k: v for k, v in network.config().items() if k == "threshold"} == described
+    costs = inlining["cost_estimate"].reshape(-1)
+    for each in (network, network_from_config(network.config())):
+        answers = each(columns(inlining, InliningForSize)).numpy().argmax(-1)
+        assert np.array_equal(answers, costs < threshold)
+    assert 0 < (costs < threshold).mean() < 1
+
+
 def test_eviction_chooses_what_is_legal(eviction: Recorded) -> None:
     network = EvictionNetwork(normalization(eviction, RegallocEviction), seed=3)
     random = np.random.default_rng(0)
