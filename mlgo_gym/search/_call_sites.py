@@ -10,14 +10,14 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._task import COMPILE_WITH_NAMES
+from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.process._loading import flipped
 from mlgo_gym.objects._functions import FunctionSize, function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -72,6 +72,7 @@ class NamingCompiler:
         module: what is compiled.
         policy: what answers; it begins anew with each compilation.
         problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
+        task: what a compilation makes besides names.
 
     Attributes:
         options: how it is compiled.
@@ -93,12 +94,14 @@ class NamingCompiler:
         module: Module,
         policy: PolicyLike,
         problem: InliningForSize | None = None,
+        task: Task = COMPILE,
     ) -> None:
         self.options: Final = options_of(module)
         self._compiler = compiler
         self._module = module
         self._policy = as_policy(policy)
         self._problem = problem or InliningForSize()
+        self._task = replace(task, names=True)
 
     def compile(self, flips: Mapping[CallSite, int] | None = None) -> NamedCompilation:
         """Compile, with other answers at some call sites.
@@ -119,7 +122,7 @@ class NamingCompiler:
                 problem,
                 self.options,
                 keep_object=True,
-                task=COMPILE_WITH_NAMES,
+                task=self._task,
                 inside={problem: flipped(sent, flips)} if sent else {},
             ) as compilation,
         ):

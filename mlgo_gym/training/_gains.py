@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import CompilationError, WorkloadError
+from mlgo_gym.errors import CompilationError, ModuleError, WorkloadError
 from mlgo_gym.scoring._measures import Measure, Result
 from mlgo_gym.search._attribution import Flip, flipped
 from mlgo_gym.search._call_sites import NamedCompilation, NamingCompiler
@@ -46,6 +46,10 @@ class Gains:
             "baseline_score": measure.score(plain),
             "score": measure.score(base.result),
         }
+        if not self._scores["baseline_score"]:
+            raise ModuleError(
+                base.result.module, f"expected {measure.title} to save, found that there are none"
+            )
         self._reward: Final = self._reward_of(base)
         self._sums, self._counts = (np.zeros(len(base.decisions)) for _ in range(2))
         self.errors: Final[list[str]] = []

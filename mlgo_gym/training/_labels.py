@@ -28,6 +28,7 @@ from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import settings_of
 from mlgo_gym.llvm._schedule import Done, Jobs, each
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
@@ -122,7 +123,9 @@ def label_modules(
 
     def labelled(compiler: Compiler, key: ModuleKey) -> Labelled:
         module = packages[key]
-        naming = NamingCompiler(compiler, module, policy, problem)
+        measure = rewards.of(key).measure if rewards else None
+        task = measure.task if measure else COMPILE
+        naming = NamingCompiler(compiler, module, policy, problem, task)
         base = naming.compile()
         settings = settings_of(naming.options, (problem,)) | {"opt_level": base.opt_level}
         settings |= {REWARD: rewards.name} if rewards else {}
@@ -133,9 +136,8 @@ def label_modules(
         actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
         random = np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
         known: dict[str, Any]
-        if rewards:
+        if measure:
             with of_module(module.name):
-                measure = rewards.of(key).measure
                 plain = measure.unit(compiler, module, naming.options, problem).baseline()
                 gains = Gains(naming, base, measure, plain)
             for by_callee in (False, True):

@@ -10,7 +10,6 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
@@ -210,7 +209,7 @@ def test_flips_in_the_worker(policy: Policy, sample: Corpus) -> None:
 
 
 def test_without_names(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlgo_gym.search._call_sites.COMPILE_WITH_NAMES", COMPILE)
+    monkeypatch.setattr("mlgo_gym.search._call_sites.replace", lambda task, **_: task)
     with pytest.raises(EnvironmentSetupError) as caught:
         NamingCompiler(compiler, Module.from_ir(_TWO_CALLERS), lambda _: 0).compile()
     assert str(caught.value) == (
