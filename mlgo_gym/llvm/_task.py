@@ -77,6 +77,9 @@ COMPILE: Final = Task()
 COMPILE_WITH_ESTIMATE: Final = replace(COMPILE, estimates=True)
 """The same, and the instructions that are executed are estimated."""
 
+COMPILE_WITH_NAMES: Final = replace(COMPILE, names=True)
+"""The same, and the inliner's decisions say who calls whom."""
+
 COMPILE_WITH_SITES: Final = replace(COMPILE, sites=True)
 """The same, and through which calls the call came that is decided about."""
 

@@ -153,10 +153,11 @@ class _Task:
         left_s = self.setting.budget_s - known.spent_s
         if left_s <= 0:
             return known
-        if reward and reward.measure.keeps_objects:  # what all share is of nobody's budget
-            task = reward.measure.task
-            made = compiler.compile_module(module, options, keep_object=True, task=task)
-            reward.measure.score(made)
+        plain = None
+        if reward:  # what all share is of nobody's budget
+            keep, task = reward.measure.keeps_objects, reward.measure.task
+            plain = compiler.compile_module(module, options, keep_object=keep, task=task)
+            reward.measure.score(plain)
         setting = replace(self.setting, budget_s=left_s)
         with as_policy(self.policy).begin(module) if self.policy else nullcontext() as given:
             oracle = Oracle(
@@ -168,6 +169,7 @@ class _Task:
                 policy=given,
                 start=choice,
                 measure=reward and reward.measure,
+                plain=plain,
             )
             return self._improved(oracle, record, known, choice)
 

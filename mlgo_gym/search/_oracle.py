@@ -31,6 +31,7 @@ from mlgo_gym.errors import (
 )
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._policy import Answer
@@ -75,6 +76,8 @@ class Oracle:
         policy: one more policy to start from; the other starts are always tried.
         start: a choice to go on from, as an earlier search found it.
         measure: what is to be little; ``None`` is the problem's own, the text.
+        plain: what LLVM makes without being asked, to compare with and to limit the text by;
+            ``None`` is what its default answers make. They differ where LLVM stops asking.
 
     Attributes:
         compilations: how many compilations and branches there have been.
@@ -103,6 +106,7 @@ class Oracle:
         policy: Answer | None = None,
         start: Choice | None = None,
         measure: Measure | None = None,
+        plain: CompilationResult | None = None,
     ) -> None:
         self._bases: dict[str, Answer] = {"default": default, "never": never, "small": small}
         if policy is not None:
@@ -116,6 +120,7 @@ class Oracle:
         self._options = options
         self._start = start
         self._measure = measure or measure_of(self._problem)
+        self._plain = plain
         self._most_text = math.inf if setting.most_text is None else setting.most_text
         self._clock = setting.clock
         self._deadline = setting.clock() + setting.budget_s
@@ -165,6 +170,12 @@ class Oracle:
             self.wrong += 1
             return None
 
+    def _plain_numbers(self, size_bytes: int, score: float) -> tuple[int, float]:
+        """The text and score of LLVM's own: those of the default answers, which come first."""
+        if self._plain is None:
+            return size_bytes, score
+        return self._plain.text_size_bytes, self._measure.score(self._plain)
+
     def _new(
         self,
         choice: Choice,
@@ -174,7 +185,9 @@ class Oracle:
     ) -> Found:
         trace, size_bytes = trace_of(compilation, observations), compilation.result.text_size_bytes
         best = self._found
-        plain = (best.default_size_bytes, best.default_score) if best else (size_bytes, score)
+        plain = self._plain_numbers(size_bytes, score)
+        if best:
+            plain = best.default_size_bytes, best.default_score
         return Found(choice, trace, size_bytes, plain[0], self.compilations, score, plain[1])
 
     def _search(self) -> Iterator[Found]:

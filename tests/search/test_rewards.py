@@ -12,6 +12,7 @@ from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.corpus._packages import PackagesLike
 from mlgo_gym.errors import OptionsError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.records._replay import replay
 from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.search._choices import Choice
@@ -54,6 +55,25 @@ def record_of(folder: Path, name: str = "twice.c") -> dict[str, Any]:
     found = json.loads((folder / f"{name}.search.json").read_text())
     assert isinstance(found, dict)
     return found
+
+
+@pytest.mark.e2e
+def test_found_is_compared_with_llvm_without_an_advisor(corpus: MakeCorpus, tmp_path: Path) -> None:
+    """The growth limit keeps the advisor from inlining what LLVM inlines."""
+    small = """static volatile int sink;
+    static int mixed(int x) { return x * 3 - (x ^ 5); }
+    int twice(int x) { sink = mixed(x); sink = mixed(x + 1); return 2 * x; }"""
+    made = corpus(DESCRIPTION, {"twice.c": small})
+    problem = InliningForSize(size_increase_threshold=0.01)
+    setting = SearchSetting(1, most_text=1.0)
+    (found,) = search_corpus(made, tmp_path, problem, setting, reward="instructions")
+    measure = measure_named("instructions", made)
+    with Compiler() as compiler:
+        plain = compiler.compile_module(made["twice.c"], keep_object=True)
+        assert found.default_score == measure.score(plain)
+    assert found.default_size_bytes == plain.text_size_bytes
+    assert found.score > found.default_score
+    measure.close()
 
 
 @pytest.mark.e2e
