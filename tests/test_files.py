@@ -379,6 +379,7 @@ NEEDS_NO_CARE = {
     ("workloads/_program.py", "write_bytes"),
     ("workloads/_program.py", "replace"),
     ("workloads/_measures.py", "read_bytes"),
+    ("workloads/_addresses.py", "read_bytes"),
     ("cli/workload/_run.py", "read_bytes"),
     # Of a corpus's workloads, by a name that was looked at.
     ("workloads/_running.py", "open"),

@@ -194,7 +194,7 @@ def request_to_json(request: Request) -> dict[str, Any]:
     """A request as JSON values.
 
     >>> request_to_json(DescribeRequest(is_text=True))
-    {'op': 'describe', 'is_text': True}
+    {'op': 'describe', 'is_text': True, 'counts': False}
     """
     op = next(op for op, kind in _KINDS.items() if isinstance(request, kind))
     return {"op": op} | asdict(request)
