@@ -205,9 +205,10 @@ def test_kills(driver: Driver, work: Path, which: str, number: signal.Signals) -
     if which == "clang":
         models = ",".join([NEVER] * (1 + len(os.sched_getaffinity(0))))
         settings["MLGO_KEEP_SMALLER"] = models
+    heard = ["env", "--default-signal=INT"]  # what a shell starts with & ignores it
     process = psutil.Popen(
-        driver.command("-Oz", "-c", "f.c"), cwd=work, env={**driver.environment, **settings},
-        stderr=subprocess.DEVNULL,
+        [*heard, *driver.command("-Oz", "-c", "f.c")],
+        cwd=work, env={**driver.environment, **settings}, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     if which == "clang":
         wait_for(lambda: len(process.children(recursive=True)) > len(os.sched_getaffinity(0)))
