@@ -8,14 +8,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, fields, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from corpus_tools.command_line import whole
+from mlgo_gym.cli._values import TYPES
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._packages import SPLITS, Packages, corpus_folders
 from mlgo_gym.errors import OptionsError
@@ -38,44 +37,6 @@ MAX_SMALL_FILE_BYTES: Final = 1 << 20
 """The largest token or certificate that is read."""
 
 _TOKEN: Final = "MLGO_TOKEN"  # noqa: S105 - the name of a variable
-_UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
-_DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
-
-
-def duration(text: str) -> float:
-    """An argparse type: a time with its units, in seconds.
-
-    >>> duration("1h30m"), duration("2.5s")
-    (5400.0, 2.5)
-    """
-    found = _DURATION.fullmatch(text)
-    numbers = zip(found.groups(default="0"), _UNITS_S.values(), strict=True) if found else ()
-    if seconds := sum(float(number) * unit_s for number, unit_s in numbers):
-        return seconds
-    raise argparse.ArgumentTypeError(
-        f"expected a time above 0 with its unit, such as 90s, 30m or 1h30m, found {text!r}"
-    )
-
-
-def above_zero(text: str) -> float:
-    """An argparse type: numbers above 0, ``inf`` included."""
-    with contextlib.suppress(ValueError):
-        if (value := float(text)) > 0:
-            return value
-    raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
-
-
-_TYPES: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
-    {
-        **dict.fromkeys(("DIR", "FILE", "IN", "OUT", "BUILD_A", "BUILD_B"), Path),
-        "N": whole(1),
-        "TIME": duration,
-        "NUMBER": above_zero,
-        "F": float,
-        "T": float,
-    }
-)
-"""What the values are that help calls so; others are text."""
 
 
 class Options:
@@ -104,7 +65,7 @@ class Options:
         if not value:
             made["action"] = "store_true"
         elif isinstance(value, str):
-            made |= {"metavar": value, "type": _TYPES.get(value, str)}
+            made |= {"metavar": value, "type": TYPES.get(value, str)}
         else:
             made["choices"] = value
         if default is not None:

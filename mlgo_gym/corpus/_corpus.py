@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -28,6 +29,9 @@ SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
 
 _MAX_MODULE_BYTES = 1 << 30
+
+# The module flag of a profile; bitcode has strings of metadata one behind the other, as they are.
+_PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 
 OTHER_LANGUAGE: Final = "other"
 """What a language is called that is neither C nor C++, or not known."""
@@ -61,6 +65,11 @@ class Module:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
+
+    @property
+    def has_profile(self) -> bool:
+        """Whether there are counts in it, of instrumented code."""
+        return _PROFILE.search(self.data) is not None
 
     @classmethod
     def from_ir(cls, text: str, name: str = "<ir>") -> Module:

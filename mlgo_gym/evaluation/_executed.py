@@ -11,7 +11,8 @@ from mlgo_gym.evaluation._decisions import Executed
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.workloads._addresses import executed_code
-from mlgo_gym.workloads._program import Programs, corpora_with_workloads
+from mlgo_gym.workloads._finding import corpora_with_workloads
+from mlgo_gym.workloads._program import Programs
 
 
 def executed_programs(

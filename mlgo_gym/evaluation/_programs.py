@@ -26,8 +26,9 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.rollout._rollout import BASELINE, Attempt
 from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, Unit
+from mlgo_gym.workloads._finding import corpora_with_workloads
 from mlgo_gym.workloads._meters import Meter, Reading
-from mlgo_gym.workloads._program import Program, Programs, corpora_with_workloads
+from mlgo_gym.workloads._program import Program, Programs
 
 
 class _KeptObject(TextSize):

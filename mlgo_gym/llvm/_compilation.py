@@ -308,13 +308,12 @@ class Compilation(AbstractContextManager["Compilation"]):
             "decisions": self.decisions,
         }
         if self.task.product == "object":
-            assembly, payload = _parted(payload, answer.get("assembly_bytes", 0))
+            size = answer.get("assembly_bytes", 0)
+            assembly, payload = payload[:size], payload[size:]
             if self.task.estimates:
-                record["executed_instructions"] = executed_instructions(
-                    assembly.decode("utf-8", "replace"),
-                    self._exchange.take_stderr(),
-                    answer["largest_count"],
-                )
+                text, stderr = assembly.decode("utf-8", "replace"), self._exchange.take_stderr()
+                executed = executed_instructions(text, stderr, answer["largest_count"])
+                record["executed_instructions"] = executed
                 record["executed_before"] = answer["executed_before"]
             self._result = CompilationResult(
                 module=self.module.name,
@@ -349,7 +348,3 @@ class Compilation(AbstractContextManager["Compilation"]):
             branch.close()
             raise InternalError(f"module {self.module.name!r}: the same answers led elsewhere")
         return branch
-
-
-def _parted(data: bytes, size: int) -> tuple[bytes, bytes]:
-    return data[:size], data[size:]

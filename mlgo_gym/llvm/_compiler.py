@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from types import MappingProxyType
@@ -33,9 +32,6 @@ from mlgo_gym.problems._problem import Problem
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29
-
-# The module flag of a profile; bitcode has strings of metadata one behind the other, as they are.
-_PROFILE: Final = re.compile(rb'ProfileFormat(?:", !")?(?:CS)?InstrProf')
 
 
 class Compiler(AbstractContextManager["Compiler"]):
@@ -328,11 +324,6 @@ def llvm_version() -> str:
         worker.close()
 
 
-def has_profile(module: Module) -> bool:
-    """Whether a module's bitcode has counts in it, of instrumented code."""
-    return _PROFILE.search(module.data) is not None
-
-
 def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
     """How a module is compiled: as its command line says, at another level if one is given.
 
@@ -347,7 +338,7 @@ def options_of(module: Module, opt_level: str | None = None) -> CompileOptions:
     if module.command is None:
         return CompileOptions().with_level(opt_level)
     try:
-        options = CompileOptions.from_command(module.command, has_profile=has_profile(module))
+        options = CompileOptions.from_command(module.command, has_profile=module.has_profile)
     except OptionsError as error:
         raise ModuleError(module.name, str(error)) from error
     return options.with_level(opt_level)

@@ -77,14 +77,8 @@ COMPILE: Final = Task()
 COMPILE_WITH_ESTIMATE: Final = replace(COMPILE, estimates=True)
 """The same, and the instructions that are executed are estimated."""
 
-COMPILE_WITH_NAMES: Final = replace(COMPILE, names=True)
-"""The same, and the inliner's decisions say who calls whom."""
-
-COMPILE_WITH_SITES: Final = replace(COMPILE, sites=True)
-"""The same, and through which calls the call came that is decided about."""
-
-COMPILE_WITH_DEBUG_INFO: Final = replace(COMPILE_WITH_SITES, debug_info=True)
-"""The same, and which code of the object came of each."""
+COMPILE_WITH_DEBUG_INFO: Final = replace(COMPILE, sites=True, debug_info=True)
+"""Say through which calls each came that is decided about, and which code of the object it is."""
 
 ASSEMBLE: Final = Task(product="assembly")
 """Optimise a module and generate its assembly."""

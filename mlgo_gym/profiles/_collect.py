@@ -21,7 +21,6 @@ from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import ModuleError, ProfileError
-from mlgo_gym.llvm._compiler import has_profile
 from mlgo_gym.profiles._compare import ProfileComparison, compare_profiles
 from mlgo_gym.profiles._file import ProfileFile
 from mlgo_gym.workloads._program import Programs
@@ -125,7 +124,7 @@ def collect_profile(
 
 def _instrumented(module: Module, instrument: Callable[[Path, str], bytes], made: Path) -> Path:
     """The object of a module."""
-    if has_profile(module):  # by which other edges would get counters than without
+    if module.has_profile:  # by which other edges would get counters than without
         problem = "expected a module without a profile, found one with counts"
         raise ModuleError(module.name, problem)
     bitcode = made.with_suffix(".bc")

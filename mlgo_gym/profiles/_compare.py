@@ -25,7 +25,7 @@ Counters = Mapping[tuple[str, str], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionChange:
+class CountsChange:
     """A function whose share of all counts is not the same.
 
     Attributes:
@@ -63,7 +63,7 @@ class ProfileComparison:
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     rebuilt: tuple[str, ...]
-    functions: tuple[FunctionChange, ...]
+    functions: tuple[CountsChange, ...]
 
     def record(self) -> dict[str, Any]:
         """The comparison as JSON values."""
@@ -138,12 +138,12 @@ def compare_profiles(a: ProfileFile, b: ProfileFile) -> ProfileComparison:
 
 def _change(
     name: str, one: tuple[int, ...], total: int, other: tuple[int, ...], other_total: int
-) -> FunctionChange:
+) -> CountsChange:
     length = max(len(one), len(other))
     pairs = zip(one + (0,) * (length - len(one)), other + (0,) * (length - len(other)), strict=True)
     # In whole numbers, so that profiles of the same shares differ by nothing.
     apart = sum(abs(x * other_total - y * total) for x, y in pairs)
-    return FunctionChange(
+    return CountsChange(
         name, sum(one) / total, sum(other) / other_total, apart / (2 * total * other_total)
     )
 

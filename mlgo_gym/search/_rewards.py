@@ -11,8 +11,8 @@ from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
+from mlgo_gym.workloads._finding import corpora_with_workloads, inputs_sha256
 from mlgo_gym.workloads._measures import measure_named, reward_name, runs_programs
-from mlgo_gym.workloads._program import corpora_with_workloads, inputs_sha256
 
 TEXT: Final = "text"
 

@@ -10,8 +10,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -148,30 +148,37 @@ def train(
     goal = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
     module = imported(trainer)
     make_config = getattr(module, f"{trainer.capitalize()}Config")
+    run = partial(
+        imported("run").TrainingRun,
+        Path(output),
+        trainer,
+        asked,
+        configured(make_config(seed=how.get("seed", 0)), settings),
+        budget_s=None if budget_minutes is None else 60 * budget_minutes,
+        provenance=_provenance(kept, held_out),
+        **goal,
+    )
+    return _trained(module.train, run, kept, held_out, how)
+
+
+def _trained(
+    train_in: Callable[..., Any],
+    run: partial[Any],
+    kept: Packages,
+    held_out: Packages,
+    how: RunSettings,
+) -> Trained:
     watcher = how.get("watcher") or Watcher()
     failures: dict[str, None] = {}
-    compiling = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
-    rewarding = nullcontext()
-    if name := goal.get("reward"):
-        rewarding = imported("data").rewards_of(name, kept, held_out, **compiling)
-    with (
-        rewarding as rewards,
-        imported("run").TrainingRun(
-            Path(output),
-            trainer,
-            asked,
-            configured(make_config(seed=how.get("seed", 0)), settings),
-            budget_s=None if budget_minutes is None else 60 * budget_minutes,
-            report=watcher.report,
-            doing=watcher.doing,
-            provenance=_provenance(kept, held_out),
-            **goal,
-        ) as going,
-    ):
+    compiling: dict[str, Any] = {name: how[name] for name in ("jobs", "timeout_s") if name in how}
+    measuring: AbstractContextManager[Any] = nullcontext()  # by the problem's own measure
+    if name := run.keywords.get("reward"):
+        measuring = imported("data").rewards_of(name, kept, held_out, **compiling)
+    with measuring as rewards, run(report=watcher.report, doing=watcher.doing) as going:
         warn = partial(_left_out, failures, watcher)
         worth = {"rewards": rewards, "most_text": going.most_text}
         data = imported("data").Data(kept, held_out, warn=warn, **compiling, **worth)
-        found = module.train(going, going.config, data)
+        found = train_in(going, going.config, data)
         return Trained(going.model, found.to_json(), going.spent_s, tuple(failures))
 
 

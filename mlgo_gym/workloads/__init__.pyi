@@ -1,5 +1,7 @@
 from ._check import Checked as Checked
 from ._check import check_workloads as check_workloads
+from ._finding import corpora_with_workloads as corpora_with_workloads
+from ._finding import find_workloads as find_workloads
 from ._measures import measure_named as measure_named
 from ._meters import METERS as METERS
 from ._meters import Meter as Meter
@@ -8,7 +10,5 @@ from ._meters import check_tools as check_tools
 from ._meters import meter_named as meter_named
 from ._program import Program as Program
 from ._program import Programs as Programs
-from ._program import corpora_with_workloads as corpora_with_workloads
-from ._program import find_workloads as find_workloads
 from ._running import ProgramRun as ProgramRun
 from ._running import run_program as run_program

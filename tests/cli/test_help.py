@@ -15,6 +15,7 @@ import pytest
 
 from mlgo_gym.cli import _options
 from mlgo_gym.cli._main import CommandParser, parser
+from mlgo_gym.cli._values import duration
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm.process._target import OPT_LEVELS
 
@@ -123,4 +124,4 @@ def test_a_parser_is_for_more_than_one_command_line() -> None:
 
 def test_defaults_that_are_said_without_an_import() -> None:
     assert OPT_LEVELS[1:] == _options.OPT_LEVELS
-    assert _options.duration(_options.TIMEOUT) == DEFAULT_TIMEOUT_S
+    assert duration(_options.TIMEOUT) == DEFAULT_TIMEOUT_S

@@ -14,7 +14,7 @@ import pytest
 
 from mlgo_gym.cli._doctor import _check_extra
 from mlgo_gym.cli._main import main
-from mlgo_gym.cli._options import above_zero
+from mlgo_gym.cli._values import above_zero
 from mlgo_gym.cli.dataset._export import _finite
 from tests.cli.command import run
 

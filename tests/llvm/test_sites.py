@@ -11,7 +11,7 @@ from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import InternalError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._site import Call, Site, site_of
-from mlgo_gym.llvm._task import COMPILE, COMPILE_WITH_NAMES, Task
+from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.objects._inlined import function_code
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
@@ -113,7 +113,7 @@ def compiled(compiler: Compiler, module: Module, task: Task) -> tuple[bytes, lis
 @pytest.mark.parametrize("module", ["digest.c", "interval_tree.cpp"])
 def test_the_object_is_the_same(compiler: Compiler, sample: Corpus, module: str) -> None:
     plain, _ = compiled(compiler, sample[module], COMPILE)
-    named, names = compiled(compiler, sample[module], COMPILE_WITH_NAMES)
+    named, names = compiled(compiler, sample[module], Task(names=True))
     placed, callers = compiled(compiler, sample[module], SITES)
     assert plain == named == placed
     assert names == callers

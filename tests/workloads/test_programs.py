@@ -14,9 +14,10 @@ from mlgo_gym.errors import EnvironmentSetupError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.workloads._check import check_workloads
+from mlgo_gym.workloads._finding import find_workloads
 from mlgo_gym.workloads._measures import Reach
 from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, count, meter_named
-from mlgo_gym.workloads._program import Programs, find_workloads
+from mlgo_gym.workloads._program import Programs
 from mlgo_gym.workloads._running import run_program
 from tests.workloads.conftest import DESCRIPTION, MODULE, OUTPUT, MakeCorpus, sha256
 

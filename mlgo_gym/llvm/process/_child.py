@@ -12,14 +12,13 @@ import array  # noqa: F401 - what receives descriptors imports it when it does
 import contextlib
 import fcntl
 import functools
-import hashlib
 import json
 import os
 import resource
 import signal
 import socket
 import sys
-from dataclasses import asdict, astuple
+from dataclasses import astuple
 from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
@@ -33,6 +32,7 @@ from mlgo_gym.llvm.process._inside import Conversation, Inside, words_of
 from mlgo_gym.llvm.process._interposer import can_interpose
 from mlgo_gym.llvm.process._library import loaded_at, put
 from mlgo_gym.llvm.process._limits import Limits
+from mlgo_gym.llvm.process._products import PRODUCTS, Answer, Estimates, describe, split
 from mlgo_gym.llvm.process._request import (
     MAX_ANSWERERS,
     MAX_CHANNELS,
@@ -47,17 +47,9 @@ from mlgo_gym.llvm.process._request import (
     request_from_json,
 )
 from mlgo_gym.llvm.process._sites import Sites
-from mlgo_gym.llvm.text._fingerprint import bodies_of
-from mlgo_gym.llvm.text._flow import counts_of
-from mlgo_gym.llvm.text._function_split import function_texts
-from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
-from mlgo_gym.llvm.text._profile import profile_of, summary_of
 from mlgo_gym.stream._readable import is_readable
 
 _RECEIVE_BYTES: Final = 1 << 20
-
-_Answer = tuple[dict[str, Any], bytes]
-"""JSON values, and raw bytes."""
 
 
 def main(
@@ -104,7 +96,7 @@ class _Server:
         self._answerers: dict[str, Answerer] = {}
         self._once: dict[str, Answerer] = {}
         self._session = session
-        self._counted: tuple[bytes, dict[str, int]] = b"", {}
+        self._estimates = Estimates(session)
         self._decoder = FrameDecoder()
 
     def receive(self) -> tuple[dict[str, Any], bytes] | None:
@@ -132,25 +124,25 @@ class _Server:
 
     def _answer(
         self, request: CompileRequest | LoadRequest | DescribeRequest | SplitRequest, data: bytes
-    ) -> _Answer:
+    ) -> Answer:
         match request:
             case CompileRequest():
                 return self._compile(request, data)
             case LoadRequest():
                 return self._load(request, data)
             case DescribeRequest():
-                return _describe(request, data)
+                return describe(request, data)
             case SplitRequest():
                 own = (*request.plain_options, *COMPILE.llvm_options())
                 self._set_options((*own, *request.llvm_options))
-                return _split(request, data)
+                return split(request, data)
 
     def _set_options(self, options: tuple[str, ...]) -> None:
         """What an earlier request has set must not hold for this one's code."""
         self._session.undo_targets()
         self._session.set_options(options)
 
-    def _load(self, request: LoadRequest, data: bytes) -> _Answer:
+    def _load(self, request: LoadRequest, data: bytes) -> Answer:
         self._set_options((*request.plain_options, *COMPILE.llvm_options()))
         try:
             made = answerer_of(request.about, data, self._answerers)
@@ -185,7 +177,7 @@ class _Server:
         """Say something in the middle of a compilation."""
         self._parent.sendall(encode_frame(message | {"rss_bytes": _rss_bytes()}, data))
 
-    def _compile(self, request: CompileRequest, data: bytes) -> _Answer:
+    def _compile(self, request: CompileRequest, data: bytes) -> Answer:
         self._prepare(request)
         if self._inside is None or not request.asking:
             return self._product(request, data)
@@ -207,11 +199,11 @@ class _Server:
         finally:
             self._inside.end()
 
-    def _product(self, request: CompileRequest, data: bytes) -> _Answer:
+    def _product(self, request: CompileRequest, data: bytes) -> Answer:
         own = (*request.plain_options, *request.advisor_options, *request.task.llvm_options())
         self._set_options((*own, *request.llvm_options))
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
-            before = self._counts_before(module, data) if request.task.estimates else {}
+            before = self._estimates.before(module, data) if request.task.estimates else {}
             level = request.target.opt_level or ""
             if request.task.sites and self._sites:
                 self._sites.mark(binding.address(module), debug_info=request.task.debug_info)
@@ -220,28 +212,12 @@ class _Server:
             if self._is_cancelled():
                 return {"cancelled": True}, b""
             again = binding.to_bitcode(module) if request.task.estimates else b""
-            answer, product = _PRODUCTS[request.task.product](module, request, level)
+            answer, product = PRODUCTS[request.task.product](module, request, level)
             if again:
-                assembly = self._with_frequencies(again, request, level)
+                assembly = self._estimates.assembly(again, request, level)
                 answer |= {"assembly_bytes": len(assembly), **before}
                 product = assembly + product
         return {"opt_level": level} | answer, product
-
-    def _counts_before(self, module: Any, data: bytes) -> dict[str, int]:
-        """What a module's counts come to before it is optimised, which is kept of the last one."""
-        key = hashlib.sha256(data).digest()
-        if self._counted[0] != key:
-            text = ModuleText.read(str(module))
-            executed = sum(each.instructions for each in counts_of(text).functions.values())
-            largest = summary_of(text).get("MaxCount", 0)
-            self._counted = key, {"largest_count": largest, "executed_before": executed}
-        return self._counted[1]
-
-    def _with_frequencies(self, bitcode: bytes, request: CompileRequest, level: str) -> bytes:
-        """The assembly of an optimised module, while LLVM prints how often its blocks run."""
-        self._session.set_options(("-print-machine-bfi=true",))
-        with binding.parse(bitcode, is_text=False, verify=False) as module:
-            return binding.emit_text(module, request.target, level, comments=True)
 
     def _is_cancelled(self) -> bool:
         # While a compilation runs the parent sends nothing but its cancellation.
@@ -275,66 +251,6 @@ class _Places:
         """Close what is there; LLVM has closed its own."""
         for place in self.numbers:
             os.dup2(self._nothing, place, inheritable=False)
-
-
-def _object(module: Any, request: CompileRequest, level: str) -> _Answer:
-    output = binding.emit_object(module, request.target, level)
-    answer = {
-        "sections": binding.section_sizes(output),
-        "object_sha256": hashlib.sha256(output).hexdigest(),
-    }
-    return answer, output if request.keep_object else b""
-
-
-def _bitcode(module: Any, *_: Any) -> _Answer:
-    return {}, binding.to_bitcode(module)
-
-
-def _text(module: Any, request: CompileRequest, level: str) -> _Answer:
-    return {}, binding.emit_text(module, request.target, level)
-
-
-def _functions(module: Any, request: CompileRequest, _: str) -> _Answer:
-    modules = binding.extract_functions(module, request.task.functions)
-    return {"sizes": [len(each) for each in modules]}, b"".join(modules)
-
-
-_PRODUCTS: Final = {
-    "object": _object,
-    "bitcode": _bitcode,
-    "assembly": _text,
-    "machine code": _text,
-    "functions": _functions,
-}
-"""What makes each product of a `Task`."""
-
-
-def _describe(request: DescribeRequest, data: bytes) -> _Answer:
-    with binding.parse(data, is_text=request.is_text, verify=True) as module:
-        text = ModuleText.read(str(module))
-    bodies = [astuple(body) for body in bodies_of(text)]
-    answer = {"bodies": bodies, "profile": asdict(profile_of(text))}
-    if request.counts:
-        answer |= {"counts": asdict(counts_of(text)), "summary": summary_of(text)}
-    return answer, b""
-
-
-def _split(request: SplitRequest, data: bytes) -> _Answer:
-    with binding.parse(data, is_text=request.is_text, verify=True) as module:
-        level = binding.optimize(module, request.target)
-        text = ModuleText.read(str(module))
-    counts = {
-        name: function.instruction_count
-        for name, function in text.functions.items()
-        if function.linkage != "available_externally"
-        and function.instruction_count >= request.minimum_instructions
-    }
-    functions, payload = [], bytearray()
-    for name, assembly in function_texts(text, counts):
-        bitcode = binding.assemble(assembly)
-        payload += bitcode
-        functions.append([name_in_assembly(name), counts[name], len(bitcode)])
-    return {"opt_level": level, "functions": functions}, bytes(payload)
 
 
 def _die_with_parent() -> None:
