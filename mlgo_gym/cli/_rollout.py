@@ -37,6 +37,7 @@ def add_options(add: shared.Options) -> None:
     add("--log", "FILE", "write a training log")
     add("--traces", "DIR", "write a trace of each module for 'replay' (inlining-for-size alone)")
     add("--observations", "", "traces hold what LLVM asked, too")
+    add("--sites", "", "traces, and FILE.sites beside the log, say where each decision is")
     add.compilation()
 
 
@@ -53,6 +54,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
             [option_name(type(problem)), *(f"--also {each}" for each in options.also)]
         )
         raise OptionsError(f"--traces: expected inlining-for-size alone, found {found}")
+    if options.sites and not (options.log or options.traces):
+        raise OptionsError("--sites: expected --log or --traces, found neither")
     packages = shared.packages_of(options)
     also = dict(_further(each, options) for each in options.also)
     reports: list[ModuleReport] = []
@@ -62,8 +65,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
         log = None
         if options.log:
             file = stack.enter_context(writing(options.log))
-            log = stack.enter_context(RolloutLog(file, problem))
+            places = options.log.with_name(f"{options.log.name}.sites") if options.sites else None
+            sites = stack.enter_context(writing(places)) if places else None
+            log = stack.enter_context(RolloutLog(file, problem, sites))
         settings = {"also": also, "keep_decisions": bool(log or options.traces), "in_order": log}
+        settings["sites"] = options.sites
         for report in shared.rolled_out(
             packages, {name: policy}, problem, options, output, **settings
         ):

@@ -31,6 +31,12 @@ TEXTS: Final = ("package", "module", "module_sha256", "policy", "settings", "con
 
 _SCORES: Final = ("reward", "score", "baseline_score")
 
+SITE: Final = "site"
+"""The column of text that says where each decision is; ``""`` where that is not known."""
+
+LATER: Final = (LABELS[-1], SITE)
+"""The last columns, which are younger than the format: the files of before have none."""
+
 NUMBERS: Final = ("outcome", *_SCORES, *LABELS)
 """The columns of numbers that need not be there: null in the file, NaN as an array."""
 
@@ -47,6 +53,7 @@ def arrow_schema(header: DatasetHeader) -> Any:
     fields.append(pa.field("action", _type(problem.advice), nullable=False))
     fields.append(pa.field("outcome", pa.float32()))
     fields += [pa.field(name, pa.float64()) for name in (*_SCORES, *LABELS)]
+    fields.append(pa.field(SITE, text, nullable=False))
     schema = pa.schema(fields, metadata={METADATA_KEY: header.to_json()})
     if len(set(schema.names)) != len(schema.names):
         raise InternalError(f"dataset: two columns of one name among {schema.names}")
@@ -72,6 +79,8 @@ def table_of(episodes: Sequence[Episode], schema: Any) -> Any:
         columns.append(_numbers(np.repeat([getattr(each, name) for each in episodes], lengths)))
     for name in LABELS:
         columns.append(_numbers(np.concatenate([each.label(name) for each in episodes])))
+    sites = [text for each in episodes for text in _sites(each)]
+    columns.append(_text_column(sites, [1] * len(sites)))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -131,7 +140,7 @@ def _column_array(column: Any, name: str, problem: Problem | type[Problem], sour
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if column.null_count:
         raise DatasetError(source, f"column {name!r}: expected no null, found {column.null_count}")
-    if name in TEXTS:
+    if name in (*TEXTS, SITE):
         return _words(column, name, source)
     shape = next((row_shape(spec) for spec in problem.sent() if spec.name == name), ())
     values = column.flatten() if shape else column
@@ -171,6 +180,23 @@ def _texts(episode: Episode) -> Iterator[str]:
     yield from (source.package, source.module, source.module_sha256, source.policy)
     yield settings_text(source.settings)
     yield episode.context
+
+
+def _sites(episode: Episode) -> Iterator[str]:
+    yield from (site.to_json() for site in episode.sites)
+    yield from [""] * (len(episode) - len(episode.sites))
+
+
+def without(schema: Any, later: int) -> Any:
+    """The columns of a file that is so many columns older (`LATER`)."""
+    return pa.schema(list(schema)[: len(schema) - later], schema.metadata)
+
+
+def unknown(name: str, rows: int) -> Any:
+    """What such a file would have in a column that it does not have."""
+    if name == SITE:
+        return _text_column([""], [rows])
+    return pa.nulls(rows, pa.float64())
 
 
 def _text_column(texts: Sequence[str], lengths: Sequence[int]) -> Any:

@@ -10,13 +10,23 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from mlgo_gym.datasets._arrow import NUMBERS, TEXTS, Batch, arrow_schema, column_widths, pa
+from mlgo_gym.datasets._arrow import (
+    NUMBERS,
+    SITE,
+    TEXTS,
+    Batch,
+    arrow_schema,
+    column_widths,
+    pa,
+    unknown,
+)
 from mlgo_gym.datasets._episodes import LABELS, MAX_EPISODE_BYTES, Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._pages import check_pages
 from mlgo_gym.datasets._parts import ModuleEntry, Part, merged, opened, part_paths, read_part
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.files import parse_json
+from mlgo_gym.llvm._site import Site
 from mlgo_gym.problems._problem import Problem
 
 _Array = np.ndarray[Any, Any]
@@ -196,8 +206,8 @@ def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batc
             lacking = [n for n in widths if n not in there and (columns is None or n in columns)]
             check_pages(raw, {n: widths[n] for n in there}, columns, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
-                for name in lacking:  # the newest label, in an older file
-                    batch = batch.append_column(name, pa.nulls(len(batch), pa.float64()))  # noqa: PLW2901
+                for name in lacking:
+                    batch = batch.append_column(name, unknown(name, len(batch)))  # noqa: PLW2901
                 yield Batch(batch, part.header.problem, str(part.path))
     except pa.ArrowException as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error
@@ -227,7 +237,7 @@ def _episodes(part: Part) -> Iterator[Episode]:
 
 
 def _arrays(batch: Batch) -> dict[str, _Array]:
-    names = (*TEXTS, "step", "action", *NUMBERS)
+    names = (*TEXTS, "step", "action", *NUMBERS, SITE)
     arrays = {name: batch[name] for name in names} | {"observations": batch.observations()}
     return arrays | {"has_outcome": batch.rows.column("outcome").is_valid().to_numpy(False)}
 
@@ -265,6 +275,7 @@ def _episode(pieces: list[dict[str, _Array]], part: Part, sources: _Sources) -> 
             score=float(rows["score"][0]),
             baseline_score=float(rows["baseline_score"][0]),
             labels=labels,
+            sites=tuple(map(Site.from_json, rows[SITE])) if rows[SITE].any() else (),
         )
     except (SpecError, ValueError) as error:
         raise DatasetError(str(part.path), f"damaged: {error}") from error

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mlgo_gym.errors import SpecError, TraceError
+from mlgo_gym.llvm._site import Site
 from mlgo_gym.problems._observations import observation_array, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._replay import problem_of
@@ -81,6 +82,7 @@ class Episode:
         labels: ``float64 [T]`` by name, of `LABELS`: the bytes of code that the other answer would
             have saved in the object and in the linked program, how much the decision counts, and
             what share of a reward's baseline would have been saved.
+        sites: where each decision is; empty where that is not known.
 
     Raises:
         SpecError: the arrays do not fit each other or the problem.
@@ -96,6 +98,7 @@ class Episode:
     score: float = math.nan
     baseline_score: float = math.nan
     labels: Mapping[str, _Array] = field(default_factory=dict, repr=False)
+    sites: tuple[Site, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         _check_text("context", self.context)
@@ -105,6 +108,8 @@ class Episode:
         self._check("actions", self.actions, self.problem.advice.dtype)
         if self.outcomes is not None:
             self._check("outcomes", self.outcomes, np.dtype(np.float32))
+        if self.sites and len(self.sites) != len(self):
+            raise self._error("sites", f"{len(self)}, or none", len(self.sites))
         for name, values in self.labels.items():
             if name not in LABELS:
                 raise self._error("labels", f"one of {', '.join(LABELS)}", repr(name))
@@ -155,6 +160,7 @@ def episodes_of_report(
             reward=rewards[context],
             score=scores.get(context, math.nan),
             baseline_score=baselines.get(context, math.nan),
+            sites=tuple(each.site for each in decisions if each.site),
         )
 
 
@@ -184,6 +190,7 @@ def episodes_of_trace(
         action_array(trace.advice, problem),
         score=trace.text_size_bytes if measure_of(problem).makes_objects else math.nan,
         labels=labels or {},
+        sites=trace.sites,
     )
     return source, (episode,)
 

@@ -71,6 +71,7 @@ def record(
     *,
     jobs: Jobs = 1,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    sites: bool = False,
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under a policy, and put the decisions into a dataset.
 
@@ -78,7 +79,7 @@ def record(
     decisions, come as modules are finished.
 
     The modules are of packages or of a corpus, such as `remaining` leaves; the level is that of the
-    dataset's header. Policy, problem, jobs and seconds are as in `mlgo_gym.rollout.rollout`.
+    dataset's header. Policy, problem, jobs, seconds and sites are as in `mlgo_gym.rollout.rollout`.
 
     Raises:
         DatasetError: the dataset cannot be written.
@@ -100,7 +101,7 @@ def record(
             f"dataset {str(writer.folder)!r}: expected settings {expected}, found {found}"
         )
     packages = Packages.of(corpora)
-    how: Comparison = {"opt_level": writer.header.opt_level, "keep_decisions": True}
+    how: Comparison = {"opt_level": writer.header.opt_level, "keep_decisions": True, "sites": sites}
     policies = {policy_name: policy}
     reports = rollout(
         packages, policies, problem, jobs=jobs, timeout_s=timeout_s, in_order=False, **how

@@ -16,9 +16,9 @@ from mlgo_gym.llvm._compiler import options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._measures import check_sites
 
 
 class CompilationEnv(DecisionEnv):
@@ -73,8 +73,7 @@ class CompilationEnv(DecisionEnv):
         **settings: Unpack[EnvSettings],
     ) -> None:
         super().__init__(problem, corpus, **settings)
-        if sites and not isinstance(problem, InliningForSize):
-            raise OptionsError(f"sites: expected the inliner's decisions, found {problem.name}")
+        check_sites(problem, wanted=sites)
         self._sites = sites
         if not self.measure.makes_objects:
             found = type(self.measure).__name__

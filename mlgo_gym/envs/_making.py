@@ -10,10 +10,9 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._decision_env import DecisionEnv
-from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import problem_named
-from mlgo_gym.scoring._measures import Measure, measure_of
+from mlgo_gym.scoring._measures import Measure, check_sites, measure_of
 
 
 def make_env(
@@ -46,6 +45,6 @@ def make_env(
     measure = reward if isinstance(reward, Measure) else measure_of(problem)
     by_function = measure.by_function and not isinstance(reward, str)
     way = AllocationEnv if by_function else CompilationEnv
-    if by_function and settings.pop("sites", False):
-        raise OptionsError(f"sites: expected the inliner's decisions, found {problem.name}")
+    if by_function:
+        check_sites(problem, wanted=settings.pop("sites", False))
     return way(problem, corpus, **settings)

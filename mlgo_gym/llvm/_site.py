@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import Any
+import reprlib
+from dataclasses import asdict, astuple, dataclass
+from typing import Any, Final
 
+from mlgo_gym.errors import SpecError
+from mlgo_gym.files import parse_json
 from mlgo_gym.stream._events import Observation
+
+_BRIEF: Final = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,39 @@ class Site:
     def record(self) -> dict[str, Any]:
         """The site as JSON values."""
         return asdict(self)
+
+    def to_json(self) -> str:
+        """The site as a line of JSON: caller, callee, and the fields of each call."""
+        calls = [astuple(call) for call in self.calls]
+        return json.dumps([self.caller, self.callee, calls], separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Site:
+        """Read what `to_json` has written.
+
+        Raises:
+            SpecError: it is something else.
+
+        >>> site = Site("main", "skip", (Call(4, "main", 1, "main.c", 12, 3),))
+        >>> Site.from_json(site.to_json()) == site
+        True
+        """
+        try:
+            caller, callee, calls = parse_json(text)
+            site = cls(caller, callee, tuple(Call(*each) for each in calls))
+        except (ValueError, TypeError):
+            site = None
+        if site is None or not _is_typed(site):
+            raise SpecError(f"site: expected [caller, callee, calls], found {_BRIEF.repr(text)}")
+        return site
+
+
+def _is_typed(site: Site) -> bool:
+    texts = [site.caller, site.callee, *(t for c in site.calls for t in (c.function, c.file))]
+    numbers = [n for c in site.calls for n in (c.id, c.number, c.line, c.column)]
+    return all(isinstance(each, str) for each in texts) and all(
+        type(each) is int and each >= 0 for each in numbers
+    )
 
 
 def site_of(observation: Observation) -> Site | None:

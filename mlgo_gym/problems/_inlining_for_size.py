@@ -135,6 +135,7 @@ class InliningForSize(Problem):
     allowed: ClassVar[tuple[float, float, str]] = (0, 1, "")
     measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
     network: ClassVar[str] = "mlgo_gym.training._networks:InliningNetwork"
+    has_sites: ClassVar[bool] = True
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         {
             "ir2vec": tuple(each.spec.name for each in embeddings(1)),

@@ -55,6 +55,7 @@ class Problem(ABC):
         measure: what compilations are compared by: where a `mlgo_gym.scoring.Measure` stands, as
             ``module:name``.
         network: what is trained: where a network stands, as ``module:name``; empty for none.
+        has_sites: decisions are about calls, so that it can be told where they are.
         optional: the names of features that are sent only under a setting, by its name.
         file_settings: which settings name a file, and what else each may be set to; `settings` has
             the file's hash under the setting's name and `HASH`, and the name decides nothing.
@@ -76,6 +77,7 @@ class Problem(ABC):
     allowed: ClassVar[tuple[float, float, str] | None] = None
     measure: ClassVar[str]
     network: ClassVar[str] = ""
+    has_sites: ClassVar[bool] = False
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
 

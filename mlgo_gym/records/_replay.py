@@ -6,7 +6,7 @@ The same module, options, LLVM and answers give the same object, byte for byte.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from mlgo_gym.corpus._corpus import Module
@@ -14,6 +14,8 @@ from mlgo_gym.errors import OptionsError, TraceError, TrainingLogError, UsageErr
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._site import site_of
+from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm._waiting import run_to_end
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._loading import recorded
@@ -33,11 +35,12 @@ def record(
     options: CompileOptions | None = None,
     *,
     keep_observations: bool = False,
+    sites: bool = False,
 ) -> Trace:
     """Compile a module under a policy and record it.
 
-    The trace holds the answers and, if observations are kept, what LLVM asked. The options are as
-    in `Compiler.start`.
+    The trace holds the answers and, if observations are kept, what LLVM asked, and with ``sites``
+    where. The options are as in `Compiler.start`.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
@@ -45,11 +48,12 @@ def record(
     ...     record(compiler, module, InliningForSize(), lambda observation: 0).module
     'digest.c'
     """
-    observations: list[Observation] = []
-    if keep_observations:
-        policy = WatchedPolicy(policy, problem, lambda seen, _: observations.append(seen))
-    compilation = run_to_end(compiler.running(module, options, {problem: policy}))
-    return trace_of(compilation, observations)
+    seen: list[Observation] = []
+    if keep_observations or sites:
+        policy = WatchedPolicy(policy, problem, lambda asked, _: seen.append(asked))
+    running = compiler.running(module, options, {problem: policy}, replace(COMPILE, sites=sites))
+    trace = trace_of(run_to_end(running), seen if keep_observations else ())
+    return replace(trace, sites=tuple(filter(None, map(site_of, seen))))
 
 
 def trace_of(compilation: Compilation, observations: Sequence[Observation] = ()) -> Trace:

@@ -1,14 +1,15 @@
 r"""Traces: the decisions of one compilation, enough to repeat it byte for byte.
 
-The file format, version 1::
+The file format, version 1, or 2 where sites were recorded::
 
     HEADER\n     one line of JSON, UTF-8
-    BODY         zlib: the advice tensors of all decisions, then, if recorded, all observations
+    BODY         zlib: the advice tensors of all decisions, then, if recorded, all observations,
+                 then, in version 2, the site of each decision (`Site.to_json`), a line each
     HASH         32 bytes: SHA-256 of everything before
 
 HEADER is an object::
 
-    trace            1, the version
+    trace            1 or 2, the version
     module           the module's name
     module_sha256    SHA-256 of the module's bytes
     settings         what decided the code besides: level, models, problem and its settings
@@ -20,6 +21,7 @@ HEADER is an object::
     object_sha256    SHA-256 of the object that came out
     text_size_bytes  the size of the object's code
     body_bytes       the length of BODY in bytes
+    sites_bytes      in version 2, the length of the sites in bytes
 
 Tensors are packed in the order of the decisions and, within an observation, of the features.
 """
@@ -42,11 +44,12 @@ import numpy as np
 from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.files import parse_json, read_bounded, write_atomically
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._site import Site
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import feature_specs
 from mlgo_gym.tensor_spec import TensorSpec
 
-_VERSION: Final = 1
+_VERSION, _VERSION_WITH_SITES = 1, 2
 _MAX_BODY_BYTES: Final = 1 << 30
 _MAX_FILE_BYTES: Final = _MAX_BODY_BYTES + (1 << 24)
 _MAX_HEADER_BYTES: Final = 1 << 20
@@ -74,6 +77,7 @@ class Trace:
         object_sha256: the hash of the object's bytes, in hexadecimal digits.
         features: the tensors of an observation; empty where observations were not recorded.
         observations: the observations' raw tensors, one after the other.
+        sites: where each decision is; empty where that was not recorded.
 
     Raises:
         TraceError: the parts do not fit each other; of methods, a file cannot be written or read,
@@ -98,6 +102,7 @@ class Trace:
     text_size_bytes: int
     features: tuple[TensorSpec, ...] = field(default=(), repr=False)
     observations: bytes = field(default=b"", repr=False)
+    sites: tuple[Site, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         for name in _HASHES:
@@ -108,6 +113,7 @@ class Trace:
         ):
             if size != found:
                 raise TraceError(self.module, f"{name}: expected {size} bytes, found {found}")
+        _check_sites(self.sites, self.decisions, self.module)
 
     @classmethod
     def of(
@@ -150,9 +156,10 @@ class Trace:
 
     def to_bytes(self) -> bytes:
         """The whole file."""
-        body = zlib.compress(self.advice + self.observations, 9)
+        sites = b"".join(site.to_json().encode() + b"\n" for site in self.sites)
+        body = zlib.compress(self.advice + self.observations + sites, 9)
         header = {
-            "trace": _VERSION,
+            "trace": _VERSION_WITH_SITES if sites else _VERSION,
             "module": self.module,
             "module_sha256": self.module_sha256,
             "settings": dict(self.settings),
@@ -164,6 +171,7 @@ class Trace:
             "object_sha256": self.object_sha256,
             "text_size_bytes": self.text_size_bytes,
             "body_bytes": len(body),
+            **({"sites_bytes": len(sites)} if sites else {}),
         }
         data = json.dumps(header, allow_nan=False).encode() + b"\n" + body
         return data + hashlib.sha256(data).digest()
@@ -180,12 +188,13 @@ class Trace:
             raise TraceError(name, str(error)) from error
         advice_bytes = header["decisions"] * advice_spec.size_bytes
         total = advice_bytes + header["decisions"] * sum(spec.size_bytes for spec in features)
-        tensors = _inflated(body, total, name)
+        unpacked = _inflated(body, total + header.get("sites_bytes", 0), name)
         return cls(
             advice_spec=advice_spec,
-            advice=tensors[:advice_bytes],
+            advice=unpacked[:advice_bytes],
             features=features,
-            observations=tensors[advice_bytes:],
+            observations=unpacked[advice_bytes:total],
+            sites=_sites(unpacked[total:], header["decisions"], name),
             **{name: header[name] for name in _ABOUT},
         )
 
@@ -220,9 +229,12 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
         header = None
     if not isinstance(header, dict) or "trace" not in header:
         raise TraceError(name, f"expected a trace's header, found {data[:_SHOWN]!r}")
-    if header["trace"] != _VERSION:
+    if header["trace"] not in (_VERSION, _VERSION_WITH_SITES):
         found = _BRIEF.repr(header["trace"])
-        raise TraceError(name, f"expected version {_VERSION}, found {found}")
+        expected = f"expected version {_VERSION} or {_VERSION_WITH_SITES}"
+        raise TraceError(name, f"{expected}, found {found}")
+    if header["trace"] == _VERSION:
+        header.pop("sites_bytes", None)
     _check_fields(header, name)
     expected = header["body_bytes"] + _HASH_BYTES
     if len(data) - start != expected:
@@ -235,8 +247,10 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
 
 
 def _check_fields(header: Mapping[str, Any], name: str) -> None:
-    kinds: dict[str, type] = dict.fromkeys(_TEXTS, str) | dict.fromkeys(_COUNTS, int)
+    kinds: dict[str, type] = dict.fromkeys(_TEXTS, str)
     kinds |= {"settings": dict, "features": list}
+    counts = (*_COUNTS, "sites_bytes") if header["trace"] == _VERSION_WITH_SITES else _COUNTS
+    kinds |= dict.fromkeys(counts, int)
     for field_name, kind in kinds.items():
         value = header.get(field_name)
         if not isinstance(value, kind) or isinstance(value, bool):
@@ -245,7 +259,7 @@ def _check_fields(header: Mapping[str, Any], name: str) -> None:
             )
     for field_name in _HASHES:
         _check_hash(header[field_name], field_name, name)
-    for field_name in _COUNTS:
+    for field_name in counts:
         if not 0 <= header[field_name] <= _MAX_BODY_BYTES:
             raise TraceError(
                 name,
@@ -262,6 +276,20 @@ def _check_hash(value: str, field_name: str, name: str) -> None:
     if not _SHA256.fullmatch(value):
         found = _BRIEF.repr(value)
         raise TraceError(name, f"{field_name}: expected 64 hexadecimal digits, found {found}")
+
+
+def _sites(data: bytes, decisions: int, name: str) -> tuple[Site, ...]:
+    try:
+        sites = tuple(Site.from_json(line) for line in data.splitlines())
+    except SpecError as error:
+        raise TraceError(name, str(error)) from error
+    _check_sites(sites, decisions, name)
+    return sites
+
+
+def _check_sites(sites: Sequence[Site], decisions: int, name: str) -> None:
+    if sites and len(sites) != decisions:
+        raise TraceError(name, f"sites: expected {decisions}, or none, found {len(sites)}")
 
 
 def _inflated(body: memoryview, size: int, name: str) -> bytes:

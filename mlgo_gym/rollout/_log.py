@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import groupby
 from typing import BinaryIO
@@ -11,7 +13,7 @@ import numpy as np
 from mlgo_gym.errors import TrainingLogError
 from mlgo_gym.problems._headers import layout_differences
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import ModuleReport
+from mlgo_gym.rollout._rollout import Decision, ModuleReport
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
 from mlgo_gym.tensor_spec import TensorSpec
@@ -35,6 +37,9 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
     is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
     a context's last decision the share of the baseline's score that was saved.
 
+    A training log has no room for sites: a second file takes them, as a line of JSON for each
+    observation, by its context and its number in that (``null`` where it has none).
+
     The header is that of the first decisions, which say what LLVM sends besides; others that come
     with other tensors are a `TrainingLogError`. Leaving the ``with`` block writes the problem's
     where there were none.
@@ -49,8 +54,11 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
     True
     """
 
-    def __init__(self, file: BinaryIO, problem: Problem) -> None:
+    def __init__(
+        self, file: BinaryIO, problem: Problem, sites_file: BinaryIO | None = None
+    ) -> None:
         self._file = file
+        self._sites_file = sites_file
         self._problem = problem
         self._writer: TrainingLogWriter | None = None
 
@@ -70,7 +78,16 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
             for left, decision in enumerate(decisions, 1 - len(decisions)):
                 writer.log_observation(decision.payload + decision.advice)
                 writer.log_outcome(np.float32(0.0 if left else rewards[context]))
+            self._tell_sites(log_context(str(report.key), context), decisions)
         return len(recorded)
+
+    def _tell_sites(self, context: str, decisions: Sequence[Decision]) -> None:
+        if self._sites_file is None:
+            return
+        for index, decision in enumerate(decisions):
+            site = decision.site.record() if decision.site else None
+            line = {"context": context, "observation": index, "site": site}
+            self._sites_file.write(json.dumps(line).encode() + b"\n")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None and self._writer is None:

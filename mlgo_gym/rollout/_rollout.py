@@ -23,12 +23,13 @@ from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs, each
+from mlgo_gym.llvm._site import Site, site_of
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._fit import with_all
 from mlgo_gym.problems._policy import PolicyLike, WatchedPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
-from mlgo_gym.scoring._measures import Measure, Result, check_alone, measure_of
+from mlgo_gym.scoring._measures import Measure, Result, check_alone, check_sites, measure_of
 from mlgo_gym.stream._events import Observation
 
 BASELINE: Final = "LLVM"
@@ -42,7 +43,8 @@ SMALLEST: Final = "smallest"
 class Decision:
     """The raw tensors of an observation, and of the advice that answered it, and its context.
 
-    All that LLVM `sent` is there where it is not as the problem documents it.
+    All that LLVM `sent` is there where it is not as the problem documents it, and the `site` where
+    sites are asked for.
 
     >>> Decision(payload=bytes(8), advice=bytes(8), context="main").context
     'main'
@@ -52,6 +54,7 @@ class Decision:
     advice: bytes
     context: str = ""
     sent: Observation | None = None
+    site: Site | None = None
 
 
 class RecordingPolicy(WatchedPolicy):
@@ -60,7 +63,9 @@ class RecordingPolicy(WatchedPolicy):
     def __init__(self, policy: PolicyLike, problem: Problem, decisions: list[Decision]) -> None:
         def watch(observation: Observation, advice: bytes) -> None:
             sent = None if observation.sent is observation else observation.sent
-            decisions.append(Decision(observation.payload, advice, observation.context, sent))
+            site = site_of(observation)
+            context = "" if site else observation.context
+            decisions.append(Decision(observation.payload, advice, context, sent, site))
 
         super().__init__(policy, problem, watch)
 
@@ -90,14 +95,16 @@ class Attempt:
         """The recorded compilation, where the decisions were kept.
 
         ``None`` where it failed, and where a trace cannot hold it: one holds the answers to one
-        problem, and what object they make. What LLVM asked is in it if observations are kept.
+        problem, and what object they make. What LLVM asked is in it if observations are kept, and
+        where, if sites were asked for.
         """
         result = self.result
         if not isinstance(result, CompilationResult) or result.settings["problem"] != problem.name:
             return None
         described, decisions = self.with_all(problem)
         observations = [each.payload for each in decisions if keep_observations]
-        return Trace.of(result, described, [each.advice for each in decisions], observations)
+        trace = Trace.of(result, described, [each.advice for each in decisions], observations)
+        return replace(trace, sites=tuple(each.site for each in decisions if each.site))
 
     def with_all(self, problem: Problem) -> tuple[Problem, tuple[Decision, ...]]:
         """The problem, and the decisions, with all that LLVM sent: `Problem.with_all`."""
@@ -172,13 +179,15 @@ class Comparison(TypedDict, total=False):
     """How a module is compared under policies; level and measure are its own and the problem's.
 
     ``also`` are further problems of the same compilations, each with what answers it, for a measure
-    that makes objects. Attempts hold their decisions if those are kept.
+    that makes objects. Attempts hold their decisions if those are kept, and with ``sites`` each of
+    them says where it is.
     """
 
     opt_level: str | None
     measure: Measure | None
     also: Mapping[Problem, PolicyLike]
     keep_decisions: bool
+    sites: bool
 
 
 def rollout(
@@ -211,8 +220,8 @@ def rollout(
         One report for each module.
 
     Raises:
-        OptionsError: ``jobs`` is not above 0, there is no such level, or the problem is not one
-            that others can be beside.
+        OptionsError: ``jobs`` is not above 0, there is no such level, the problem is not one that
+            others can be beside, or its decisions have no sites.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
     >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
@@ -224,6 +233,7 @@ def rollout(
     CompileOptions(how.get("opt_level"))
     measure = how.get("measure") or measure_of(problem)
     check_alone(measure, problem, how.get("also", {}))
+    check_sites(problem, wanted=how.get("sites", False))
     packages = Packages.of(corpora)
 
     def run(compiler: Compiler, key: ModuleKey) -> ModuleReport:
@@ -250,7 +260,8 @@ def compared(
     try:
         options = options_of(module, how.get("opt_level"))
         lacking = options.not_honoured
-        unit = measure.unit(compiler, module, options, problem, how.get("also", {}))
+        also, sites = how.get("also", {}), how.get("sites", False)
+        unit = measure.unit(compiler, module, options, problem, also, sites=sites)
         baseline = unit.baseline()
     except (CompilationError, InputError) as error:
         return ModuleReport(module.name, measure, None, (), str(error), lacking)

@@ -12,6 +12,7 @@ import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
@@ -103,8 +104,13 @@ class Unit(ABC):
         options: CompileOptions,
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
     ) -> None:
-        """The unit of a module; ``also`` are further problems, with what answers them."""
+        """The unit of a module; ``also`` are further problems, with what answers them.
+
+        With ``sites``, decisions say where they are; `check_sites` came before.
+        """
 
     @abstractmethod
     def baseline(self) -> Result:
@@ -189,13 +195,15 @@ class ObjectUnit(Unit):
         options: CompileOptions,
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
     ) -> None:
         self._compile = partial(
             compiler.compile_module,
             module,
             options,
             keep_object=self.keeps_objects,
-            task=self.task,
+            task=replace(self.task, sites=sites),
         )
         self._problem = problem
         self._also = also
@@ -236,8 +244,11 @@ class _AllocationUnit(Unit):
         options: CompileOptions,
         problem: Problem,
         also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
     ) -> None:
         check_alone(AllocationCost(), problem, also)
+        check_sites(problem, wanted=sites)
         self._allocator = Allocator(compiler, problem)
         self._optimized = self._allocator.optimize(module, options)
 
@@ -313,6 +324,12 @@ def check_alone(measure: Measure, problem: Problem, also: Iterable[Problem]) -> 
             f"{problem.name}: expected no other problem beside it, found {others}; "
             "compare by code size instead, with it beside InliningForSize"
         )
+
+
+def check_sites(problem: Problem, *, wanted: bool) -> None:
+    """See that decisions are about calls, if it is to be told where they are."""
+    if wanted and not problem.has_sites:
+        raise OptionsError(f"sites: expected the inliner's decisions, found {problem.name}")
 
 
 def _allocation(result: Result) -> AllocationResult:

@@ -197,6 +197,10 @@ def test_version(tmp_path: Path) -> None:
             "compare by code size instead, with it beside InliningForSize",
         ),
         (
+            ["rollout", "--sites"],
+            "--sites: expected --log or --traces, found neither",
+        ),
+        (
             ["rollout", "--problem", "regalloc-eviction", "--traces", "x"],
             "--traces: expected inlining-for-size alone, found regalloc-eviction",
         ),

@@ -99,7 +99,7 @@ def same(one: Episode, other: Episode) -> bool:
         scores = np.array([each.reward, each.score, each.baseline_score])
         arrays = each.observations.tobytes(), each.actions.tobytes(), outcomes
         labels = {name: values.tobytes() for name, values in each.labels.items()}
-        facts = each.source, each.problem, each.context, labels, *arrays
+        facts = each.source, each.problem, each.context, labels, each.sites, *arrays
         return [*facts, np.where(np.isnan(scores), np.nan, scores).tobytes()]
 
     return parts(one) == parts(other)

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._parts import MODULES_KEY
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import DatasetError
+from mlgo_gym.errors import DatasetError, SpecError
+from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
@@ -57,21 +59,56 @@ def test_what_is_written_is_read(problem: type[Problem], data: st.DataObject) ->
     assert dataset.row_count == sum(map(len, expected))
 
 
-def test_files_from_before_there_was_the_last_label(tmp_path: Path) -> None:
-    """They have no such column, also beside files that have it, and are read as if it were null."""
+@pytest.mark.parametrize("lacking", [["site"], ["saved_share", "site"]])
+def test_files_from_before_there_were_the_last_columns(lacking: list[str], tmp_path: Path) -> None:
+    """They lack them, also beside files that have them, and are read as if nothing was known."""
     old, new = (write(tmp_path / name, episode(source(n))) for n, name in enumerate(("old", "new")))
     (path,) = old.glob("*.parquet")
     with pq.ParquetFile(path) as file:
         table, about = file.read(), {MODULES_KEY: file.metadata.metadata[MODULES_KEY]}
-    with pq.ParquetWriter(path, table.schema.remove(len(table.schema) - 1)) as writer:
-        writer.write_table(table.drop_columns(["saved_share"]))
+    table = table.drop_columns(lacking)
+    with pq.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
         writer.add_key_value_metadata(about)
     dataset = Dataset.open(old, new)
     first, second = dataset.episodes()
     assert same(first, episode(source(0)))
     assert same(second, episode(source(1)))
     assert np.isnan(dataset.read(["saved_share"])["saved_share"]).tolist() == [True] * 6
+    assert dataset.read(["site"])["site"].tolist() == [""] * 6
     assert list(dataset.read(["saved_bytes"])) == ["saved_bytes"]
+
+
+def test_sites(tmp_path: Path) -> None:
+    sites = tuple(Site("f", "g", (Call(n, "f", n, "a.c", 7, 1),) * n) for n in range(3))
+    sited = replace(episode(source(0)), sites=sites)
+    header = DatasetHeader.of(InliningForSize(), LLVM)
+    with DatasetWriter(tmp_path, header) as writer:
+        writer.add(sited.source, [sited])
+        writer.add(source(1), [episode(source(1))])
+    dataset = Dataset.open(tmp_path)
+    assert [each.sites for each in dataset.episodes()] == [sites, ()]
+    assert dataset.read(["site"])["site"].tolist() == [
+        *(each.to_json() for each in sites),
+        *3 * [""],
+    ]
+    with pytest.raises(SpecError, match=r"m0.c': sites: expected 3, or none, found 1$"):
+        replace(sited, sites=sites[:1])
+
+
+def test_a_site_that_is_none(tmp_path: Path) -> None:
+    folder = write(tmp_path, episode(source(0)))
+    (path,) = folder.glob("*.parquet")
+    with pq.ParquetFile(path) as file:
+        table, about = file.read(), {MODULES_KEY: file.metadata.metadata[MODULES_KEY]}
+    words = pa.array(["x"] * 3).dictionary_encode()
+    table = table.set_column(len(table.schema) - 1, table.schema.field("site"), words)
+    with pq.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata(about)
+    message = r"damaged: site: expected \[caller, callee, calls\], found 'x'$"
+    with pytest.raises(DatasetError, match=message):
+        list(Dataset.open(folder).episodes())
 
 
 def test_episodes_over_several_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import itertools
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import export_log
 from mlgo_gym.datasets._record import header_of, record, remaining
@@ -157,3 +159,16 @@ def test_misuse(small: Corpus, tmp_path: Path) -> None:
         with pytest.raises(UsageError) as caught:
             next(found)
     assert "expected settings {'problem': 'InliningForSize'" in str(caught.value)
+
+
+def test_where_each_decision_is(small: Corpus, tmp_path: Path) -> None:
+    corpora = {"small": small.only(["frame_stream.c"])}
+    policy = PROBLEM.policy("never")
+    read: list[Episode] = []
+    for sites in (False, True):
+        with DatasetWriter(tmp_path / str(sites), header_of(PROBLEM)) as writer:
+            list(record(writer, corpora, PROBLEM, "never", policy, sites=sites))
+        read += Dataset.open(tmp_path / str(sites)).episodes()
+    plain, sited = read
+    assert same(replace(sited, sites=()), plain)
+    assert [site.caller for site in sited.sites] == [s.calls[-1].function for s in sited.sites]

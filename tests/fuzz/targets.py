@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import CompilationError, InputError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.model import find_model
 from mlgo_gym.model._card import read_card
@@ -116,7 +117,8 @@ def _trace() -> list[bytes]:
         features=InliningForSize.sent(),
         observations=bytes(2 * sum(each.size_bytes for each in InliningForSize.sent())),
     )
-    return [made.to_bytes()]
+    call = Call(1, "f", 0, "f.c", 3, 4)
+    return [made.to_bytes(), replace(made, sites=2 * (Site("f", "g", (call,)),)).to_bytes()]
 
 
 def _changed_trace(random: np.random.Generator, data: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import TraceError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
 from mlgo_gym.problems._policy import Answer, PolicyLike
@@ -56,7 +58,10 @@ def trace(compiler: Compiler, small: Corpus) -> Trace:
 
 def test_there_and_back(tmp_path: Path) -> None:
     features = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2,)))
-    for trace in (made(), made(features=features, observations=bytes(32)), made(advice=b"")):
+    call = Call(3, "caller\n", 0, "a.c", 7, 1)
+    sites = (Site("caller\n", "b\u2028", (call, call)), Site("a", "b", ()))
+    observed = made(features=features, observations=bytes(32))
+    for trace in (made(), observed, replace(observed, sites=sites), made(advice=b"")):
         path = trace_path(tmp_path, "a folder/m")
         trace.save(path)
         assert Trace.load(path) == trace
@@ -99,6 +104,12 @@ def rewritten(body: bytes | None = None, **changes: Any) -> bytes:
     return data + hashlib.sha256(data).digest()
 
 
+def sited(lines: bytes) -> bytes:
+    """A file with so much behind the tensors."""
+    body = zlib.compress(made().advice + lines)
+    return rewritten(body=body, trace=2, sites_bytes=len(lines))
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -111,7 +122,13 @@ def rewritten(body: bytes | None = None, **changes: Any) -> bytes:
         ),
         (rewritten(module_sha256="x"), "module_sha256: expected 64 hexadecimal digits, found 'x'"),
         (rewritten(features=[{}] * 4097), "expected at most 4096 features, found 4097"),
-        (rewritten(trace=2), "expected version 1, found 2"),
+        (rewritten(trace=3), "expected version 1 or 2, found 3"),
+        (rewritten(trace=2), "sites_bytes: expected int, found None"),
+        (rewritten(trace=2, sites_bytes=4), "expected 20 bytes of tensors, found 16 or more"),
+        (sited(b"[]"), "site: expected [caller, callee, calls], found b'[]'"),
+        (sited(b'["a", "b", [[1, "a", 0, "", -1, 0]]]'), "site: expected [caller, callee, calls], "
+         """found b'["a", "b", [[1, "a", 0, "", -1, 0]]]'"""),
+        (sited(b'["a", "b", []]'), "sites: expected 2, or none, found 1"),
         (rewritten(module=3), "module: expected str, found 3"),
         (rewritten(settings=[]), "settings: expected dict, found []"),
         (rewritten(decisions=True), "decisions: expected int, found True"),
@@ -361,3 +378,16 @@ def test_what_a_trace_cannot_hold(compiler: Compiler, small: Corpus) -> None:
 
 def test_never_is_a_trace_of_zeros(compiler: Compiler, small: Corpus) -> None:
     assert not record(compiler, small["frame_stream.c"], PROBLEM, never).actions().any()
+
+
+def test_sites_change_nothing_else(compiler: Compiler, small: Corpus) -> None:
+    module = small["frame_stream.c"]
+    plain = record(compiler, module, PROBLEM, alternate, keep_observations=True)
+    sited = record(compiler, module, PROBLEM, alternate, keep_observations=True, sites=True)
+    assert replace(sited, sites=()) == plain
+    assert [site.calls[-1].function for site in sited.sites] == [s.caller for s in sited.sites]
+    assert len(sited.sites) == sited.decisions
+    again = Trace.from_bytes(sited.to_bytes())
+    assert again == sited
+    assert replay(compiler, again, module).object_sha256 == plain.object_sha256
+    assert record(compiler, module, PROBLEM, alternate, sites=True).sites == sited.sites

@@ -158,3 +158,29 @@ def test_bad_settings(small: Corpus) -> None:
         next(rollout(small, {}, LIFTED, jobs=0))
     with pytest.raises(OptionsError, match="^opt_level: expected one of"):
         next(rollout(small, {}, LIFTED, opt_level="fast"))
+
+
+def test_sites_stand_beside_the_log(small: Corpus) -> None:
+    corpus, policies = small.only(["frame_stream.c"]), {"never": InliningForSize.policy("never")}
+    logs = []
+    for wanted in (False, True):
+        log = RolloutLog(file := io.BytesIO(), LIFTED, (sites := io.BytesIO()) if wanted else None)
+        (report,) = rollout(corpus, policies, LIFTED, keep_decisions=True, sites=wanted)
+        count = log.write(report)
+        logs.append(file.getvalue())
+    assert logs[0] == logs[1]
+    lines = [json.loads(line) for line in sites.getvalue().splitlines()]
+    assert [(each["context"], each["observation"]) for each in lines] == [
+        ("frame_stream.c", index) for index in range(count)
+    ]
+    found = report.attempts[0].decisions
+    records = [each.site.record() for each in found if each.site]
+    assert [each["site"] for each in lines] == json.loads(json.dumps(records))
+    assert all(each.context == "" for each in found)
+
+
+def test_sites_of_decisions_that_are_about_no_calls(small: Corpus) -> None:
+    problem = RegallocEviction()
+    message = "^sites: expected the inliner's decisions, found RegallocEviction$"
+    with pytest.raises(OptionsError, match=message):
+        next(rollout(small, {"first": problem.policy("first")}, problem, sites=True))

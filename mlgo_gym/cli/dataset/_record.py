@@ -30,6 +30,7 @@ def add_options(add: shared.Options) -> None:
     add.policy()
     add.model("what answers LLVM instead")
     add.seed()
+    add("--sites", "", "the column 'site' says where each decision is")
     add.compilation()
 
 
@@ -45,7 +46,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         header = header_of(problem, options.opt_level)
         writer = stack.enter_context(DatasetWriter(options.output, header))
         left = remaining(writer, packages, name)
-        found = record(writer, left, problem, name, policy, **shared.workers_of(options))
+        how = {**shared.workers_of(options), "sites": options.sites}
+        found = record(writer, left, problem, name, policy, **how)
         reports = list(output.track(found, "recording", len(left)))
     there = len(packages) - len(left)
     results = [each.result for report in reports for each in report.attempts if each.result]
