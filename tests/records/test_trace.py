@@ -388,6 +388,6 @@ def test_sites_change_nothing_else(compiler: Compiler, small: Corpus) -> None:
     assert [site.calls[-1].function for site in sited.sites] == [s.caller for s in sited.sites]
     assert len(sited.sites) == sited.decisions
     again = Trace.from_bytes(sited.to_bytes())
-    assert again == sited
+    assert again.sites == sited.sites
     assert replay(compiler, again, module).object_sha256 == plain.object_sha256
     assert record(compiler, module, PROBLEM, alternate, sites=True).sites == sited.sites
