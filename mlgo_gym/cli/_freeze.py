@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
+
+if TYPE_CHECKING:
+    from mlgo_gym.cli.show._grid import Grid
+    from mlgo_gym.native import OperatorCode
 
 DESCRIPTION = (
     "Compile the TFLite graph of a model directory to native code: an object, a C header, a "
@@ -24,20 +31,45 @@ def add_options(add: shared.Options) -> None:
     add("--name", "NAME", "the files' name and the C prefix", "model")
     add("--cpu", "CPU", "LLVM's name of a CPU (default: this machine's, or the target's generic)")
     add("--target", "TRIPLE", "another machine, such as aarch64-linux-gnu, that the object is for")
+    add("--profile", "", "print the code by operators, and name them in it to profilers (DWARF)")
     add("--emit", "WHAT", "machine code, or C source", "object", choices=("object", "c"))
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    written = _emit_c(options) if options.emit == "c" else _freeze(options, output)
+    code: tuple[OperatorCode, ...] = ()
+    if options.emit == "c":
+        written = _emit_c(options)
+    else:
+        written, code = _freeze(options, output)
     output.print("\n".join(written))
-    output.json(written)
+    if code:
+        output.print(_grid(code))
+    output.json({"files": written, "code": [asdict(each) for each in code]} if code else written)
     return 0
+
+
+def _grid(code: Sequence[OperatorCode]) -> Grid:
+    from mlgo_gym.cli.show._grid import Grid
+
+    total, size = sum(each.instructions for each in code), sum(each.size_bytes for each in code)
+    rows = [
+        [
+            " ".join([*([] if each.number is None else [str(each.number)]), each.name]),
+            "\n".join(each.origins),
+            f"{each.instructions:,}",
+            f"{each.instructions / (total or 1):.1%}",
+            f"{each.size_bytes:,}",
+        ]
+        for each in code
+    ]
+    headings = ("operator", "origins", "instructions", "share", "bytes of code")
+    return Grid(headings, rows, ("all", "", f"{total:,}", "", f"{size:,}"), folds=True)
 
 
 def _emit_c(options: argparse.Namespace) -> list[str]:
     from mlgo_gym.native._emit_c import emit_c
 
-    for name in ("cpu", "target"):
+    for name in ("cpu", "target", "profile"):
         if getattr(options, name):
             raise OptionsError(f"--emit c: expected no --{name}, the C compiler's options name it")
     files = emit_c(
@@ -46,7 +78,9 @@ def _emit_c(options: argparse.Namespace) -> list[str]:
     return [str(files.source), str(files.header)]
 
 
-def _freeze(options: argparse.Namespace, output: Output) -> list[str]:
+def _freeze(
+    options: argparse.Namespace, output: Output
+) -> tuple[list[str], tuple[OperatorCode, ...]]:
     from mlgo_gym.native._freeze import freeze
 
     files = freeze(
@@ -56,10 +90,11 @@ def _freeze(options: argparse.Namespace, output: Output) -> list[str]:
         cpu=options.cpu,
         target=options.target,
         trusted=options.trust_code,
+        profile=options.profile,
     )
     if files.shared_library is None and not options.target:
         output.warn("no linker found, so there is no shared library")
     if not files.is_sealed:
         output.warn("no key can be kept for this user, so loading it needs --trust-code")
     files_made = (files.description, files.object, files.header, files.shared_library)
-    return [str(path) for path in files_made if path]
+    return [str(path) for path in files_made if path], files.code

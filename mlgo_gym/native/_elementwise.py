@@ -82,7 +82,8 @@ def activate(step: Step, value: str) -> str:
         return value
     if name not in ACTIVATIONS or step.output.dtype != "float32":
         raise step.error(f"expected no activation, found {name} of {step.output.dtype}")
-    return ACTIVATIONS[str(name)](step, "float32", [value])
+    with step.writer.within(str(name)):
+        return ACTIVATIONS[str(name)](step, "float32", [value])
 
 
 def instruction(operation: str) -> Fold:

@@ -45,6 +45,7 @@ from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.native._lowering import check_name
 from mlgo_gym.native._model import NativeModel, NativePort, compile_model
+from mlgo_gym.native._profile import OperatorCode
 from mlgo_gym.native._seal import SEAL, is_sealed, seal
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.tensor_spec import TensorSpec
@@ -67,6 +68,7 @@ class FrozenFiles:
         header: ``NAME.h``.
         shared_library: ``NAME.so``; ``None`` where there is no linker, and for other targets.
         is_sealed: whether this user may load it without a word; not where no key can be kept.
+        code: the machine code by operators, where a profile was asked for.
 
     >>> import tempfile
     >>> from mlgo_gym.model import find_model
@@ -81,6 +83,7 @@ class FrozenFiles:
     header: Path
     shared_library: Path | None
     is_sealed: bool
+    code: tuple[OperatorCode, ...] = ()
 
 
 def freeze(
@@ -92,6 +95,7 @@ def freeze(
     target: str | None = None,
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    profile: bool = False,
 ) -> FrozenFiles:
     """Compile a model ahead of time.
 
@@ -107,9 +111,12 @@ def freeze(
             loaded here, and there is no shared library.
         trusted: compile in this process instead of a child, and take a SavedModel, too.
         timeout_s: what compiling may take in a child process, in seconds.
+        profile: the object says what operator its code is of, to debuggers and profilers (DWARF),
+            and `FrozenFiles.code` has it; the code is the same.
 
     Raises:
-        ModelError: the model cannot be used, or LLVM does not know the CPU or the target.
+        ModelError: the model cannot be used, or LLVM does not know the CPU or the target; or a
+            profile is asked for of an object that is not ELF.
         EnvironmentSetupError: the output cannot be written, or the linker fails.
 
     >>> import tempfile
@@ -126,7 +133,13 @@ def freeze(
         parse_output_spec(output_spec, str(model))
     with graph_file(path, trusted=trusted) as graph:
         native = compile_model(
-            graph, name=name, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
+            graph,
+            name=name,
+            cpu=cpu,
+            target=target,
+            trusted=trusted,
+            timeout_s=timeout_s,
+            profile=profile,
         )
     beside = _beside(path)
     try:
@@ -172,6 +185,7 @@ def _write(
         header=files[".h"],
         shared_library=shared,
         is_sealed=described[SEAL] is not None,
+        code=native.code,
     )
 
 

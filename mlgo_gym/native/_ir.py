@@ -14,6 +14,7 @@ from typing import ClassVar, Final
 from mlgo_gym.native._functions import FUNCTIONS
 from mlgo_gym.native._graph import DTYPES
 from mlgo_gym.native._ir_vectors import VectorWriter
+from mlgo_gym.native._origins import Origins
 from mlgo_gym.native._writer import ALIGNMENT, FLOATS, MULTIPLY_ADD_COST, OWN_FUNCTION_COST
 
 _ESCAPE: Final = "\\"
@@ -58,8 +59,9 @@ class IrWriter(VectorWriter):
 
     LINES: ClassVar[str] = "lines of LLVM IR"
 
-    def __init__(self) -> None:
+    def __init__(self, origins: Origins | None = None) -> None:
         super().__init__()
+        self._origins = origins
         self._repeats = 1
         self._entry: list[str] = []
         self._lines: list[str] = []
@@ -80,13 +82,20 @@ class IrWriter(VectorWriter):
             [
                 *self._constants,
                 *(text for _, text in sorted(self._functions.items())),
-                f"define i32 @{name}_evaluate({parameters}) nounwind {{",
+                f"define i32 @{name}_evaluate({parameters}) nounwind {self._mark()}{{",
                 self._text(),
                 "}",
                 "!0 = !{}",
+                *(self._origins.metadata(f"{name}_evaluate") if self._origins else ()),
                 "",
             ]
         )
+
+    def _mark(self) -> str:
+        return "!dbg !4 " if self._origins else ""
+
+    def within(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return self._origins.within(name) if self._origins else super().within(name)
 
     def _text(self) -> str:
         return "\n".join(["entry:", *self._entry, "  br label %start", "start:", *self._lines])
@@ -270,7 +279,8 @@ class IrWriter(VectorWriter):
 
     def _emit(self, instruction: str, cost: int = 1) -> None:
         self.evaluated += cost * self._repeats
-        self._lines.append("  " + instruction)
+        mark = self._origins.mark(cost * self._repeats) if self._origins else ""
+        self._lines.append(f"  {instruction}{mark}")
 
     def _value(self, instruction: str, cost: int = 1) -> str:
         register = self._fresh("v")

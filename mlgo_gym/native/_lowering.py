@@ -23,6 +23,7 @@ from mlgo_gym.native import _elementwise as elementwise
 from mlgo_gym.native import _reductions as reductions
 from mlgo_gym.native._graph import Graph
 from mlgo_gym.native._ir import IrWriter
+from mlgo_gym.native._origins import Origins
 from mlgo_gym.native._scope import Scope, Step
 from mlgo_gym.native._writer import Writer
 
@@ -59,10 +60,13 @@ def lower_graph(graph: Graph, *, name: str = "model") -> str:
     return lower_and_count(graph, name)[0]
 
 
-def lower_and_count(graph: Graph, name: str) -> tuple[str, int]:
-    """As `lower_graph`, and how many instructions one evaluation runs through."""
+def lower_and_count(graph: Graph, name: str, origins: Origins | None = None) -> tuple[str, int]:
+    """As `lower_graph`, and how many instructions one evaluation runs through.
+
+    With origins, debug locations say what operator each comes of.
+    """
     check_name(name)
-    writer = IrWriter()
+    writer = IrWriter(origins)
     lower_into(writer, graph)
     return writer.module(name), writer.evaluated
 
@@ -78,7 +82,8 @@ def lower_into(writer: Writer, graph: Graph) -> None:
         if operator.kind not in _LOWERINGS:
             raise step.error("not supported")
         writer.note(f"Operator {number}: {operator.kind} {step.output.name}")
-        _LOWERINGS[operator.kind](step)
+        with writer.within(operator.kind):
+            _LOWERINGS[operator.kind](step)
         scope.check()
     for number, port in enumerate(graph.outputs):
         tensor = graph.tensors[port.tensor]

@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from mlgo_gym.model._output_spec import OutputSpec, choose_outputs
 from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S, compile_ir
 from mlgo_gym.native._graph import Graph, Port
 from mlgo_gym.native._lowering import lower_and_count
+from mlgo_gym.native._origins import Origins
+from mlgo_gym.native._profile import OperatorCode, operator_codes
 from mlgo_gym.native._tflite_reader import read_graph, read_tflite
 from mlgo_gym.tensor_spec import TensorSpec
 
@@ -55,6 +57,7 @@ class NativeModel:
         object: the machine code.
         model_sha256: the hash of the TFLite file.
         instructions: how many of LLVM IR one evaluation runs through.
+        code: its machine code by operators, where a profile was asked for.
 
     >>> from mlgo_gym.model import find_model
     >>> graph = find_model("inlining-for-size") + "/model.tflite"
@@ -70,6 +73,7 @@ class NativeModel:
     object: NativeObject
     model_sha256: str
     instructions: int
+    code: tuple[OperatorCode, ...] = field(default=(), repr=False)
 
     def bind(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> BoundModel:
         """Load the code into this process, for buffers that stay where they are.
@@ -146,6 +150,7 @@ def compile_model(
     target: str | None = None,
     trusted: bool = False,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    profile: bool = False,
 ) -> NativeModel:
     """Read, lower and compile a TFLite model: a file, or its bytes.
 
@@ -163,10 +168,15 @@ def compile_model(
     data = model if isinstance(model, bytes) else read_graph(Path(model))
     source = "<bytes>" if isinstance(model, bytes) else str(model)
     graph = read_tflite(data, source=source)
-    text, instructions = lower_and_count(graph, name)
+    origins = Origins() if profile else None
+    text, instructions = lower_and_count(graph, name, origins)
     native = compile_ir(
         text, source=source, cpu=cpu, target=target, trusted=trusted, timeout_s=timeout_s
     )
+    code: tuple[OperatorCode, ...] = ()
+    if origins:
+        function = f"{name}_evaluate"
+        code = operator_codes(native.data, function, graph, origins, instructions)
     return NativeModel(
         name=name,
         source=source,
@@ -176,6 +186,7 @@ def compile_model(
         object=native,
         model_sha256=hashlib.sha256(data).hexdigest(),
         instructions=instructions,
+        code=code,
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -158,6 +159,10 @@ class Writer(ABC):
     @abstractmethod
     def note(self, text: str) -> None:
         """Tell a reader what follows."""
+
+    def within(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002 - for who profiles
+        """What is written inside comes of this, and of what that is in."""
+        return nullcontext()
 
     # Sums of ``float32``, in an order that suits a CPU's vectors
 

@@ -340,13 +340,25 @@ def test_freeze(small_folder: Path, tmp_path: Path) -> None:
     assert tables[0] == tables[1]
 
 
+def test_freeze_with_a_profile(tmp_path: Path) -> None:
+    options = ("freeze", "--model", "inlining-for-size", "--output", "frozen", "--profile")
+    done = run(*options, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    row = next(line for line in done.stdout.splitlines() if "dense_1/MatMul" in line)
+    assert re.fullmatch(r"│ \d+ +│ +dense_1/MatMul │ +[\d,]+ │ +[\d.]+% │ +[\d,]+ │", row)
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    told = json.loads(run(*options, "--json", cwd=tmp_path).stdout)
+    assert [Path(name).name for name in told["files"]][:2] == ["model.json", "model.o"]
+    assert {each["name"] for each in told["code"]} >= {"FULLY_CONNECTED", "relu"}
+
+
 def test_freeze_to_c(tmp_path: Path) -> None:
     options = ("freeze", "--model", MODEL, "--output", "c", "--name", "inliner", "--emit", "c")
     done = run(*options, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "c/inliner.c\nc/inliner.h\n")
     assert "*const callee_users = inputs[" in (tmp_path / "c" / "inliner.c").read_text()
-    for option in ("--cpu", "--target"):
-        done = run(*options, option, "aarch64-linux-gnu", cwd=tmp_path)
+    for option, *value in (("--cpu", "x"), ("--target", "aarch64-linux-gnu"), ("--profile",)):
+        done = run(*options, option, *value, cwd=tmp_path)
         assert done.returncode == 1
         assert done.stderr.strip() == (
             f"mlgo-gym: error: --emit c: expected no {option}, the C compiler's options name it"
