@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -181,6 +181,58 @@ def test_ids_are_the_same_under_every_policy(compiler: Compiler, sample: Corpus)
             for call in site.calls:
                 assert known.setdefault(call.id, call) == call
     assert len(known) > 50
+
+
+@pytest.mark.parametrize(
+    ("written", "symbol"),
+    [
+        ("plain.1", "plain.1"),
+        ("sp ace~", "sp ace~"),
+        ("q\\22uote", 'q"uote'),
+        ("b\\5cack", "b\\ack"),
+        ("\\01marked", "marked"),
+        ("\\c3\\bc\\7f\\0a", "ü\x7f\n"),
+        ("\\ff", "\\xff"),
+        ("x" * 70_000, "x" * 70_000),
+    ],
+)
+def test_whatever_functions_are_called(written: str, symbol: str, compiler: Compiler) -> None:
+    """Contexts are written by native code or by Python, and are the same."""
+    text = LEVELS.replace("@first", f'@"{written}"')
+    module = Module.from_ir(text)
+    for task in (SITES, Task(names=True)):
+        named = compiled(compiler, module, task)[1]
+        assert [names[0] for names in named].count(symbol) == 1
+        assert [names[1] for names in named].count(symbol) == 2
+    expected = [
+        replace(
+            site,
+            caller=site.caller.replace("first", symbol),
+            callee=site.callee.replace("first", symbol),
+            calls=tuple(
+                replace(call, function=call.function.replace("first", symbol))
+                for call in site.calls
+            ),
+        )
+        for site in sites(compiler, Module.from_ir(LEVELS))
+    ]
+    assert sites(compiler, module) == expected
+
+
+def test_branches_say_where(compiler: Compiler, sample: Corpus) -> None:
+    module = sample["digest.c"]
+    expected = sites(compiler, module, inline=0)
+    with compiler.start(module, PROBLEM, task=SITES) as trunk:
+        for _ in expected[:5]:
+            trunk.next_observation()
+            trunk.answer(0)
+        trunk.next_observation()
+        for compilation in (trunk.fork(), trunk):
+            found = []
+            while (observation := compilation.next_observation()) is not None:
+                found.append(site_of(observation))
+                compilation.answer(0)
+            assert found == expected[5:]
 
 
 def test_a_module_that_asks_nothing(compiler: Compiler) -> None:

@@ -14,10 +14,10 @@ from typing import Final
 from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.process._call_site import FEATURES, CallSite
 from mlgo_gym.llvm.process._sites import Sites
+from mlgo_gym.llvm.process._telling import NAMES, OBSERVATION, SITES
 from mlgo_gym.llvm.process._tensors import laid_out
 
 CONTEXT: Final = b'{"context":'
-OBSERVATION: Final = b'{"observation":'
 
 
 def _nothing() -> None:
@@ -31,6 +31,7 @@ class Besides:
         names: the features.
         values: their raw values, for what LLVM asks about at that moment.
         context: likewise the context of each observation; where it is ``None``, LLVM's own stays.
+        kind: what native code can tell in its place (`mlgo_gym.llvm.process._telling`), if any.
 
     >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
     >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
@@ -46,17 +47,25 @@ class Besides:
         names: Sequence[str],
         values: Callable[[], bytes],
         context: Callable[[], str | None] = _nothing,
+        kind: int = 0,
     ) -> None:
         self._described = [
             {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
         ]
-        self._values, self._context = values, context
+        self._values, self._context, self._kind = values, context, kind
         self._unread = bytearray()
         self._size_bytes = 0
 
     def begin(self) -> None:
         """LLVM has opened the channel anew."""
         self._unread.clear()
+        self._size_bytes = 0
+
+    @property
+    def native(self) -> tuple[int, int]:
+        """What native code can tell from here on, and of how large observations; 0 of none."""
+        is_ready = self._size_bytes and not self._unread and not self._described
+        return (self._kind, self._size_bytes) if is_ready else (0, 0)
 
     def told(self, data: bytes) -> bytes:
         """What is told when LLVM has written this: whole messages only."""
@@ -91,13 +100,14 @@ def besides_of(
     if call_site is None or not (derives or task.knows_calls):
         return None
     context: Callable[[], str | None] = _nothing
+    kind = 0
     if task.sites and sites:
-        context = partial(_site, call_site, sites)
+        context, kind = partial(_site, call_site, sites), SITES
     elif task.names:
-        context = call_site.names
+        context, kind = call_site.names, NAMES
     if derives:
         return Besides(FEATURES, call_site.features, context)
-    return Besides((), bytes, context)
+    return Besides((), bytes, context, kind)
 
 
 def _site(call_site: CallSite, sites: Sites) -> str | None:

@@ -16,6 +16,8 @@ import ctypes
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from mlgo_gym.llvm.process import _telling
+
 FEATURES: Final = (
     "callee_is_local",
     "callee_is_shared",
@@ -262,16 +264,28 @@ class CallSite:
     Args:
         addresses: of `SYMBOLS`, in this process.
         put: writes an address to a place, which may be read-only.
+
+    Attributes:
+        told: what the calls of sites are described by.
+        put_context: the address of what writes contexts (`mlgo_gym.llvm.process._telling`).
     """
 
     def __init__(self, addresses: Mapping[str, int], put: Callable[[int, int], None]) -> None:
         from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
 
-        text = code(has_threads=False) + _PLACES
+        text = code(has_threads=False) + _PLACES + _telling.code()
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         places = (ctypes.c_size_t * len(_CALLED)).from_address(self._place("place_of_llvm"))
         places[:] = [addresses[name] for name in _CALLED]
         ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
+        debug = (ctypes.c_size_t * len(_telling.SYMBOLS)).from_address(
+            self._place("place_of_debug")
+        )
+        debug[:] = [addresses[name] for name in _telling.SYMBOLS]
+        self.told: Final = _telling.Told(
+            self._place("place_of_told"), self._place("place_of_told_count")
+        )
+        self.put_context: Final = self._code.address("mlgo_put_context")
         self._call = ctypes.c_size_t.from_address(self._place("place_of_call"))
         self._values = (ctypes.c_int64 * len(FEATURES))()
         self._names = (ctypes.c_size_t * 4)()

@@ -171,7 +171,9 @@ class _Server:
             start = loaded_at()
             addresses = {name: start + offset for name, offset in request.symbols.items()}
             self._call_site = CallSite(addresses, put)
-            self._sites = Sites(addresses)
+            self._sites = Sites(addresses, self._call_site.told)
+        if self._call_site and self._inside:
+            self._inside.tell_by(self._call_site.put_context)
 
     def _tell(self, message: dict[str, Any], data: bytes) -> None:
         """Say something in the middle of a compilation."""

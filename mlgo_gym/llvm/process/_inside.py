@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mlgo_gym.llvm.process._answers import Answerer, Bound
-from mlgo_gym.llvm.process._besides import CONTEXT, OBSERVATION, Besides
+from mlgo_gym.llvm.process._besides import CONTEXT, Besides
 from mlgo_gym.llvm.process._interposer import Interposer
+from mlgo_gym.llvm.process._telling import OBSERVATION
 
 
 class Conversation:
@@ -70,6 +71,10 @@ class Inside:
         self._of: dict[int, Conversation] = {}
         self._interposer: Final = Interposer(self._on_open, self._on_read, self._on_write)
 
+    def tell_by(self, teller: int) -> None:
+        """Have contexts written by code at an address, where it can."""
+        self._interposer.tell_by(teller)
+
     def begin(self, asked: Sequence[Conversation]) -> None:
         """The next compilation's problems."""
         self._asked = list(asked)
@@ -115,7 +120,9 @@ class Inside:
     def _leave(self, outbound: int, asked: Conversation) -> None:
         """From now on the host answers; what it is told is taken where there is more to tell."""
         asked.answerer = None
-        self._interposer.mark(outbound, is_taken=asked.besides is not None)
+        kind, size_bytes = asked.besides.native if asked.besides else (0, 0)
+        is_taken = asked.besides is not None
+        self._interposer.mark(outbound, is_taken=is_taken, kind=kind, size_bytes=size_bytes)
         self._interposer.mark(asked.inbound, is_taken=False)
 
     def _on_read(self, descriptor: int, address: int, size: int) -> int:

@@ -21,6 +21,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from mlgo_gym.llvm.process._telling import Told
+
 _WALKED: Final = (
     "LLVMGetFirstBasicBlock",
     "LLVMGetNextBasicBlock",
@@ -179,9 +181,10 @@ class Sites:
 
     Args:
         addresses: of `SYMBOLS`, in this process.
+        told: what calls are described by, once they are.
     """
 
-    def __init__(self, addresses: Mapping[str, int]) -> None:
+    def __init__(self, addresses: Mapping[str, int], told: Told) -> None:
         from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
 
         text = _CODE.format(walked=len(_WALKED))
@@ -197,6 +200,7 @@ class Sites:
         }
         self._functions: list[tuple[int, str]] = []
         self._places: Any = ()
+        self._native: Final = told
         self._told: dict[int, str] = {}
 
     def mark(self, module: int, *, debug_info: bool) -> None:
@@ -238,6 +242,7 @@ class Sites:
                 found.append((function, ctypes.string_at(name, size.value), first))
             function = self._llvm["LLVMGetNextFunction"](function)
         self._places = (_SIZE * after)()
+        self._native.clear(after)
         for function, _, first in found:
             self._walk(function, first, ctypes.addressof(self._places), None, None)
         self._functions = [(first, _text(name.removeprefix(b"\1"))) for _, name, first in found]
@@ -269,6 +274,7 @@ class Sites:
             file = self._file(self._llvm["LLVMDILocationGetScope"](location))
         call = identity, function, identity - first, file, line, column
         self._told[identity] = json.dumps(call)
+        self._native.tell(identity, self._told[identity])
         return self._told[identity]
 
     def _file(self, scope: int) -> str:
