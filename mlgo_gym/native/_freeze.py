@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -325,6 +326,7 @@ def _link(source: Path, target: Path) -> Path | None:
             [driver, "-shared", "-o", str(linked), str(source)],
             stdin=subprocess.DEVNULL,
             capture_output=True,
+            env={**os.environ, "TMPDIR": str(folder)},  # what it leaves when it is killed goes
             timeout=_LINK_TIMEOUT_S,
             check=False,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -79,6 +80,22 @@ def test_a_c_program_gives_the_same_answers(name: str, tmp_path: Path) -> None:
         [str(tmp_path / "main")], input=b"".join(rows), capture_output=True, check=True
     )
     assert done.stdout == b"".join(expected)
+
+
+@pytest.mark.skipif(CC is None, reason="needs a C compiler: apt-get install gcc")
+def test_what_a_linker_leaves_goes_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real one is told of a temporary folder that is gone afterwards."""
+    seen, linker = tmp_path / "seen", tmp_path / "bin" / "cc"
+    linker.parent.mkdir()
+    linker.write_text(f'#!/bin/sh\necho "$TMPDIR" > {seen}\nexec {shutil.which("cc")} "$@"\n')
+    linker.chmod(0o755)
+    monkeypatch.setenv("PATH", str(linker.parent), prepend=os.pathsep)
+    assert freeze(FOLDER / "dense.tflite", tmp_path / "frozen", name="inliner").shared_library
+    told = Path(seen.read_text().strip())
+    assert told.parent != tmp_path
+    assert not told.exists()
 
 
 @pytest.mark.skipif(CC is None, reason="needs a C compiler: apt-get install gcc")

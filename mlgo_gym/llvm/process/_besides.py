@@ -31,7 +31,7 @@ class Besides:
         names: the features.
         values: their raw values, for what LLVM asks about at that moment.
         context: likewise the context of each observation; where it is ``None``, LLVM's own stays.
-        kind: what native code can tell in its place (`mlgo_gym.llvm.process._telling`), if any.
+        told: what native code can tell in its place (`mlgo_gym.llvm.process._telling`), if any.
 
     >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
     >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
@@ -47,12 +47,12 @@ class Besides:
         names: Sequence[str],
         values: Callable[[], bytes],
         context: Callable[[], str | None] = _nothing,
-        kind: int = 0,
+        told: int = 0,
     ) -> None:
         self._described = [
             {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
         ]
-        self._values, self._context, self._kind = values, context, kind
+        self._values, self._context, self._told = values, context, told
         self._unread = bytearray()
         self._size_bytes = 0
 
@@ -65,7 +65,7 @@ class Besides:
     def native(self) -> tuple[int, int]:
         """What native code can tell from here on, and of how large observations; 0 of none."""
         is_ready = self._size_bytes and not self._unread and not self._described
-        return (self._kind, self._size_bytes) if is_ready else (0, 0)
+        return (self._told, self._size_bytes) if is_ready else (0, 0)
 
     def told(self, data: bytes) -> bytes:
         """What is told when LLVM has written this: whole messages only."""
@@ -100,14 +100,14 @@ def besides_of(
     if call_site is None or not (derives or task.knows_calls):
         return None
     context: Callable[[], str | None] = _nothing
-    kind = 0
+    told = 0
     if task.sites and sites:
-        context, kind = partial(_site, call_site, sites), SITES
+        context, told = partial(_site, call_site, sites), SITES
     elif task.names:
-        context, kind = call_site.names, NAMES
+        context, told = call_site.names, NAMES
     if derives:
         return Besides(FEATURES, call_site.features, context)
-    return Besides((), bytes, context, kind)
+    return Besides((), bytes, context, told)
 
 
 def _site(call_site: CallSite, sites: Sites) -> str | None:

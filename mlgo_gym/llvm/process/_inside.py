@@ -120,9 +120,9 @@ class Inside:
     def _leave(self, outbound: int, asked: Conversation) -> None:
         """From now on the host answers; what it is told is taken where there is more to tell."""
         asked.answerer = None
-        kind, size_bytes = asked.besides.native if asked.besides else (0, 0)
+        told, size_bytes = asked.besides.native if asked.besides else (0, 0)
         is_taken = asked.besides is not None
-        self._interposer.mark(outbound, is_taken=is_taken, kind=kind, size_bytes=size_bytes)
+        self._interposer.mark(outbound, is_taken=is_taken, told=told, size_bytes=size_bytes)
         self._interposer.mark(asked.inbound, is_taken=False)
 
     def _on_read(self, descriptor: int, address: int, size: int) -> int:

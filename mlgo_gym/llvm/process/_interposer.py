@@ -214,15 +214,15 @@ class Interposer:
         for name, slot in slots.items():
             put(slot, taking[name])
 
-    def mark(self, descriptor: int, *, is_taken: bool, kind: int = 0, size_bytes: int = 0) -> bool:
+    def mark(self, descriptor: int, *, is_taken: bool, told: int = 0, size_bytes: int = 0) -> bool:
         """Say whether a descriptor's reads and writes are taken; false where it is too high.
 
-        With a kind (`mlgo_gym.llvm.process._telling`), native code writes the contexts of
+        What is ``told`` (`mlgo_gym.llvm.process._telling`) native code writes as the contexts of
         observations of this size, and what it cannot write is taken.
         """
         if descriptor < MOST_DESCRIPTORS:
             self._sizes[descriptor] = size_bytes
-            self._marks[descriptor] = kind or is_taken
+            self._marks[descriptor] = told or is_taken
         return descriptor < MOST_DESCRIPTORS
 
     def tell_by(self, teller: int) -> None:
