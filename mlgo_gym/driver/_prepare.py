@@ -40,7 +40,7 @@ from mlgo_gym.driver._kept import (
 )
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
 from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
-from mlgo_gym.llvm.process._call_site import FEATURES, SYMBOLS, code
+from mlgo_gym.llvm.process._call_site import GROUPS, SYMBOLS, code, groups_of
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.model._saved_model import graph_file
@@ -83,12 +83,14 @@ const struct mlgo_policy mlgo_policy = {{
 _CALL_SITE: Final = """\
 extern void *mlgo_llvm[], *mlgo_asks;
 void mlgo_take_call(void);
-int32_t mlgo_put_features(void *values);
-
+{declared}
+static int32_t put_features(int64_t *values) {{
+  return {put};
+}}
 static const char *const FEATURES[] = {{{features}}}, *const SYMBOLS[] = {{{symbols}}};
 static const struct mlgo_call_site CALL_SITE = {{
     FEATURES, {feature_count}, SYMBOLS, {symbol_count},
-    mlgo_llvm, &mlgo_asks, mlgo_take_call, mlgo_put_features,
+    mlgo_llvm, &mlgo_asks, mlgo_take_call, (int32_t (*)(void *))put_features,
 }};
 """
 
@@ -207,11 +209,16 @@ def _sources(
 
 def _call_site(native: NativeModel) -> str:
     """What tells features of the call site, where a model takes some."""
-    if not {each.spec.name for each in native.inputs} & {*FEATURES}:
+    groups = groups_of([each.spec.name for each in native.inputs])
+    if not groups:
         return ""
+    features = [name for group in groups for name in group]
+    calls = [f"{GROUPS[group]}(values + {features.index(group[0])})" for group in groups]
     return _CALL_SITE.format(
-        features=", ".join(map(json.dumps, FEATURES)),
-        feature_count=len(FEATURES),
+        declared="\n".join(f"int32_t {GROUPS[group]}(int64_t *);" for group in groups),
+        put=" & ".join(calls),
+        features=", ".join(map(json.dumps, features)),
+        feature_count=len(features),
         symbols=", ".join(map(json.dumps, SYMBOLS)),
         symbol_count=len(SYMBOLS),
     )

@@ -147,6 +147,35 @@ DERIVED: Final = (
 """In the order of `mlgo_gym.llvm.process._call_site`, which reads them from LLVM's module."""
 
 
+def _share(name: str, meaning: str) -> Feature:
+    return Feature(number(name), meaning, "log share", 0, 320, is_derived=True)
+
+
+HOTNESS: Final = (
+    _derived("call_is_counted", "the caller has counts, and the module their summary", "flag"),
+    _derived("callee_is_counted", "likewise the callee", "flag"),
+    _share("caller_entry_share", "how often the caller is entered"),
+    _share("callee_entry_share", "how often the callee is entered"),
+    _share("call_share", "how often the call is reached"),
+    Feature(
+        number("call_cutoff"),
+        "the first cutoff of the profile's summary that the call's count reaches; 1,000,000 for "
+        "none, or where it is not known",
+        "millionths of all counts",
+        0,
+        1_000_000,
+        is_derived=True,
+    ),
+    _derived("call_is_hot", "the call's count is hot by the summary", "flag"),
+    _derived("call_is_cold", "the call's count is cold by the summary", "flag"),
+)
+"""In the order of `mlgo_gym.llvm.process._hotness`.
+
+A log share is 0 for what is never executed, and else 8 times the binary logarithm of the share of
+all counts of the profile, plus 320, rounded down: 320 for all, 8 less for half as much, at least 1.
+"""
+
+
 def embeddings(dimension: int) -> tuple[Feature, ...]:
     """What LLVM sends after the others where it has a vocabulary (LLVM's pull request 143479)."""
     return tuple(

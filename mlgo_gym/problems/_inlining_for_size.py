@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from mlgo_gym.errors import OptionsError, UsageError
 from mlgo_gym.problems._headers import Feature
-from mlgo_gym.problems._inlining_features import DERIVED, FEATURES, embeddings, flag, number
+from mlgo_gym.problems._inlining_features import (
+    DERIVED,
+    FEATURES,
+    HOTNESS,
+    embeddings,
+    flag,
+    number,
+)
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem, laid_out
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
@@ -69,6 +76,8 @@ class InliningForSize(Problem):
             without it there are none.
         derived: features that LLVM does not send, of the call that it asks about, are read from
             its module and sent behind its own: linkage, uses and sizes.
+        hotness: likewise how hot the call is, by a profile in the module: shares of all counts,
+            which no factor of them changes. Without a profile nothing is hot, and nothing counted.
         skip_policy: of which callers LLVM decides by its own heuristic, and asks nothing
             (``-ml-inliner-skip-policy``): ``never``, or ``if-caller-not-cold``, which leaves to
             the advisor what a profile says is cold.
@@ -106,6 +115,10 @@ class InliningForSize(Problem):
         default=False,
         metadata={"help": "read linkage, uses and sizes of a call from LLVM's module, as features"},
     )
+    hotness: bool = field(
+        default=False,
+        metadata={"help": "read how hot a call is from the counts of LLVM's module, as features"},
+    )
     skip_policy: str = field(
         default="never",
         metadata={
@@ -140,6 +153,7 @@ class InliningForSize(Problem):
         {
             "ir2vec": tuple(each.spec.name for each in embeddings(1)),
             "derived": tuple(each.spec.name for each in DERIVED),
+            "hotness": tuple(each.spec.name for each in HOTNESS),
         }
     )
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({"ir2vec": PRESETS})
@@ -154,14 +168,15 @@ class InliningForSize(Problem):
             vocabulary = Vocabulary.of(self.ir2vec)
             object.__setattr__(self, "ir2vec", vocabulary)
             vars(self)["features"] = FEATURES + embeddings(vocabulary.dimension)
-        if not isinstance(self.derived, bool):
-            raise OptionsError(f"derived: expected True or False, found {self.derived!r}")
+        for name in ("derived", "hotness"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise OptionsError(f"{name}: expected True or False, found {value!r}")
         if self.skip_policy not in SKIP_POLICIES:
             expected = " or ".join(map(repr, SKIP_POLICIES))
             raise OptionsError(f"skip_policy: expected {expected}, found {self.skip_policy!r}")
-        if self.derived:
-            sent = (*self.features, *self.extras, *DERIVED)
-            vars(self).update(features=self.features + DERIVED, **laid_out(sent))
+        if more := (*(DERIVED if self.derived else ()), *(HOTNESS if self.hotness else ())):
+            sent = (*self.features, *self.extras, *more)
+            vars(self).update(features=self.features + more, **laid_out(sent))
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the inline advisor ask over the channel of this base path."""
@@ -223,6 +238,6 @@ class InliningForSize(Problem):
             "problem": self.name,
             "size_increase_threshold": "inf" if math.isinf(limit) else float(limit),
             **(self.ir2vec.settings() if isinstance(self.ir2vec, Vocabulary) else {}),
-            **({"derived": True} if self.derived else {}),
+            **{name: True for name in ("derived", "hotness") if getattr(self, name)},
             **({"skip_policy": self.skip_policy} if self.skip_policy != SKIP_POLICIES[0] else {}),
         }

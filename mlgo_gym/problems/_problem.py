@@ -143,9 +143,9 @@ class Problem(ABC):
         return [each for each, features in cls.optional.items() if {*features} & {*names}]
 
     @property
-    def derives(self) -> bool:
-        """Whether features of its own making are among them, which no LLVM sends by itself."""
-        return any(each.is_derived for each in self.features)
+    def derives(self) -> tuple[str, ...]:
+        """The names of those features of its own making, which no LLVM sends by itself."""
+        return tuple(each.spec.name for each in self.features if each.is_derived)
 
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
         """What LLVM's own heuristic would answer; ``None`` where LLVM does not say."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from mlgo_gym.llvm._task import Task
-from mlgo_gym.llvm.process._call_site import FEATURES, CallSite
+from mlgo_gym.llvm.process._call_site import CallSite, groups_of
 from mlgo_gym.llvm.process._sites import Sites
 from mlgo_gym.llvm.process._telling import NAMES, OBSERVATION, SITES
 from mlgo_gym.llvm.process._tensors import laid_out
@@ -94,7 +94,7 @@ class Besides:
 
 
 def besides_of(
-    call_site: CallSite | None, sites: Sites | None, derives: bool, task: Task
+    call_site: CallSite | None, sites: Sites | None, derives: Sequence[str], task: Task
 ) -> Besides | None:
     """What a task has told of the call that LLVM asks about; nothing where it is not known."""
     if call_site is None or not (derives or task.knows_calls):
@@ -106,7 +106,9 @@ def besides_of(
     elif task.names:
         context, told = call_site.names, NAMES
     if derives:
-        return Besides(FEATURES, call_site.features, context)
+        groups = groups_of(derives)
+        names = [name for group in groups for name in group]
+        return Besides(names, partial(call_site.features, groups), context)
     return Besides((), bytes, context, told)
 
 

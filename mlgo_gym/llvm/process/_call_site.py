@@ -13,8 +13,10 @@ it. Where LLVM's functions are, the caller says (`SYMBOLS`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from mlgo_gym.llvm.process import _hotness
 
 from mlgo_gym.llvm.process import _telling
 
@@ -33,7 +35,7 @@ _TABLE: Final = "_ZTVN4llvm15MLInlineAdvisorE"
 _ASKS: Final = (
     "_ZN4llvm15MLInlineAdvisor18getAdviceFromModelERNS_8CallBaseERNS_25OptimizationRemarkEmitterE"
 )
-_CALLED: Final = (
+_COUNTED: Final = (
     "LLVMGetCalledValue",
     "LLVMGetInstructionParent",
     "LLVMGetBasicBlockParent",
@@ -47,6 +49,12 @@ _CALLED: Final = (
     "_ZNK4llvm8Function19getInstructionCountEv",
     "LLVMGetValueName2",
 )
+_CALLED: Final = (*_COUNTED, *_hotness.SYMBOLS)
+GROUPS: Final[Mapping[tuple[str, ...], str]] = {
+    FEATURES: "mlgo_put_features",
+    _hotness.FEATURES: "mlgo_put_hotness",
+}
+"""All features that are told: those that go together, and which function writes them."""
 SYMBOLS: Final = (_TABLE, _ASKS, *_CALLED)
 """The names of what has to be found in the library that holds LLVM."""
 _SLOTS: Final = 24
@@ -55,12 +63,14 @@ _MOST_CALLERS: Final = 64
 
 CODE: Final = """
 @mlgo_call = {storage}global ptr null
+@mlgo_advisor = {storage}global ptr null
 @mlgo_asks = global ptr null
 @mlgo_llvm = global [{called} x ptr] zeroinitializer
 
 ; std::unique_ptr<MLInlineAdvice> getAdviceFromModel(CallBase &, OptimizationRemarkEmitter &)
 define void @mlgo_take_call(ptr sret(ptr) %advice, ptr %advisor, ptr %call, ptr %emitter) {{
   store ptr %call, ptr @mlgo_call
+  store ptr %advisor, ptr @mlgo_advisor
   %asks = load ptr, ptr @mlgo_asks
   call void %asks(ptr sret(ptr) %advice, ptr %advisor, ptr %call, ptr %emitter)
   store ptr null, ptr @mlgo_call
@@ -255,7 +265,13 @@ define i32 @call_it(ptr %values) {
 def code(*, has_threads: bool) -> str:
     """The IR: for one thread, or for as many as LLVM is used by."""
     storage = "thread_local " if has_threads else ""
-    return CODE.format(storage=storage, called=len(_CALLED), most_callers=_MOST_CALLERS)
+    called = CODE.format(storage=storage, called=len(_CALLED), most_callers=_MOST_CALLERS)
+    return called + _hotness.code(len(_COUNTED))
+
+
+def groups_of(names: Collection[str]) -> list[tuple[str, ...]]:
+    """Those of `GROUPS` that some of these features are of."""
+    return [group for group in GROUPS if {*group} & {*names}]
 
 
 class CallSite:
@@ -287,12 +303,12 @@ class CallSite:
         )
         self.put_context: Final = self._code.address("mlgo_put_context")
         self._call = ctypes.c_size_t.from_address(self._place("place_of_call"))
-        self._values = (ctypes.c_int64 * len(FEATURES))()
+        self._values: Mapping[tuple[str, ...], Any] = {
+            group: (ctypes.c_int64 * len(group))() for group in GROUPS
+        }
         self._names = (ctypes.c_size_t * 4)()
-        self._put, self._put_names = (
-            ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._code.address(name))
-            for name in ("mlgo_put_features", "mlgo_put_names")
-        )
+        self._put = {group: self._putting(name) for group, name in GROUPS.items()}
+        self._put_names = self._putting("mlgo_put_names")
         table = (ctypes.c_size_t * _SLOTS).from_address(addresses[_TABLE])
         slot = addresses[_TABLE] + list(table).index(addresses[_ASKS]) * ctypes.sizeof(
             ctypes.c_size_t
@@ -304,11 +320,14 @@ class CallSite:
         """The address of the instruction that LLVM asks about; 0 where it asks about none."""
         return self._call.value
 
-    def features(self) -> bytes:
-        """The values of `FEATURES` for the call that LLVM asks about; 0 where there is none."""
-        if not self._put(ctypes.addressof(self._values)):
-            return bytes(ctypes.sizeof(self._values))
-        return bytes(self._values)
+    def features(self, groups: Sequence[tuple[str, ...]] = (FEATURES,)) -> bytes:
+        """The values of some of `GROUPS` for the call that is asked about; 0 where none is."""
+        found = b""
+        for group in groups:
+            values = self._values[group]
+            is_asked = self._put[group](ctypes.addressof(values))
+            found += bytes(values) if is_asked else bytes(ctypes.sizeof(values))
+        return found
 
     def names(self) -> str | None:
         """Caller and callee, with a NUL between them; ``None`` where LLVM asks about no call.
@@ -321,6 +340,9 @@ class CallSite:
         names = ctypes.string_at(caller, caller_bytes), ctypes.string_at(callee, callee_bytes)
         text = b"\0".join(name.removeprefix(b"\1") for name in names)
         return text.decode("utf-8", "backslashreplace")
+
+    def _putting(self, name: str) -> Callable[[int], int]:
+        return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._code.address(name))
 
     def _place(self, name: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())

@@ -116,7 +116,7 @@ class Exchange:
         )
         return (*asking, *(option for option, _ in self._files))
 
-    def asking(self) -> tuple[tuple[str, str, bool, bool], ...]:
+    def asking(self) -> tuple[tuple[str, str, bool, tuple[str, ...]], ...]:
         """What a `CompileRequest` says of each problem."""
         return tuple(
             (channel.base, sent.key, sent.keep, problem.derives)

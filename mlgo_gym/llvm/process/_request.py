@@ -110,7 +110,7 @@ class CompileRequest:
         advisor_options: the problems' own, under which LLVM asks.
         asking: of each problem that LLVM asks about, the base of its channel's names, the key of
             who answers in the worker, or ``""``, whether what was asked is told afterwards, and
-            whether features of the call site are sent besides.
+            which features of the call site are sent besides.
         symbols: where in the library of LLVM that is which they are read by, from its start.
 
     Raises:
@@ -126,7 +126,7 @@ class CompileRequest:
     plain_options: tuple[str, ...]
     llvm_options: tuple[str, ...]
     advisor_options: tuple[str, ...] = ()
-    asking: tuple[tuple[str, str, bool, bool], ...] = ()
+    asking: tuple[tuple[str, str, bool, tuple[str, ...]], ...] = ()
     symbols: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
