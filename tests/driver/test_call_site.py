@@ -10,9 +10,11 @@ from corpus_tools.code import code_sections
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.objects import function_sizes
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.stream._events import Observation
 from tests.driver.conftest import MODELS, Driver
+from tests.llvm.test_hotness import counted
 
 SOURCE = (
     "static int once(int x) { return x > 9 ? (x / 3) * (x - 7) : (x * 2) ^ (x << 3); }\n"
@@ -53,6 +55,17 @@ def test_decisions_are_those_of_the_embedded_llvm(
         assert (done.returncode, done.stderr) == (0, b"")
         sections = code_sections((work / "f.o").read_bytes(), name)
         assert sum(len(each.content) for each in sections) == expected.text_size_bytes
+
+
+@pytest.mark.e2e
+def test_what_is_hot_is_inlined(driver: Driver, work: Path) -> None:
+    (work / "counted.ll").write_bytes(counted().data)
+    settings = STRICT | {"MLGO_INLINING_MODEL": str(MODELS / "hot")}
+    command = ("-w", "-Oz", "-x", "ir", "-c", "counted.ll", "-o", "f.o")
+    done = driver.run(*command, cwd=work, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+    sizes = function_sizes((work / "f.o").read_bytes())
+    assert {"work", "rarely", "often"} & {*sizes} == {"rarely", "often"}
 
 
 @pytest.mark.e2e

@@ -6,6 +6,7 @@
 - ``tests/models/never``: inlines nothing;
 - ``tests/models/short``: inlines what has less than six instructions, by the vocabulary `ones`;
 - ``tests/models/last_use``: inlines what is local and called once more, as is derived;
+- ``tests/models/hot``: inlines what is hot by the module's counts;
 - ``tests/models/unknown_feature``: the same, and needs a feature that no LLVM has;
 - ``tests/models/lowest_density``: evicts the legal live range of the lowest ``use_def_density``;
 - ``tests/models/forbidden``: evicts the first position that LLVM's mask rules out;
@@ -97,6 +98,10 @@ def make(target: Path) -> None:
     )
     derived = {name: number(name) for name in ("callee_call_sites", "callee_is_local")}
     write(target / "last_use", inliner[0], derived, last_use, inliner[1])
+    hot = {"call_is_hot": number("call_is_hot")}
+    write(
+        target / "hot", inliner[0], hot, lambda call_is_hot: tf.maximum(call_is_hot, 0), inliner[1]
+    )
     eviction = ("index_to_evict", "RegallocEviction")
     inputs = {"mask": candidates("mask", tf.int64)}
     write(target / "forbidden", eviction[0], inputs, forbidden, eviction[1])

@@ -119,13 +119,14 @@ def test_a_model_that_looks_at_embeddings(vocabulary: str, sample: Corpus, tmp_p
     assert network_features(problem, "core") == network_features(InliningForSize())
 
 
-def test_a_model_that_looks_at_call_sites(sample: Corpus, tmp_path: Path) -> None:
-    """Its card's features say that they are to be derived, and a frozen model has the card."""
-    problem, model = InliningForSize(derived=True), tmp_path / "model"
+@pytest.mark.parametrize("setting", ["derived", "hotness"])
+def test_a_model_that_looks_at_call_sites(setting: str, sample: Corpus, tmp_path: Path) -> None:
+    """Its card's features say that they are to be read, and a frozen model has the card."""
+    problem, model = InliningForSize(**{setting: True}), tmp_path / "model"  # type: ignore[arg-type]
     save_model(network_of(problem, record(sample, problem, ("scene.cpp",))), problem, model, {})
     freeze(model, tmp_path / "frozen", name="model")
     for folder in (model, tmp_path / "frozen"):
-        assert settings_of_models([str(folder)], InliningForSize) == {"derived": True}
+        assert settings_of_models([str(folder)], InliningForSize) == {setting: True}
     results = []
     with Compiler(timeout_s=120) as compiler:
         for path, runner_class in (
@@ -140,11 +141,9 @@ def test_a_model_that_looks_at_call_sites(sample: Corpus, tmp_path: Path) -> Non
         load_model(model, InliningForSize())
     assert str(caught.value) == (
         f"model {str(model)!r}: was trained on features of LLVM 22.1.0 that are not offered: "
-        "'callee_is_local', 'callee_is_shared', 'callee_is_hidden', 'callee_call_sites', "
-        "'callee_callers', 'callee_other_uses', 'callee_instruction_count', "
-        "'caller_instruction_count'"
+        + ", ".join(map(repr, InliningForSize.optional[setting]))
     )
-    assert network_features(problem, "core+derived") == network_features(problem)
+    assert network_features(problem, f"core+{setting}") == network_features(problem)
     assert network_features(problem, "core") == network_features(InliningForSize())
 
 
