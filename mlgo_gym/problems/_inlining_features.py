@@ -147,8 +147,14 @@ DERIVED: Final = (
 """In the order of `mlgo_gym.llvm.process._call_site`, which reads them from LLVM's module."""
 
 
+MOST_SHARE: Final = 320
+"""The log share of all counts."""
+SHARE_STEPS: Final = 8
+"""How much less the log share of half of them is."""
+
+
 def _share(name: str, meaning: str) -> Feature:
-    return Feature(number(name), meaning, "log share", 0, 320, is_derived=True)
+    return Feature(number(name), meaning, "log share", 0, MOST_SHARE, is_derived=True)
 
 
 HOTNESS: Final = (

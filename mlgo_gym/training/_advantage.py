@@ -43,10 +43,19 @@ def train(run: TrainingRun, config: AdvantageConfig, data: Data) -> Validation:
             raise OptionsError(
                 "joint_labels: expected false with a reward, which is not shared out by function"
             )
+        if config.hot_bytes:
+            raise OptionsError(
+                f"hot_bytes: expected 0 with a reward, which may be of what is executed, found "
+                f"{config.hot_bytes:g}"
+            )
     elif type(measure := measure_of(run.problem)) is not TextSize:  # labels are bytes of code
         raise TrainingError(
             "advantage: expected a problem that is measured by bytes of code, found "
             f"{run.problem.name}, which is by {measure.title}"
+        )
+    if config.hot_bytes and not run.problem.hotness:
+        raise OptionsError(
+            f"hot_bytes: expected 0 without 'hotness', by which it goes, found {config.hot_bytes:g}"
         )
     return _Trainer(run, run.problem, config, data).train()
 
@@ -95,6 +104,7 @@ class _Trainer:
             self._features,
             self._config.linked_weight,
             by_reward=self._data.rewards is not None,
+            hot_bytes=self._config.hot_bytes,
         )
         network = distilled(run, labels, self._config, self._round)
         model = self._model(number)

@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.datasets._episodes import Episode
-from mlgo_gym.errors import TrainingError
+from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.problems._inlining_features import MOST_SHARE, SHARE_STEPS
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
@@ -19,6 +20,7 @@ from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._validation import WORSE_WEIGHT
 
+_SHARE: Final = "call_share"
 _PARTS: Final = 10_000
 """A teacher's limits are meant for bytes of a module: a share's ten-thousandth is about as much."""
 
@@ -35,6 +37,7 @@ class AdvantageConfig:
     joint_labels: bool = False
     features: str = ALL_FEATURES
     linked_weight: float = 0.4
+    hot_bytes: float = 0.0
     hidden: tuple[int, ...] = (128, 128)
     band: tuple[int, int] = (-25, 120)
     threshold: int = 5
@@ -52,10 +55,12 @@ def labels_of(
     linked_weight: float,
     *,
     by_reward: bool = False,
+    hot_bytes: float = 0.0,
 ) -> Labels:
     """What inlining would save, in bytes, of which those of linked text count so much.
 
-    By a reward it is in ten-thousandths of the baseline.
+    By a reward it is in ten-thousandths of the baseline. To inline a call of all the counts of a
+    profile would be worth so many hot bytes besides, and others their share of that.
     """
     known = list(episodes)
     if not known:
@@ -69,6 +74,8 @@ def labels_of(
             saved = (1 - linked_weight) * each.label("saved_bytes")
             saved = saved + linked_weight * each.label("saved_linked_bytes")
         advantages.append(np.where(each.actions == 0, saved, -saved))
+        if hot_bytes:
+            advantages[-1] += hot_bytes * _part_of_counts(each)
     packages = np.unique([each.source.package for each in known], return_inverse=True)[1]
     return Labels(
         tuple(features),
@@ -78,6 +85,17 @@ def labels_of(
         np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
         np.repeat(packages, [len(each) for each in known]),
     )
+
+
+def _part_of_counts(episode: Episode) -> np.ndarray[Any, Any]:
+    """Each call's part of all counts of the profile, from 0 to 1."""
+    if _SHARE not in (episode.observations.dtype.names or ()):
+        raise OptionsError(
+            f"hot_bytes: expected labels with the feature {_SHARE!r}, which 'hotness' adds, "
+            f"found none in those of {episode.source.package}"
+        )
+    shares = episode.observations[_SHARE].reshape(len(episode)).astype(np.float64)
+    return np.where(shares > 0, 2 ** ((shares - MOST_SHARE) / SHARE_STEPS), 0.0)
 
 
 def distilled(
