@@ -11,15 +11,17 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.errors import TrainingError
+from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.training import _run
+from mlgo_gym.training._advantage import train
 from mlgo_gym.training._distillation import distilled, labels_of
 from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._labels import LabelSetting, label_modules
 from mlgo_gym.training._networks import network_features
 from mlgo_gym.training._run import TrainingRun
 from tests.curation.make import assembled, make_corpus
+from tests.llvm.test_hotness import counted
 from tests.training.conftest import data_of
 from tests.training.test_advantage import QUICK
 
@@ -103,4 +105,46 @@ def test_labels_that_nothing_can_be_learned_of(sample: Corpus, tmp_path: Path) -
         distilled(run, labels_of([episode], network_features(InliningForSize()), 0.5), config, 0)
     assert str(error.value) == (
         "advantage: expected decisions that cost from 9000 to below 9001, found none"
+    )
+
+
+def test_hot_calls_are_worth_bytes(sample: Corpus, tmp_path: Path) -> None:
+    """A quarter of all counts is worth a quarter; a 4096th, next to nothing."""
+    problem = InliningForSize(hotness=True)
+    folder = make_corpus(tmp_path / "mine", {"counted": assembled(counted().data.decode())})
+    packages = Packages.of({"mine": Corpus.load(folder)})
+    (done,) = label_modules(packages, default, "default", {}, LabelSetting(problem, batches=1))
+    episode = done.value[1]
+    assert episode is not None
+    labels = {"saved_bytes": 0.0, "saved_linked_bytes": 0.0, "sample_weight": 1.0}
+    known = {name: np.full(len(episode), value) for name, value in labels.items()}
+    episode = replace(episode, labels=known)
+    plain, hot = (
+        labels_of([episode], network_features(problem), 0.5, hot_bytes=price).advantages
+        for price in (0.0, 4096.0)
+    )
+    shares = {304: 1024, 224: 1}
+    seen = episode.observations["call_share"].ravel().tolist()
+    assert {*seen} == {*shares}
+    np.testing.assert_allclose(hot - plain, [shares[each] for each in seen])
+
+    packages = Packages.of({"sample": sample.only(("frame_stream.c",))})
+    (done,) = label_modules(packages, default, "default", {}, LabelSetting(batches=1))
+    episode = done.value[1]
+    assert episode is not None
+    with pytest.raises(OptionsError) as error:
+        labels_of([episode], network_features(INLINING), 0.5, hot_bytes=1.0)
+    assert str(error.value) == (
+        "hot_bytes: expected labels with the feature 'call_share', which 'hotness' adds, found "
+        "none in those of sample"
+    )
+
+
+def test_hot_calls_are_known_by_hotness(sample: Corpus, tmp_path: Path) -> None:
+    config = replace(QUICK, hot_bytes=2.5)
+    run = TrainingRun(tmp_path / "run", "advantage", INLINING, config)
+    with run, pytest.raises(OptionsError) as error:
+        train(run, config, data_of(sample, "frame_stream.c"))
+    assert str(error.value) == (
+        "hot_bytes: expected 0 without 'hotness', by which it goes, found 2.5"
     )

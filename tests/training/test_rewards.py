@@ -268,6 +268,14 @@ def test_joint_labels_are_of_functions(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_hot_is_measured_by_a_reward(tmp_path: Path) -> None:
+    with pytest.raises(OptionsError) as error:
+        trained(Corpus.load(SAMPLE_CORPUS), tmp_path / "run", "hot_bytes=100")
+    assert str(error.value) == (
+        "hot_bytes: expected 0 with a reward, which may be of what is executed, found 100"
+    )
+
+
 def test_without_workloads(small_corpus: Corpus, tmp_path: Path) -> None:
     """Also where there are some, and none to choose by."""
     folder = small_corpus.folder / "workloads"
