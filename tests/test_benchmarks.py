@@ -186,6 +186,19 @@ TINY = {
         ),
         (CLANG, ("llvm-profdata-22", "llvm-22"), ("valgrind", "valgrind")),
     ),
+    "hotness": Tiny(
+        (
+            "benchmarks.hotness SAMPLE --counted counted --output hot.jsonl",
+            "benchmarks.hotness --read hot.jsonl",
+        ),
+        (
+            "1 programs of 1 packages, against LLVM without a profile LLVM size +0.00 % [+0.00,",
+            "LLVM with the profile size # % [#, #] instructions # % [#, #] sample/json # % # %",
+            "by share size # % [#, #] instructions # % [#, #] sample/json # % # %",
+            "below 5 in cold callers size # % [#, #] instructions # % [#, #] sample/json # % # %",
+        ),
+        (CLANG, ("llvm-profdata-22", "llvm-22"), ("valgrind", "valgrind")),
+    ),
     "runner_latency": Tiny(
         ("benchmarks.latency_model latency", "benchmarks runner_latency --model latency"),
         (

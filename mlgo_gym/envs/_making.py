@@ -33,8 +33,8 @@ def make_env(
         CorpusError: the corpus cannot be used.
 
     >>> env = make_env("inlining-for-size", size_increase_threshold=3)
-    >>> env.problem
-    InliningForSize(size_increase_threshold=3, ir2vec=None, derived=False, skip_policy='never')
+    >>> env.problem.size_increase_threshold
+    3
     >>> env.close()
     """
     if isinstance(problem, str):
