@@ -41,6 +41,8 @@ from mlgo_gym.driver._kept import (
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
 from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
 from mlgo_gym.llvm.process._call_site import GROUPS, SYMBOLS, code, groups_of
+from mlgo_gym.llvm.process._hotness import FEATURES as HOTNESS
+from mlgo_gym.llvm.process._launch import LLVM_MAJOR
 from mlgo_gym.model._card import PLACES, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.model._saved_model import graph_file
@@ -89,7 +91,7 @@ static int32_t put_features(int64_t *values) {{
 }}
 static const char *const FEATURES[] = {{{features}}}, *const SYMBOLS[] = {{{symbols}}};
 static const struct mlgo_call_site CALL_SITE = {{
-    FEATURES, {feature_count}, SYMBOLS, {symbol_count},
+    FEATURES, {feature_count}, SYMBOLS, {symbol_count}, {llvm_major},
     mlgo_llvm, &mlgo_asks, mlgo_take_call, (int32_t (*)(void *))put_features,
 }};
 """
@@ -221,6 +223,7 @@ def _call_site(native: NativeModel) -> str:
         feature_count=len(features),
         symbols=", ".join(map(json.dumps, SYMBOLS)),
         symbol_count=len(SYMBOLS),
+        llvm_major=LLVM_MAJOR if HOTNESS in groups else 0,
     )
 
 

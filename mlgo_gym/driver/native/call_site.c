@@ -23,7 +23,17 @@ static bool put(void **slot, void *function) {
   return true;
 }
 
+static bool is_llvm(unsigned major) {
+  void (*version)(unsigned *, unsigned *, unsigned *) = dlsym(RTLD_DEFAULT, "LLVMGetVersion");
+  unsigned found[3] = {0};
+  if (version)
+    version(&found[0], &found[1], &found[2]);
+  return found[0] == major;
+}
+
 static bool take_place(const struct mlgo_call_site *site) {
+  if (site->llvm_major && !is_llvm(site->llvm_major))
+    return false;
   void **table = dlsym(RTLD_DEFAULT, site->symbols[0]);
   void *asks = dlsym(RTLD_DEFAULT, site->symbols[1]);
   if (!table || !asks)

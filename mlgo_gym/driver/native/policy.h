@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MLGO_POLICY_VERSION 3
+#define MLGO_POLICY_VERSION 4
 #define MLGO_POLICY_SYMBOL "mlgo_policy"
 
 /* Laid out as the tables in the header that `mlgo-gym freeze` writes. */
@@ -23,9 +23,10 @@ struct mlgo_call_site {
   size_t feature_count;
   const char *const *symbols; /* the advisor's table, what asks in it, and LLVM's functions */
   size_t symbol_count;
-  void **functions; /* are put here */
-  void **asks;      /* and what asks here, */
-  void *take_call;  /* in whose place this comes. */
+  unsigned llvm_major;                   /* whose objects it looks into; 0 for none */
+  void **functions;                      /* are put here */
+  void **asks;                           /* and what asks here, */
+  void *take_call;                       /* in whose place this comes. */
   int32_t (*put_features)(void *values); /* whether a call is asked about */
 };
 
