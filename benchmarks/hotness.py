@@ -35,7 +35,7 @@ from mlgo_gym.workloads import Reading, corpora_with_workloads, meter_named
 
 METERS = ("size", "instructions")
 COUNTED = "LLVM with the profile"
-HOTNESS = InliningForSize(hotness=True, size_increase_threshold=math.inf)
+HOTNESS = InliningForSize(hotness=True, derived=True, size_increase_threshold=math.inf)
 LEFT = InliningForSize(skip_policy="if-caller-not-cold", size_increase_threshold=math.inf)
 
 
