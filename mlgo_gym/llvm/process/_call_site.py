@@ -16,9 +16,7 @@ import ctypes
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from mlgo_gym.llvm.process import _hotness
-
-from mlgo_gym.llvm.process import _telling
+from mlgo_gym.llvm.process import _hotness, _telling
 
 FEATURES: Final = (
     "callee_is_local",
