@@ -144,8 +144,9 @@ class Problem(ABC):
 
     @property
     def derives(self) -> tuple[str, ...]:
-        """The names of those features of its own making, which no LLVM sends by itself."""
-        return tuple(each.spec.name for each in self.features if each.is_derived)
+        """The names of what is of its own making, which no LLVM sends by itself."""
+        sent = (*self.features, *self.extras)
+        return tuple(each.spec.name for each in sent if each.is_derived)
 
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
         """What LLVM's own heuristic would answer; ``None`` where LLVM does not say."""

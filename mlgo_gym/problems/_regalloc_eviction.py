@@ -128,6 +128,15 @@ _FEATURES: Final = (
     ),
 )
 
+_LIVE_RANGE: Final = Feature(
+    TensorSpec("live_range", "int64_t", (1,)),
+    "the virtual register of the live range that asks",
+    "number",
+    -1,
+    2**31 - 1,
+    is_derived=True,
+)
+
 _ADVICE: Final = TensorSpec("index_to_evict", "int64_t", (1,))
 
 
@@ -177,16 +186,19 @@ def _least(observation: Observation, names: Sequence[str]) -> int:
     return legal[int(np.argmin(values[legal]))]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RegallocEviction(Problem):
     """LLVM's eviction decisions, scored by what the allocation costs.
 
     Attributes:
         max_eviction_count: how often a live range may be evicted before it may be no more
             (``-mlregalloc-max-eviction-count``); LLVM's value is 100.
+        live_range: it is told, besides, which live range wants a register, by the number of its
+            virtual register; it is no feature. In one function of a module as it is when registers
+            are allocated, the numbers that are there before LLVM splits any are always the same.
 
     Raises:
-        OptionsError: the count is not a whole number above 0.
+        OptionsError: the count is not a whole number above 0, or ``live_range`` no truth value.
 
     >>> len(RegallocEviction.features)
     21
@@ -199,6 +211,11 @@ class RegallocEviction(Problem):
     max_eviction_count: int = field(
         default=100,
         metadata={"metavar": "N", "help": "how often LLVM lets a live range be evicted"},
+    )
+
+    live_range: bool = field(
+        default=False,
+        metadata={"help": "tell which live range wants a register, besides the features"},
     )
 
     name: ClassVar[str] = "RegallocEviction"
@@ -230,6 +247,10 @@ class RegallocEviction(Problem):
                 "max_eviction_count: expected a whole number above 0, found "
                 f"{self.max_eviction_count!r}"
             )
+        if not isinstance(self.live_range, bool):
+            raise OptionsError(f"live_range: expected True or False, found {self.live_range!r}")
+        if self.live_range:
+            vars(self)["extras"] = (_LIVE_RANGE,)
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the eviction advisor ask over the channel of this path."""
@@ -294,8 +315,9 @@ class RegallocEviction(Problem):
         ]
 
     def settings(self) -> dict[str, str | float]:
-        """The problem's name and its limit, for the record."""
-        return {"problem": self.name, "max_eviction_count": self.max_eviction_count}
+        """The problem's name, its limit and what is told besides, for the record."""
+        told = {"live_range": True} if self.live_range else {}
+        return {"problem": self.name, "max_eviction_count": self.max_eviction_count, **told}
 
 
 @functools.cache

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.process._call_site import CallSite, groups_of
+from mlgo_gym.llvm.process._live_range import FEATURE, LiveRanges
 from mlgo_gym.llvm.process._sites import Sites
 from mlgo_gym.llvm.process._telling import NAMES, OBSERVATION, SITES
 from mlgo_gym.llvm.process._tensors import laid_out
@@ -22,6 +24,15 @@ CONTEXT: Final = b'{"context":'
 
 def _nothing() -> None:
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Knows:
+    """What knows what LLVM asks about."""
+
+    call_site: CallSite
+    sites: Sites
+    live_ranges: LiveRanges
 
 
 class Besides:
@@ -93,15 +104,16 @@ class Besides:
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def besides_of(
-    call_site: CallSite | None, sites: Sites | None, derives: Sequence[str], task: Task
-) -> Besides | None:
-    """What a task has told of the call that LLVM asks about; nothing where it is not known."""
-    if call_site is None or not (derives or task.knows_calls):
+def besides_of(knows: Knows | None, derives: Sequence[str], task: Task) -> Besides | None:
+    """What a task has told of what LLVM asks about; nothing where it is not known."""
+    if knows is None or not (derives or task.knows_calls):
         return None
+    if FEATURE in derives:
+        return Besides((FEATURE,), knows.live_ranges.value)
+    call_site, sites = knows.call_site, knows.sites
     context: Callable[[], str | None] = _nothing
     told = 0
-    if task.sites and sites:
+    if task.sites:
         context, told = partial(_site, call_site, sites), SITES
     elif task.names:
         context, told = call_site.names, NAMES

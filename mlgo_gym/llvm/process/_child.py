@@ -25,13 +25,14 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.process._answers import Answerer, answerer_of
-from mlgo_gym.llvm.process._besides import besides_of
+from mlgo_gym.llvm.process._besides import Knows, besides_of
 from mlgo_gym.llvm.process._call_site import CallSite
 from mlgo_gym.llvm.process._fork_handler import ForkHandler
 from mlgo_gym.llvm.process._inside import Conversation, Inside, words_of
 from mlgo_gym.llvm.process._interposer import can_interpose
 from mlgo_gym.llvm.process._library import loaded_at, put
 from mlgo_gym.llvm.process._limits import Limits
+from mlgo_gym.llvm.process._live_range import LiveRanges
 from mlgo_gym.llvm.process._products import PRODUCTS, Answer, Estimates, describe, split
 from mlgo_gym.llvm.process._request import (
     MAX_ANSWERERS,
@@ -91,8 +92,7 @@ class _Server:
         self._control_fd = control_fd
         self._fork_handler: ForkHandler | None = None
         self._inside: Inside | None = None
-        self._call_site: CallSite | None = None
-        self._sites: Sites | None = None
+        self._knows: Knows | None = None
         self._answerers: dict[str, Answerer] = {}
         self._once: dict[str, Answerer] = {}
         self._session = session
@@ -160,7 +160,7 @@ class _Server:
         """Compile what the process needs for such a request, once, while LLVM asks nothing."""
         forks = request.is_forkable and self._fork_handler is None and can_fork()
         takes = bool(request.asking) and self._inside is None and can_interpose()
-        knows = bool(request.symbols) and self._call_site is None
+        knows = bool(request.symbols) and self._knows is None
         if forks or takes or knows:
             self._set_options((*request.plain_options, *COMPILE.llvm_options()))
         if forks:
@@ -170,10 +170,11 @@ class _Server:
         if knows:
             start = loaded_at()
             addresses = {name: start + offset for name, offset in request.symbols.items()}
-            self._call_site = CallSite(addresses, put)
-            self._sites = Sites(addresses, self._call_site.told)
-        if self._call_site and self._inside:
-            self._inside.tell_by(self._call_site.put_context)
+            call_site = CallSite(addresses, put)
+            sites = Sites(addresses, call_site.told)
+            self._knows = Knows(call_site, sites, LiveRanges(addresses, put))
+        if self._knows and self._inside:
+            self._inside.tell_by(self._knows.call_site.put_context)
 
     def _tell(self, message: dict[str, Any], data: bytes) -> None:
         """Say something in the middle of a compilation."""
@@ -188,7 +189,7 @@ class _Server:
                 os.fsencode(base),
                 self._once.get(key) or self._answerers.get(key),
                 keep,
-                besides_of(self._call_site, self._sites, derives, request.task),
+                besides_of(self._knows, derives, request.task),
             )
             for base, key, keep, derives in request.asking
         ]
@@ -207,8 +208,8 @@ class _Server:
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
             before = self._estimates.before(module, data) if request.task.estimates else {}
             level = request.target.opt_level or ""
-            if request.task.sites and self._sites:
-                self._sites.mark(binding.address(module), debug_info=request.task.debug_info)
+            if request.task.sites and self._knows:
+                self._knows.sites.mark(binding.address(module), debug_info=request.task.debug_info)
             if request.task.optimize:
                 level = binding.optimize(module, request.target)
             if self._is_cancelled():

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.llvm.process import _call_site, _sites
+from mlgo_gym.llvm.process import _call_site, _live_range, _sites
 from mlgo_gym.llvm.process._library import library_path
 
 _SECTIONS: Final = struct.Struct("<40xQ10xHHH")
@@ -31,12 +31,13 @@ _ELF: Final = b"\x7fELF\x02\x01"
 
 
 def symbols() -> Mapping[str, int]:
-    """Where what the call that LLVM asks about is known by lies in llvmlite's library.
+    """Where what it is known by that LLVM asks about lies in llvmlite's library.
 
     Raises:
         EnvironmentSetupError: it is not there, as in a library without its table of symbols.
     """
-    return offsets_of((*_call_site.SYMBOLS, *_sites.SYMBOLS), library_path())
+    names = (*_call_site.SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
+    return offsets_of(names, library_path())
 
 
 @functools.cache
