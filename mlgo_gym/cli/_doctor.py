@@ -69,6 +69,7 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("datasets", "train", "pyarrow")
     yield _check_extra("training", "train", "keras")
     yield _check_extra("plots", "plot", "matplotlib")
+    yield _check_extra("timelines", "timeline", "perfetto")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
     yield _tried("llvm-ir2vec, for vocabulary train", _llvm_ir2vec, is_required=False)

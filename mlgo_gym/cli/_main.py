@@ -19,6 +19,7 @@ from typing import Any
 
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
+from mlgo_gym.cli._timeline import drawing_timeline
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
@@ -68,7 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
     try:
         options = parser().parse_args(arguments)
-        return int(options.run(options, Output(as_json=options.json)))
+        output = Output(as_json=options.json)
+        with drawing_timeline(options, output):
+            return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
         return 1

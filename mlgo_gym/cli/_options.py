@@ -87,7 +87,8 @@ class Options:
         self("--split", SPLITS, "only corpora whose recipes are of this split")
 
     def compilation(self) -> None:
-        """How modules are compiled, and how many at once."""
+        """How modules are compiled, and how many at once; `drawing_timeline` draws them."""
+        self("--timeline", "FILE", "draw compilations, decisions and workers for Perfetto's viewer")
         self.opt_level()
         self.settings()
         self.workers()

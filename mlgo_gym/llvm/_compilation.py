@@ -16,11 +16,13 @@ from mlgo_gym.errors import (
     UsageError,
 )
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
+from mlgo_gym.llvm._watching import Watch
 from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._loading import load, recorded
 from mlgo_gym.llvm.process._request import CompileRequest
 from mlgo_gym.llvm.process._symbols import symbols
+from mlgo_gym.llvm.process._timing import Answered
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.llvm.text._executed import executed_instructions
 from mlgo_gym.problems import _registry as registry
@@ -83,6 +85,7 @@ class Compilation(AbstractContextManager["Compilation"]):
             keep_stderr=order.keep_stderr or order.task.print_frequencies or order.task.estimates,
             owns_worker=is_branch,
         )
+        self._watch = self._watched(self._exchange)
         self._exchange.send(self._request())
 
     def take_kept(self, problem: Problem) -> Sequence[tuple[Observation, bytes]]:
@@ -130,6 +133,12 @@ class Compilation(AbstractContextManager["Compilation"]):
     def advice(self) -> tuple[bytes, ...]:
         """The raw tensors of the answers so far: what it takes to get here again."""
         return tuple(self._exchange.advice)
+
+    @property
+    def answers(self) -> Sequence[Answered]:
+        """When it was asked and answered so far, if it has debug information or is watched."""
+        timing = self._exchange.timing
+        return timing.answers if timing else ()
 
     @property
     def interest(self) -> Mapping[int, int]:
@@ -255,7 +264,8 @@ class Compilation(AbstractContextManager["Compilation"]):
         except OSError as error:
             raise EnvironmentSetupError(f"fork: {error}") from error
         branch = type(self).__new__(type(self))
-        vars(branch).update(vars(self), _exchange=exchange, is_replayed=False)
+        own = {"_exchange": exchange, "_watch": self._watched(exchange), "is_replayed": False}
+        vars(branch).update(vars(self) | own)
         self._branches.add(exchange.worker)
         return branch
 
@@ -266,6 +276,7 @@ class Compilation(AbstractContextManager["Compilation"]):
         that has not finished by then is killed, and the compiler starts another. The worker of a
         branch is killed at once.
         """
+        self._watch.end()
         if self._exchange.is_over or self._exchange.worker.is_disowned:
             return
         if self._exchange.owns_worker:
@@ -301,6 +312,7 @@ class Compilation(AbstractContextManager["Compilation"]):
     def _keep(self, answer: dict[str, Any], payload: bytes) -> None:
         if "cancelled" in answer:
             return
+        self._watch.end(is_whole=True)
         record: dict[str, Any] = {
             "module_sha256": self.module.sha256,
             "settings": self.settings | {"opt_level": answer["opt_level"]},
@@ -308,29 +320,27 @@ class Compilation(AbstractContextManager["Compilation"]):
             "decisions": self.decisions,
         }
         if self.task.product == "object":
-            size = answer.get("assembly_bytes", 0)
-            assembly, payload = payload[:size], payload[size:]
             if self.task.estimates:
-                text, stderr = assembly.decode("utf-8", "replace"), self._exchange.take_stderr()
-                executed = executed_instructions(text, stderr, answer["largest_count"])
-                record["executed_instructions"] = executed
-                record["executed_before"] = answer["executed_before"]
-            self._result = CompilationResult(
-                module=self.module.name,
-                sections=tuple((name, size) for name, size, _ in answer["sections"]),
-                comdat_groups=tuple(group for *_, group in answer["sections"]),
-                object_sha256=answer["object_sha256"],
-                object_bytes=payload or None,
-                **record,
-            )
+                payload = self._with_estimate(record, answer, payload)
+            self._result = CompilationResult.of(self.module.name, answer, payload, record)
         else:
-            self._product = Product(
-                opt_level=answer["opt_level"],
-                data=payload,
-                sizes=tuple(answer.get("sizes", ())),
-                stderr=self._exchange.take_stderr(),
-                **record,
-            )
+            self._product = Product.of(answer, payload, self._exchange.take_stderr(), record)
+
+    def _with_estimate(
+        self, record: dict[str, Any], answer: dict[str, Any], payload: bytes
+    ) -> bytes:
+        """Take the estimate into the record; the object's bytes are behind the assembly."""
+        size = answer["assembly_bytes"]
+        record["executed_instructions"] = executed_instructions(
+            payload[:size].decode("utf-8", "replace"),
+            self._exchange.take_stderr(),
+            answer["largest_count"],
+        )
+        record["executed_before"] = answer["executed_before"]
+        return payload[size:]
+
+    def _watched(self, exchange: Exchange) -> Watch:
+        return Watch(self.module.name, exchange, is_timed=self.task.debug_info)
 
     def _replayed(self) -> Compilation:
         worker = Worker(self._exchange.worker.llvm_options, self._exchange.worker.limits)

@@ -20,6 +20,7 @@ from mlgo_gym.llvm._compilation import Compilation, plain_options
 from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
+from mlgo_gym.llvm._watching import told
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._branches import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm.process._exchange import Exchange
@@ -215,7 +216,7 @@ class Compiler(AbstractContextManager["Compiler"]):
                 for problem, policy in policies.items()
             }
             sent = {problem: policy.for_worker(problem) for problem, policy in policies.items()}
-            inside = {problem: each for problem, each in sent.items() if each}
+            inside = {problem: told(each) for problem, each in sent.items() if each}
             started = self.start(
                 module, tuple(answers), options, keep_object=keep_object, task=task, inside=inside
             )

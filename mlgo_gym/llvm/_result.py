@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._task import Task
@@ -62,6 +62,20 @@ class CompilationResult:
     comdat_groups: tuple[str, ...] = field(default=(), repr=False)
     executed_instructions: float | None = field(default=None, repr=False)
     executed_before: int = field(default=0, repr=False)
+
+    @classmethod
+    def of(
+        cls, module: str, answer: Mapping[str, Any], data: bytes, record: Mapping[str, Any]
+    ) -> Self:
+        """What a worker answered, the object's bytes if it was to keep them, and the rest."""
+        return cls(
+            module=module,
+            sections=tuple((name, size) for name, size, _ in answer["sections"]),
+            comdat_groups=tuple(group for *_, group in answer["sections"]),
+            object_sha256=answer["object_sha256"],
+            object_bytes=data or None,
+            **record,
+        )
 
     @property
     def text_size_bytes(self) -> int:
@@ -130,6 +144,14 @@ class Product:
     data: bytes = field(repr=False)
     sizes: tuple[int, ...] = ()
     stderr: str = field(default="", repr=False)
+
+    @classmethod
+    def of(
+        cls, answer: Mapping[str, Any], data: bytes, stderr: str, record: Mapping[str, Any]
+    ) -> Self:
+        """What a worker answered, with its bytes, and the rest."""
+        sizes = tuple(answer.get("sizes", ()))
+        return cls(opt_level=answer["opt_level"], data=data, sizes=sizes, stderr=stderr, **record)
 
 
 def settings_of(options: CompileOptions, problems: Sequence[Problem]) -> dict[str, Any]:

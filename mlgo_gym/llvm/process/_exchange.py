@@ -31,6 +31,7 @@ from mlgo_gym.llvm.process._request import (
     Request,
     request_to_json,
 )
+from mlgo_gym.llvm.process._timing import Timing
 from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, describe_exit
 from mlgo_gym.problems._fit import Fit
 from mlgo_gym.problems._policy import SentPolicy
@@ -54,6 +55,7 @@ class Exchange:
         question: the observation that waits for an answer, and the problem that it belongs to.
         advice: the raw tensors of the answers so far, those that were given in the worker included.
         kept: of each problem, what was answered in the worker and is kept, with the answers.
+        timing: when LLVM asked and had its answers, where somebody wants to know it.
         answer: what the worker answered to the request, and the bytes with it.
         headers: what LLVM has said that it sends.
     """
@@ -94,6 +96,7 @@ class Exchange:
         self._fits: dict[Problem, Fit] = {}
         self.headers: dict[Problem, Header] = {}
         self.kept: dict[Problem, list[tuple[Observation, bytes]]] = {}
+        self.timing: Timing | None = None
         places = [place for pair in worker.places[len(problems) :] for place in pair]
         self._files = [
             (f"{option}={path_of(place)}", data)
@@ -174,6 +177,8 @@ class Exchange:
                     self._take(*frame)
                 if not self.is_over:
                     self.question = self._next_question()
+                if self.question and self.timing:
+                    self.timing.asked()
             except BaseException:
                 self.abort()
                 raise
@@ -201,6 +206,8 @@ class Exchange:
 
     def reply(self, problem: Problem, advice: bytes) -> None:
         """Answer the question, a problem's, with the raw tensor of the advice."""
+        if self.question and self.timing:
+            self.timing.answered(problem, self.question[1], advice)
         self.question = None
         self.advice.append(advice)
         self._channels[problem].reply(self._fits[problem].advice(advice))
@@ -264,14 +271,19 @@ class Exchange:
 
     def _take_answered(self, about: Sequence[Mapping[str, Any]], payload: bytes) -> bytes:
         """What was answered in the worker stands at the end of the bytes; returns the rest."""
-        start = len(payload) - sum(sum(each["advice"]) + each["stream"] for each in about)
+        sizes = (sum(each["advice"]) + each["stream"] + each["times"] for each in about)
+        start = len(payload) - sum(sizes)
         rest, file = payload[:start], io.BytesIO(payload[start:])
         for problem, each in zip(self._problems, about, strict=False):
             advice = [file.read(size) for size in each["advice"]]
             self.advice += advice
             if each["stream"]:
                 asked = _observations(problem, file.read(each["stream"]))
-                self.kept.setdefault(problem, []).extend(zip(asked, advice, strict=True))
+                kept = list(zip(asked, advice, strict=True))
+                self.kept.setdefault(problem, []).extend(kept)
+                times = file.read(each["times"])
+                if self.timing:
+                    self.timing.answered_inside(problem, kept, times)
         return rest
 
     def _failure(self, error: WorkerDiedError | TimeoutError) -> CompilationError | ModuleError:

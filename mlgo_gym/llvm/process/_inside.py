@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import traceback
+from array import array
 from collections.abc import Callable, Sequence
+from time import monotonic_ns
 from typing import Any, Final
 
 from mlgo_gym.llvm.process._answers import Answerer, Bound
@@ -24,7 +26,7 @@ class Conversation:
     Args:
         base: what LLVM is told of the channel's names.
         answerer: who answers here; ``None`` leaves it to the host.
-        keep: what was asked is told with the answers.
+        keep: what was asked is told with the answers, and when LLVM asked and had its answer.
         besides: tells what is sent besides, as if LLVM did; ``None`` where nothing is.
     """
 
@@ -41,6 +43,8 @@ class Conversation:
         self.unread = bytearray()
         self.advice: list[bytes] = []
         self.kept = bytearray()
+        self.asked_ns = 0
+        self.times_ns = array("q")
 
     def begin(self) -> None:
         """LLVM has opened the channel, and will say what it sends."""
@@ -91,10 +95,12 @@ class Inside:
         about, data = [], bytearray()
         for each in self._asked:
             sizes = [len(advice) for advice in each.advice]
-            about.append({"advice": sizes, "stream": len(each.kept)})
-            data += b"".join(each.advice) + each.kept
+            times = each.times_ns.tobytes()
+            about.append({"advice": sizes, "stream": len(each.kept), "times": len(times)})
+            data += b"".join(each.advice) + each.kept + times
             each.advice = []
             each.kept.clear()
+            each.times_ns = array("q")
         return about, bytes(data)
 
     def _on_open(self, path: bytes, flags: int, mode: int) -> int:
@@ -134,6 +140,7 @@ class Inside:
     def _on_write(self, descriptor: int, address: int, size: int) -> int:
         asked = self._of[descriptor]
         data = ctypes.string_at(address, size)
+        asked.asked_ns = monotonic_ns()
         try:
             asked.unread += asked.besides.told(data) if asked.besides else data
             while _take(asked):
@@ -190,6 +197,8 @@ def _take(asked: Conversation) -> bool:
             return False
         asked.reply = advice
         asked.advice.append(advice)
+        if asked.keep:
+            asked.times_ns.extend((asked.asked_ns, monotonic_ns()))
         asked.taken(whole)
     elif unread.startswith(CONTEXT):
         asked.context = asked.taken(end)

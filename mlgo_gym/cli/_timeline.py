@@ -1,0 +1,27 @@
+"""``--timeline``, of all commands that compile modules."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mlgo_gym.cli._writing import writing
+from mlgo_gym.cli.show._output import Output
+
+
+@contextmanager
+def drawing_timeline(options: argparse.Namespace, output: Output) -> Iterator[None]:
+    """Write a timeline of what a command compiles, if it is told to."""
+    if (path := getattr(options, "timeline", None)) is None:
+        yield
+        return
+    from mlgo_gym.llvm._timeline import MOST_DECISIONS, drawing
+
+    with writing(path) as file, drawing(file) as timeline:
+        yield
+    if timeline.left_out:
+        output.warn(
+            f"{path}: expected at most {MOST_DECISIONS:,} decisions, found {timeline.left_out:,} "
+            "more, which are not drawn; their compilations are"
+        )
