@@ -24,7 +24,6 @@ from mlgo_gym.llvm.process._request import CompileRequest
 from mlgo_gym.llvm.process._symbols import symbols
 from mlgo_gym.llvm.process._timing import Answered
 from mlgo_gym.llvm.process._worker import Worker
-from mlgo_gym.llvm.text._executed import executed_instructions
 from mlgo_gym.problems import _registry as registry
 from mlgo_gym.problems._policy import Action
 from mlgo_gym.problems._problem import Problem
@@ -137,8 +136,7 @@ class Compilation(AbstractContextManager["Compilation"]):
     @property
     def answers(self) -> Sequence[Answered]:
         """When it was asked and answered so far, if it has debug information or is watched."""
-        timing = self._exchange.timing
-        return timing.answers if timing else ()
+        return self._exchange.timing.answers if self._exchange.timing else ()
 
     @property
     def interest(self) -> Mapping[int, int]:
@@ -320,24 +318,10 @@ class Compilation(AbstractContextManager["Compilation"]):
             "decisions": self.decisions,
         }
         if self.task.product == "object":
-            if self.task.estimates:
-                payload = self._with_estimate(record, answer, payload)
-            self._result = CompilationResult.of(self.module.name, answer, payload, record)
+            printed = self._exchange.take_stderr() if self.task.estimates else None
+            self._result = CompilationResult.of(self.module.name, answer, payload, record, printed)
         else:
             self._product = Product.of(answer, payload, self._exchange.take_stderr(), record)
-
-    def _with_estimate(
-        self, record: dict[str, Any], answer: dict[str, Any], payload: bytes
-    ) -> bytes:
-        """Take the estimate into the record; the object's bytes are behind the assembly."""
-        size = answer["assembly_bytes"]
-        record["executed_instructions"] = executed_instructions(
-            payload[:size].decode("utf-8", "replace"),
-            self._exchange.take_stderr(),
-            answer["largest_count"],
-        )
-        record["executed_before"] = answer["executed_before"]
-        return payload[size:]
 
     def _watched(self, exchange: Exchange) -> Watch:
         return Watch(self.module.name, exchange, is_timed=self.task.debug_info)

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.llvm.text._executed import executed_instructions
 from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.problems._problem import Problem
 
@@ -65,9 +66,20 @@ class CompilationResult:
 
     @classmethod
     def of(
-        cls, module: str, answer: Mapping[str, Any], data: bytes, record: Mapping[str, Any]
+        cls,
+        module: str,
+        answer: Mapping[str, Any],
+        data: bytes,
+        record: Mapping[str, Any],
+        printed: str | None,
     ) -> Self:
-        """What a worker answered, the object's bytes if it was to keep them, and the rest."""
+        """What a worker answered, the object's bytes if it was to keep them, and the rest.
+
+        With what LLVM has printed, for an estimate, the bytes are behind those of the assembly.
+        """
+        if printed is not None:
+            record = {**record, **_estimate(answer, data, printed)}
+            data = data[answer["assembly_bytes"] :]
         return cls(
             module=module,
             sections=tuple((name, size) for name, size, _ in answer["sections"]),
@@ -162,3 +174,9 @@ def settings_of(options: CompileOptions, problems: Sequence[Problem]) -> dict[st
     if len(problems) > 1:
         settings["problem"] = [problem.name for problem in problems]
     return settings
+
+
+def _estimate(answer: Mapping[str, Any], data: bytes, printed: str) -> dict[str, Any]:
+    text = data[: answer["assembly_bytes"]].decode("utf-8", "replace")
+    executed = executed_instructions(text, printed, answer["largest_count"])
+    return {"executed_instructions": executed, "executed_before": answer["executed_before"]}

@@ -18,7 +18,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import each
-from mlgo_gym.llvm._task import COMPILE_WITH_SITES
+from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm._timeline import Timeline, drawing
 from mlgo_gym.llvm._watching import Ended, watching
 from mlgo_gym.policies._models import model_policies
@@ -127,7 +127,7 @@ def test_what_is_answered_in_the_worker(compiler: Compiler, sample: Corpus) -> N
 def test_sites_are_named(compiler: Compiler, sample: Corpus) -> None:
     def work() -> None:
         compiler.compile_module(
-            sample["digest.c"], problem=PROBLEM, policy=default, task=COMPILE_WITH_SITES
+            sample["digest.c"], problem=PROBLEM, policy=default, task=Task(sites=True)
         )
 
     (slices,) = drawn(work).values()
