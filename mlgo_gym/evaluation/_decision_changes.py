@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
@@ -11,6 +12,13 @@ from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
 @dataclass(frozen=True, slots=True)
 class OtherDecision:
     """A decision that was taken differently; ``None`` where it was not asked for.
+
+    Attributes:
+        before: under the first policy.
+        after: under the second.
+        callee_bytes: how much more code there is under the second of the callee by itself, where
+            one policy alone leaves it any, in equal parts for the decisions that are about it;
+            code that came of calls in it is theirs.
 
     >>> from mlgo_gym.llvm import Site
     >>> leave = PlacedDecision(0, Site("main", "add", ()), 0, 0, 1, None)
@@ -21,6 +29,7 @@ class OtherDecision:
 
     before: PlacedDecision | None
     after: PlacedDecision | None
+    callee_bytes: float = 0.0
 
     @property
     def shown(self) -> PlacedDecision:
@@ -40,6 +49,15 @@ class OtherDecision:
         """How much more code came of the call under the second policy, with calls inside it."""
         before, after = (each.size_bytes if each else 0 for each in (self.before, self.after))
         return after - before
+
+    @property
+    def cost_bytes(self) -> float:
+        """What it adds to the module: its own code, and its part of the callee by itself.
+
+        No byte is of two decisions.
+        """
+        before, after = (each.own_bytes if each else 0 for each in (self.before, self.after))
+        return after - before + self.callee_bytes
 
     @property
     def difference_executed(self) -> int | None:
@@ -126,6 +144,7 @@ def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> Module
             others.setdefault(decision.site.caller, []).append(OtherDecision(same, decision))
     for decision in known.values():
         others.setdefault(decision.site.caller, []).append(OtherDecision(decision, None))
+    others = _with_callees(others, before, after)
     names = dict.fromkeys((*before.functions, *after.functions, *others))
     functions = [
         FunctionChange(
@@ -146,6 +165,29 @@ def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> Module
     changed.sort(key=lambda each: (-abs(each.difference_bytes), each.function))
     sizes = before.text_size_bytes, after.text_size_bytes
     return ModuleChange(after.key, sizes, _first(before, after), tuple(changed))
+
+
+def _with_callees(
+    others: dict[str, list[OtherDecision]], before: PlacedDecisions, after: PlacedDecisions
+) -> dict[str, list[OtherDecision]]:
+    """The same decisions with their parts of functions that one policy alone leaves."""
+    counts = Counter(
+        each.shown.site.callee for found in others.values() for each in found if 1 in each.answers
+    )
+    parts = {}
+    for callee in counts.keys() & (before.functions.keys() ^ after.functions.keys()):
+        is_after = callee in after.functions
+        rest_bytes = (after if is_after else before).functions[callee].rest_bytes
+        parts[callee] = (rest_bytes if is_after else -rest_bytes) / counts[callee]
+    return {
+        caller: [
+            replace(each, callee_bytes=parts.get(each.shown.site.callee, 0.0))
+            if 1 in each.answers
+            else each
+            for each in found
+        ]
+        for caller, found in others.items()
+    }
 
 
 def _first(before: PlacedDecisions, after: PlacedDecisions) -> OtherDecision | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from mlgo_gym.errors import InternalError
 
-_PRODUCTS: Final = ("object", "assembly", "bitcode", "machine code", "functions")
+_PRODUCTS: Final = ("object", "assembly", "bitcode", "machine code", "functions", "text")
 _ALLOCATED: Final = "virtregrewriter"
 
 
@@ -19,8 +19,8 @@ class Task:
         optimize: it goes through the optimiser; what has been through it need not.
         product: ``object``, the module's code; ``assembly``, the same as text; ``bitcode``, the
             module as it then is; ``machine code``, LLVM's MIR right after register allocation,
-            where code generation ends; or ``functions``, each as the bitcode of a module of its
-            own.
+            where code generation ends; ``functions``, each as the bitcode of a module of its own;
+            or ``text``, each as LLVM prints it, which of one that is not there is empty.
         print_frequencies: LLVM prints the frequencies of machine blocks to standard error.
         functions: the names of the functions that are handed back.
         estimates: beside the object it says how many instructions are executed, by the counts that

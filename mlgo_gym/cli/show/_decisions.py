@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from operator import attrgetter
 from typing import Any, Final
@@ -11,19 +12,28 @@ from typing import Any, Final
 import cxxfilt
 
 from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, ratio
+from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.evaluation._decision_changes import FunctionChange, ModuleChange, OtherDecision
 from mlgo_gym.llvm._site import Site
+
+_STRING: Final = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+_DEFAULT: Final = re.compile(r", std::(?:allocator|less|hash|equal_to)<[^<>]*> ?(?=[,>])| (?=>)")
+_PARAMETERS: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)$")
+_LONGEST_NAME: Final = 100
 
 Names = tuple[str, str]
 """Of the two policies."""
 
 _SECTIONS: Final = (
-    ("Functions that grew", attrgetter("difference_bytes"), 1),
-    ("Functions that shrank", attrgetter("difference_bytes"), -1),
     ("Functions that execute more", attrgetter("difference_executed"), 1),
     ("Functions that execute less", attrgetter("difference_executed"), -1),
+    ("Functions that grew", attrgetter("difference_bytes"), 1),
+    ("Functions that shrank", attrgetter("difference_bytes"), -1),
 )
 """Headings, what functions are in order of there, and whether more or less of it is on top."""
+_TEN: Final = (("Decisions that cost most", 1), ("Decisions that saved most", -1))
+_MOST: Final = 10
+_KINDS: Final = {1: "worse", -1: "better"}
 _WITHOUT_EFFECT: Final = ((0, None), (None, 0))
 _ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
 
@@ -47,14 +57,24 @@ def sections(
     parts: list[tuple[str, list[Grid | str]]] = [("Modules", [_modules(changes, names)])]
     if parted := [each for each in changes if each.first]:
         parts.append(("Where ways part", [_partings(parted, names)]))
+    for title, chosen in changed_most(changes, count).items():
+        grids: list[Grid | str] = [_functions(title, chosen, names)]
+        grids += [_decisions(each, names) for each in chosen if each.decisions]
+        parts.append((title, grids))
+    parts += [(title, [grid]) for title, grid in _ten_most(functions, names)]
+    return parts
+
+
+def changed_most(changes: Sequence[ModuleChange], count: int) -> dict[str, list[FunctionChange]]:
+    """The functions that changed most, in each way that some did, by what that is called."""
+    functions = [each for change in changes for each in change.functions]
+    chosen = {}
     for title, difference, sign in _SECTIONS:
         found = [each for each in functions if sign * (difference(each) or 0) > 0]
         found.sort(key=lambda each: -abs(difference(each)))
-        if chosen := found[:count]:
-            grids: list[Grid | str] = [_functions(title, chosen, names)]
-            grids += [_decisions(each, names) for each in chosen if each.decisions]
-            parts.append((title, grids))
-    return parts
+        if found:
+            chosen[title] = found[:count]
+    return chosen
 
 
 def changes_record(changes: Sequence[ModuleChange], names: Names) -> dict[str, Any]:
@@ -80,7 +100,7 @@ def _partings(changes: Sequence[ModuleChange], names: Names) -> Grid:
     for each in changes:
         if each.first:
             site = each.first.shown.site
-            what = f"in {_name(site.caller)}, {each.key.name}"
+            what = f"in {name_of(site.caller)}, {each.key.name}"
             rows.append([Cell(_call(site), None, note=what), *_answers(each.first)])
     return Grid(("where ways part", *names), rows, folds=True)
 
@@ -102,9 +122,25 @@ def _functions(title: str, functions: Sequence[FunctionChange], names: Names) ->
             bar=difference / widest,
         )
         counts = [_executed(each)] if is_known else []
-        rows.append([_name(each.function), *sizes, change, *counts, amount(len(each.decisions))])
+        named = Cell(name_of(each.function), anchor=function_anchor(each.key, each.function))
+        rows.append([named, *sizes, change, *counts, amount(len(each.decisions))])
     counted = ["executed"] if is_known else []
     return Grid((title.lower(), *names, "change", *counted, "decisions"), rows, folds=True)
+
+
+def _ten_most(functions: Sequence[FunctionChange], names: Names) -> Iterator[tuple[str, Grid]]:
+    """The decisions that add most to the code, and take most from it."""
+    others = [(each, function) for function in functions for each in function.decisions]
+    for title, sign in _TEN:
+        found = [each for each in others if round(sign * each[0].cost_bytes) > 0]
+        found.sort(key=lambda each: -abs(each[0].cost_bytes))
+        rows: list[Row] = []
+        for each, function in found[:_MOST]:
+            note = f"in {name_of(function.function)}, {function.key.name}"
+            cost = Cell(f"{each.cost_bytes:+,.0f}", each.cost_bytes, _KINDS[sign])
+            rows.append([Cell(_call(each.shown.site), note=note), *_answers(each), cost])
+        if rows:
+            yield title, Grid((title.lower(), *names, "bytes"), rows, folds=True)
 
 
 def _decisions(change: FunctionChange, names: Names) -> Grid:
@@ -122,7 +158,7 @@ def _decisions(change: FunctionChange, names: Names) -> Grid:
         what = f"{rest} that one left and the other was not asked about"
         rows.append([what, *[""] * (len(names) + 1 + is_known)])
     counted = ["executed"] if is_known else []
-    heading = f"in {_name(change.function)}"
+    heading = f"in {name_of(change.function)}"
     return Grid((heading, *names, "code of it", *counted), rows, folds=True)
 
 
@@ -145,10 +181,10 @@ def _call(site: Site) -> str:
         if call.line
         else f"call {call.number}"
         if call.function == site.caller
-        else f"call {call.number} of {_name(call.function)}"
+        else f"call {call.number} of {name_of(call.function)}"
         for call in site.calls
     ]
-    return f"{_name(site.callee)} at {' @ '.join(places) or 'a merged call'}"
+    return f"{name_of(site.callee)} at {' @ '.join(places) or 'a merged call'}"
 
 
 def _module_record(change: ModuleChange) -> dict[str, Any]:
@@ -176,13 +212,29 @@ def _decision_record(other: OtherDecision) -> dict[str, Any]:
         "asked_before": other.shown.before,
         "answers": list(other.answers),
         "bytes": sizes,
+        "cost_bytes": other.cost_bytes,
         "executed": [each and each.executed for each in (other.before, other.after)],
     }
 
 
-def _name(symbol: str) -> str:
-    """A symbol as its source has it."""
+def function_anchor(key: ModuleKey, function: str) -> str:
+    """Where a page has a function's IR."""
+    return f"ir/{key.package}/{key.name}/{function}"
+
+
+def name_of(symbol: str) -> str:
+    """A symbol as its source has it, without what C++'s library adds by itself.
+
+    >>> name_of("_ZNSt6vectorIiSaIiEE9push_backERKi")
+    'std::vector<int>::push_back(int const&)'
+    """
     try:
-        return str(cxxfilt.demangle(symbol))
+        name = str(cxxfilt.demangle(symbol))
     except cxxfilt.Error:  # no such name, or no library that knows
         return symbol
+    name, found = name.replace(_STRING, "std::string"), 1
+    while found:
+        name, found = _DEFAULT.subn("", name)
+    if len(name) > _LONGEST_NAME and name.endswith(")"):
+        name = f"{_PARAMETERS.sub('', name)}(…)"
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

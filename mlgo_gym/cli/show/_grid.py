@@ -26,7 +26,8 @@ class Cell:
     """A cell of a grid; rows are sorted by the value, or by the text where that is ``None``.
 
     The kind is ``better`` or ``worse``, which have colours, or empty; the note is shown fainter. A
-    bar behind it, on pages only, goes from -1, to the left, to 1; 0 is none.
+    bar behind it, on pages only, goes from -1, to the left, to 1; 0 is none. There a click on the
+    text leads to the anchor of a listing, if one is named.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Cell:
     kind: str = ""
     note: str = ""
     bar: float = 0.0
+    anchor: str = ""
 
     def to_text(self) -> Text:
         from rich.text import Text

@@ -1,4 +1,7 @@
-"""Pages that need nothing else: one HTML file with grids, whose rows a click sorts, and plots."""
+"""Pages that need nothing else: one HTML file with grids, whose rows a click sorts, and more.
+
+Plots are in it, and texts that a click unfolds; on paper all are unfolded.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,23 @@ import base64
 import html
 import io
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
+from urllib.parse import quote
 
 from mlgo_gym.cli.show._grid import Cell, Grid, as_cell
+from mlgo_gym.cli.show._listing import Listing, Text
 from mlgo_gym.files import read_bounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Content: TypeAlias = "Grid | Figure | Listing | Text | str"
+"""What stands below a heading."""
+Section: TypeAlias = "tuple[str, Sequence[Content]]"
+"""A heading, and what stands below it."""
 
 _DPI: Final = 110
 _BETTER: Final = "#cfe8dc"
@@ -23,12 +34,17 @@ _PAGE: Final = Path(__file__).with_name("page.html")
 _MAX_BYTES: Final = 1 << 16
 
 
-def as_page(
-    title: str, introduction: str, sections: Iterable[tuple[str, Sequence[Grid | Figure | str]]]
-) -> bytes:
-    """A page, of plain texts, and for each heading grids, plots and plain texts."""
+def as_page(title: str, introduction: str, sections: Iterable[Section]) -> bytes:
+    """A page, of plain texts, and for each heading what stands below it."""
+    sections = list(sections)
+    anchors = {
+        each.anchor
+        for _, contents in sections
+        for each in contents
+        if isinstance(each, Listing | Text)
+    }
     parts = "".join(
-        f"<h2>{html.escape(heading)}</h2>{''.join(map(_part, contents))}"
+        f"<h2>{html.escape(heading)}</h2>{''.join(_part(each, anchors) for each in contents)}"
         for heading, contents in sections
     )
     title, introduction = html.escape(title), html.escape(introduction)
@@ -37,34 +53,54 @@ def as_page(
     return filled.encode("utf-8", "backslashreplace")
 
 
-def _part(content: Grid | Figure | str) -> str:
+def _part(content: Content, anchors: AbstractSet[str]) -> str:
     if isinstance(content, str):
         return f"<p>{html.escape(content)}</p>"
     if isinstance(content, Grid):
-        return _table(content)
+        return _table(content, anchors)
+    if isinstance(content, Text):
+        return _unfolding(content, f"<pre>{html.escape(content.text)}</pre>")
+    if isinstance(content, Listing):
+        lines = "".join(map(_line, content.rows))
+        return _unfolding(content, f'<table class="listing"><tbody>{lines}</tbody></table>')
     file = io.BytesIO()
     content.savefig(file, format="png", dpi=_DPI)
     data = base64.b64encode(file.getvalue()).decode("ascii")
     return f'<p><img alt="plot" src="data:image/png;base64,{data}"></p>'
 
 
-def _table(grid: Grid) -> str:
+def _unfolding(content: Listing | Text, inner: str) -> str:
+    anchor = f' id="{html.escape(content.anchor)}"' if content.anchor else ""
+    return f"<details{anchor}><summary>{html.escape(content.title)}</summary>{inner}</details>"
+
+
+def _line(row: tuple[Cell, str, str]) -> str:
+    margin, number, line = row
+    kind = f' class="{margin.kind}"' if margin.kind else ""
+    texts = (html.escape(each) for each in (margin.text, number, line))
+    return f"<tr><td{kind}>{'</td><td>'.join(texts)}</td></tr>"
+
+
+def _table(grid: Grid, anchors: AbstractSet[str]) -> str:
     head = "".join(f"<th>{html.escape(each)}</th>" for each in grid.headings)
-    body = "".join(_row(row) for row in grid.rows)
-    foot = f"<tfoot>{_row(grid.footer)}</tfoot>" if grid.footer else ""
+    body = "".join(_row(row, anchors) for row in grid.rows)
+    foot = f"<tfoot>{_row(grid.footer, anchors)}</tfoot>" if grid.footer else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody>{foot}</table>"
 
 
-def _row(cells: Sequence[Cell | str]) -> str:
-    return f"<tr>{''.join(_cell(as_cell(each)) for each in cells)}</tr>"
+def _row(cells: Sequence[Cell | str], anchors: AbstractSet[str]) -> str:
+    return f"<tr>{''.join(_cell(as_cell(each), anchors) for each in cells)}</tr>"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, anchors: AbstractSet[str]) -> str:
     number = "" if cell.value is None else repr(cell.value).replace("inf", "Infinity")
     value = f' data-value="{number}"' if number else ""
     kind = f' class="{cell.kind}"' if cell.kind else ""
     note = f"<small>{html.escape(cell.note)}</small>" if cell.note else ""
-    return f"<td{kind}{value}{_bar(cell.bar)}>{html.escape(cell.text)}{note}</td>"
+    text = html.escape(cell.text)
+    if cell.anchor in anchors - {""}:
+        text = f'<a href="#{quote(cell.anchor)}">{text}</a>'
+    return f"<td{kind}{value}{_bar(cell.bar)}>{text}{note}</td>"
 
 
 def _bar(length: float) -> str:

@@ -64,12 +64,21 @@ def _functions(module: Any, request: CompileRequest, _: str) -> Answer:
     return {"sizes": [len(each) for each in modules]}, b"".join(modules)
 
 
+def _printed(module: Any, request: CompileRequest, _: str) -> Answer:
+    functions = ModuleText.read(str(module)).functions.values()
+    found = {name_in_assembly(each.name): each for each in functions}
+    texts = [str(found[name]) if name in found else "" for name in request.task.functions]
+    written = [text.encode("utf-8", "backslashreplace") for text in texts]
+    return {"sizes": [len(each) for each in written]}, b"".join(written)
+
+
 PRODUCTS: Final = {
     "object": _object,
     "bitcode": _bitcode,
     "assembly": _text,
     "machine code": _text,
     "functions": _functions,
+    "text": _printed,
 }
 """What makes each product of a `Task`."""
 

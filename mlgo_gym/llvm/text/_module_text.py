@@ -77,6 +77,10 @@ class Function:
     header: str
     body: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """All of it, as LLVM printed it."""
+        return "\n".join((self.header, *self.body, "}"))
+
     @property
     def linkage(self) -> str:
         """The linkage, in LLVM's word."""
