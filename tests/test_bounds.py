@@ -18,11 +18,12 @@ from corpus_tools import (
 )
 from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
-from mlgo_gym.cli import _options
+from mlgo_gym.cli import _options, _source
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.datasets import _dataset, _episodes, _pages
 from mlgo_gym.driver import _c_compiler, _kept, _traces
 from mlgo_gym.llvm import _compiler as llvm_compiler
+from mlgo_gym.llvm import _timeline
 from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
 from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
@@ -77,6 +78,7 @@ BYTES = {
     "what one stream sends to a gRPC host, unless told otherwise": LIMITS.total_bytes,
     "the answers of a folder of traces, for `mlgo-cc`": _traces.MAX_BYTES,
     "a token or certificate that an option names": _options.MAX_SMALL_FILE_BYTES,
+    "a source file that `explain --source` shows": _source.MAX_SOURCE_BYTES,
     "a request of a worker, as JSON": _request.MAX_JSON_BYTES,
     "a model, as `model.tflite`": _tflite_reader.MAX_FILE_BYTES,
     "the constants of a model": _scope.MAX_CONSTANT_BYTES,
@@ -97,6 +99,7 @@ BYTES = {
     ),
 }
 NUMBERS = {
+    "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
     "files and folders of an archive of sources": archive_tree.MAX_MEMBERS,
     "levels of its folders": archive_tree.MAX_LEVELS,
     "tensors of an observation, by a header": _events.MAX_FEATURES,

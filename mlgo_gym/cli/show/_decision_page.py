@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -15,6 +16,9 @@ from mlgo_gym.evaluation._lines import LineDecisions
 _AROUND: Final = 3
 _MOST_LINES: Final = 400
 _DEBUG: Final = re.compile(r", !dbg !\d+|, !noundef !\d+|^ +#dbg_.*\n", re.MULTILINE)
+_WRAPPER: Final = textwrap.TextWrapper(
+    78, subsequent_indent=" " * 8, break_on_hyphens=False, replace_whitespace=False
+)
 
 
 def function_sections(texts: Iterable[FunctionTexts], names: Names) -> list[Listing | Text]:
@@ -62,10 +66,10 @@ def _margin(decided: LineDecisions) -> Cell:
         for inlined, asked in zip(decided.inlined, decided.asked, strict=True)
     )
     text = f"{name_of(decided.callee)}: {before}"
-    if (before, difference := decided.difference_bytes) == (after, 0):
+    if before == after and not decided.difference_bytes:
         return Cell(text)
-    kind = ("worse" if difference > 0 else "better") if difference else ""
-    return Cell(f"{text} → {after}, {difference:+,}", kind=kind)
+    code = f", {decided.difference_bytes:+,}" if decided.difference_bytes else ""
+    return Cell(f"{text} → {after}{code}", kind="differs")
 
 
 def _shown(text: str) -> str:
@@ -75,4 +79,4 @@ def _shown(text: str) -> str:
         return "There is none."
     if (left := len(lines) - _MOST_LINES) > 0:
         lines[_MOST_LINES:] = [f"… {left:,} more lines"]
-    return "\n".join(lines)
+    return "\n".join(_WRAPPER.fill(each) for each in lines)

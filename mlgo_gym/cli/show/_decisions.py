@@ -24,9 +24,11 @@ _LONGEST_NAME: Final = 100
 Names = tuple[str, str]
 """Of the two policies."""
 
-_SECTIONS: Final = (
+_EXECUTED: Final = (
     ("Functions that execute more", attrgetter("difference_executed"), 1),
     ("Functions that execute less", attrgetter("difference_executed"), -1),
+)
+_BYTES: Final = (
     ("Functions that grew", attrgetter("difference_bytes"), 1),
     ("Functions that shrank", attrgetter("difference_bytes"), -1),
 )
@@ -57,11 +59,11 @@ def sections(
     parts: list[tuple[str, list[Grid | str]]] = [("Modules", [_modules(changes, names)])]
     if parted := [each for each in changes if each.first]:
         parts.append(("Where ways part", [_partings(parted, names)]))
-    for title, chosen in changed_most(changes, count).items():
-        grids: list[Grid | str] = [_functions(title, chosen, names)]
-        grids += [_decisions(each, names) for each in chosen if each.decisions]
-        parts.append((title, grids))
+    chosen = changed_most(changes, count)
+    grids = {title: _of_functions(title, chosen[title], names) for title in chosen}
+    parts += [(title, grids[title]) for title, *_ in _EXECUTED if title in grids]
     parts += [(title, [grid]) for title, grid in _ten_most(functions, names)]
+    parts += [(title, grids[title]) for title, *_ in _BYTES if title in grids]
     return parts
 
 
@@ -69,7 +71,7 @@ def changed_most(changes: Sequence[ModuleChange], count: int) -> dict[str, list[
     """The functions that changed most, in each way that some did, by what that is called."""
     functions = [each for change in changes for each in change.functions]
     chosen = {}
-    for title, difference, sign in _SECTIONS:
+    for title, difference, sign in _EXECUTED + _BYTES:
         found = [each for each in functions if sign * (difference(each) or 0) > 0]
         found.sort(key=lambda each: -abs(difference(each)))
         if found:
@@ -103,6 +105,13 @@ def _partings(changes: Sequence[ModuleChange], names: Names) -> Grid:
             what = f"in {name_of(site.caller)}, {each.key.name}"
             rows.append([Cell(_call(site), None, note=what), *_answers(each.first)])
     return Grid(("where ways part", *names), rows, folds=True)
+
+
+def _of_functions(
+    title: str, functions: Sequence[FunctionChange], names: Names
+) -> list[Grid | str]:
+    decisions = [_decisions(each, names) for each in functions if each.decisions]
+    return [_functions(title, functions, names), *decisions]
 
 
 def _functions(title: str, functions: Sequence[FunctionChange], names: Names) -> Grid:
@@ -231,7 +240,7 @@ def name_of(symbol: str) -> str:
     try:
         name = str(cxxfilt.demangle(symbol))
     except cxxfilt.Error:  # no such name, or no library that knows
-        return symbol
+        name = symbol
     name, found = name.replace(_STRING, "std::string"), 1
     while found:
         name, found = _DEFAULT.subn("", name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
@@ -30,6 +31,7 @@ Section: TypeAlias = "tuple[str, Sequence[Content]]"
 _DPI: Final = 110
 _BETTER: Final = "#cfe8dc"
 _WORSE: Final = "#f3d3cf"
+_LONG_WORD: Final = re.compile(r"([^\s-]{16})(?=[^\s-])")
 _PAGE: Final = Path(__file__).with_name("page.html")
 _MAX_BYTES: Final = 1 << 16
 
@@ -77,8 +79,10 @@ def _unfolding(content: Listing | Text, inner: str) -> str:
 def _line(row: tuple[Cell, str, str]) -> str:
     margin, number, line = row
     kind = f' class="{margin.kind}"' if margin.kind else ""
-    texts = (html.escape(each) for each in (margin.text, number, line))
-    return f"<tr><td{kind}>{'</td><td>'.join(texts)}</td></tr>"
+    text = html.escape(line.lstrip(" "))
+    indent = "&nbsp;" * (len(line) - len(line.lstrip(" ")))  # texts of pages keep it
+    cells = f"{_breakable(margin.text)}</td><td>{number}</td><td>{indent}{text}"
+    return f"<tr><td{kind}>{cells}</td></tr>"
 
 
 def _table(grid: Grid, anchors: AbstractSet[str]) -> str:
@@ -96,11 +100,17 @@ def _cell(cell: Cell, anchors: AbstractSet[str]) -> str:
     number = "" if cell.value is None else repr(cell.value).replace("inf", "Infinity")
     value = f' data-value="{number}"' if number else ""
     kind = f' class="{cell.kind}"' if cell.kind else ""
-    note = f"<small>{html.escape(cell.note)}</small>" if cell.note else ""
-    text = html.escape(cell.text)
+    note = f" <small>{_breakable(cell.note)}</small>" if cell.note else ""
+    text = _breakable(cell.text)
     if cell.anchor in anchors - {""}:
         text = f'<a href="#{quote(cell.anchor)}">{text}</a>'
     return f"<td{kind}{value}{_bar(cell.bar)}>{text}{note}</td>"
+
+
+def _breakable(text: str) -> str:
+    """Text whose long words, which symbols are, may be broken anywhere."""
+    parts = _LONG_WORD.split(text)
+    return "<wbr>".join(html.escape(each) for each in parts if each)
 
 
 def _bar(length: float) -> str:
