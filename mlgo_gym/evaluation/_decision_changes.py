@@ -108,7 +108,8 @@ class ModuleChange:
         key: the package and the module.
         text_bytes: its code under both.
         first: where their ways part; ``None`` where they never do.
-        functions: those that differ in size or decisions, the largest difference first.
+        functions: those that differ, the largest difference first: of what is executed, where that
+            is known, else of size.
 
     >>> ModuleChange(ModuleKey("", "a.c"), (10, 9), None, ()).key.name
     'a.c'
@@ -162,9 +163,14 @@ def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> Module
         for each in functions
         if each.difference_bytes or each.decisions or each.difference_executed
     ]
-    changed.sort(key=lambda each: (-abs(each.difference_bytes), each.function))
+    changed.sort(key=_importance)
     sizes = before.text_size_bytes, after.text_size_bytes
     return ModuleChange(after.key, sizes, _first(before, after), tuple(changed))
+
+
+def _importance(function: FunctionChange) -> tuple[int, int, str]:
+    executed = abs(function.difference_executed or 0)
+    return -executed, -abs(function.difference_bytes), function.function
 
 
 def _with_callees(
