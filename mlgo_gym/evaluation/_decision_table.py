@@ -32,7 +32,8 @@ def write_decisions(
     ``before`` (decisions about the same calls that came before), ``answer``, ``default`` (LLVM's),
     ``bytes`` and ``own_bytes`` (the code that came of it, with and without that of calls inside
     it; null where the call is shared), ``executed`` (the instructions that programs execute in it,
-    null where it is not known), ``ranges`` (of that code: function, first byte in it, the byte
+    null where it is not known), ``compiler_s`` (LLVM's seconds from this answer to its next
+    question; null of the last), ``ranges`` (of that code: function, first byte in it, the byte
     behind the last), and each feature that LLVM sent.
     """
     rows = [
@@ -59,6 +60,7 @@ def write_decisions(
         "bytes": pa.array(sizes, pa.int64()),
         "own_bytes": pa.array(own_sizes, pa.int64()),
         "executed": pa.array([each.executed for each in decisions], pa.int64()),
+        "compiler_s": pa.array([each.compiler_s for each in decisions], pa.float64()),
         "ranges": pa.array([_ranges(each) for each in decisions], pa.list_(pa.struct(_RANGE))),
     }
     for spec in problem.sent():

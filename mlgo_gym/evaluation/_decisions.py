@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE_WITH_DEBUG_INFO
 from mlgo_gym.llvm._waiting import run_to_end
+from mlgo_gym.llvm.process._timing import Answered
 from mlgo_gym.objects._inlined import FunctionCode, InlinedCode, function_code
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.problems._observations import observation_array
@@ -59,6 +61,8 @@ class PlacedDecision:
         code: the code that came of it, once in each function that it is in.
         executed: the instructions that programs execute in that code; ``None`` where no program was
             run, or where the function that it is in cannot be told from others.
+        compiler_s: how long LLVM took from this answer to its next question, in seconds; ``None``
+            of the last one, behind which code generation comes.
 
     >>> decision = PlacedDecision(0, Site("main", "add", ()), 0, 1, 1, None)
     >>> decision.size_bytes, decision.asked
@@ -73,6 +77,7 @@ class PlacedDecision:
     observation: Any = field(repr=False, compare=False)
     code: tuple[InlinedCode, ...] = field(default=(), repr=False)
     executed: int | None = None
+    compiler_s: float | None = None
 
     @property
     def asked(self) -> Asked:
@@ -140,7 +145,8 @@ def place_decisions(
     options = options_of(module, opt_level)
     answers = {problem: RecordingPolicy(policy, problem, recorded)}
     running = compiler.running(module, options, answers, COMPILE_WITH_DEBUG_INFO, keep_object=True)
-    result = run_to_end(running).result
+    compilation = run_to_end(running)
+    result = compilation.result
     try:
         functions = function_code(result.object_bytes or b"")
     except ValueError as error:
@@ -151,7 +157,8 @@ def place_decisions(
             module, options, problem=problem, policy=lambda _: next(taken)
         )
         _check_alike(module, plain, result)
-    decisions = _with_code(list(_placed(recorded, problem)), functions.values())
+    asked = list(_placed(recorded, problem, compilation.answers))
+    decisions = _with_code(asked, functions.values())
     return PlacedDecisions(
         ModuleKey(package, module.name), decisions, functions, result.text_size_bytes
     )
@@ -253,10 +260,14 @@ def _check_alike(module: Module, plain: CompilationResult, result: CompilationRe
         )
 
 
-def _placed(recorded: Sequence[Decision], problem: Problem) -> Iterable[PlacedDecision]:
+def _placed(
+    recorded: Sequence[Decision], problem: Problem, answers: Sequence[Answered]
+) -> Iterable[PlacedDecision]:
     observations = observation_array([each.payload for each in recorded], problem)
+    times = (1e-9 * (after.asked_ns - each.answered_ns) for each, after in pairwise(answers))
+    columns = zip(recorded, observations, [*times, None][: len(recorded)], strict=True)
     counts = Counter[tuple[str, str, tuple[int, ...]]]()
-    for index, (decision, observation) in enumerate(zip(recorded, observations, strict=True)):
+    for index, (decision, observation, compiler_s) in enumerate(columns):
         site = Site.of_context(decision.context)
         if site is None:
             raise EnvironmentSetupError(
@@ -270,6 +281,7 @@ def _placed(recorded: Sequence[Decision], problem: Problem) -> Iterable[PlacedDe
             _answer(decision),
             int(observation[DEFAULT_ADVICE].item()),
             observation,
+            compiler_s=compiler_s,
         )
         counts[known] += 1
 

@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -16,6 +17,7 @@ from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.evaluation._decision_changes import compare_decisions
 from mlgo_gym.evaluation._decision_table import write_decisions
 from mlgo_gym.evaluation._decisions import (
+    PlacedDecision,
     PlacedDecisions,
     place_decisions,
     placed_decisions,
@@ -28,6 +30,7 @@ from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.stream._events import Observation
@@ -142,8 +145,28 @@ def test_the_table(compiler: Compiler, sample: Corpus, tmp_path: Path) -> None:
         assert row["site"] == str(decision.site)
         assert [each["id"] for each in row["calls"]] == list(decision.site.ids)
         assert row["bytes"] == sum(each["end"] - each["start"] for each in row["ranges"])
+        assert row["default"] == default_of(decision)
+        assert row["compiler_s"] == decision.compiler_s
         for name in observation_dtype(PROBLEM).names or ():
             assert row[name] == decision.observation[name].item()
+
+
+def default_of(decision: PlacedDecision) -> int:
+    """What LLVM's own heuristic sends along as its answer."""
+    return int(decision.observation["inlining_default"].item())
+
+
+def test_the_time_that_decisions_take(compiler: Compiler, sample: Corpus) -> None:
+    """Wherever they are answered; behind the last one is code generation, which is nobody's."""
+    start = monotonic()
+    for policy in (always, WorkerPolicy(always)):
+        *times, last = (
+            each.compiler_s for each in placed(compiler, sample["digest.c"], policy).decisions
+        )
+        assert last is None
+        assert len(times) > 20
+        assert all(each is not None and each > 0 for each in times)
+        assert sum(each or 0 for each in times) < monotonic() - start
 
 
 def test_workers_that_tell_no_sites(
