@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import CorpusError, OptionsError
+from mlgo_gym.errors import CorpusError, OptionsError, TraceError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from mlgo_gym.cli._source import SourceFolder
+    from mlgo_gym.cli.show._grid import Grid
     from mlgo_gym.cli.show._page import Content, Section
     from mlgo_gym.corpus._packages import ModuleKey, Packages
     from mlgo_gym.evaluation._decision_changes import ModuleChange
@@ -35,9 +37,12 @@ EXAMPLE = "mlgo-gym explain --model inlining-for-size --html explained.html"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
+    what = "what a build compiles, by its compile_commands.json, in place of a corpus"
+    add("--build", "FILE", what)
     add("--module", "NAME", "only this module", many=True)
     add.model("what is compared with LLVM; two are compared, models before policies", many=True)
     add.policy(many=True)
+    add("--trace", "FILE", "what is recorded of a module, as one more policy", many=True)
     add.seed()
     add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
     what = "run the programs of corpora that have workloads, and count instructions by call"
@@ -53,72 +58,97 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli._source import SourceFolder
-    from mlgo_gym.cli.show import _decisions as shown
-    from mlgo_gym.evaluation._decisions import placed_decisions
     from mlgo_gym.evaluation._evaluate import Setting
-    from mlgo_gym.evaluation._executed import executed_programs
     from mlgo_gym.problems._inlining_for_size import InliningForSize
 
     source = SourceFolder(options.source) if options.source else None
-    packages = whole_packages = shared.packages_of(options)
-    if options.module:
-        packages = packages.only(_named(packages, options.module))
-        chosen = {key.package for key in packages}
-        whole_packages = whole_packages.only(key for key in whole_packages if key.package in chosen)
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))
-    with shared.policies_of(options, problem) as policies:
-        pair = _pair(policies, problem.policy())
-        found = _Explained(tuple(pair), keeps_all=bool(options.decisions))
-        executed: dict[tuple[str, str], Executed] = {}
-        if options.with_programs:
-            runs = executed_programs(whole_packages, pair, setting)
-            executed |= output.track(runs, "running", len(pair) * len(whole_packages.named))
-        made = placed_decisions(packages, pair, setting, executed)
-        for done in output.track(made, "compiling", len(packages)):
-            found.add(done)
-    if options.decisions:
-        from mlgo_gym.evaluation._decision_table import write_decisions
-
-        with writing(options.decisions) as file:
-            write_decisions(file, found.placed, problem)
-    sections = shown.sections(found.changes, found.names, options.functions)
-    if options.html:
-        own = found.sources(source) + found.functions(packages, setting, options.functions, output)
-        _write_page(options.html, found.names, [*sections, *own])
-    output.print(*(part for _, parts in sections for part in parts))
-    output.json(shown.changes_record(found.changes, found.names) | {"errors": found.errors})
-    return output.warn_of(found.errors)
+    with ExitStack() as stack:
+        whole, failures = _modules(options, stack)
+        packages = whole.only(_named(whole, options.module)) if options.module else whole
+        recorded, packages = _recorded(options.trace, packages, setting)
+        policies = dict(recorded)
+        if not recorded or options.model or options.policy:
+            policies = stack.enter_context(shared.policies_of(options, problem)) | recorded
+        found = _Explained(_pair(policies, problem.policy()), setting, options, output)
+        found.explain(packages, whole)
+        sections = found.sections()
+        if options.html:
+            parts = [*sections, *found.sources(source), *found.functions(packages)]
+            _write_page(options.html, found.names, parts)
+    found.write(sections)
+    return output.warn_of([*failures, *found.errors])
 
 
 class _Explained:
     """What is found of modules, one after the other, under two policies."""
 
-    def __init__(self, names: tuple[str, ...], *, keeps_all: bool) -> None:
+    def __init__(
+        self,
+        policies: dict[str, PolicyLike],
+        setting: Setting,
+        options: argparse.Namespace,
+        output: Output,
+    ) -> None:
         from mlgo_gym.evaluation._lines import DecidedLines
 
-        before, after = names
+        before, after = policies
         self.names = before, after
-        self.changes: list[ModuleChange] = []
-        self.placed: defaultdict[str, list[PlacedDecisions]] = defaultdict(list)
         self.errors: list[str] = []
+        self._policies = policies
+        self._setting, self._options, self._output = setting, options, output
+        self._changes: list[ModuleChange] = []
+        self._placed: defaultdict[str, list[PlacedDecisions]] = defaultdict(list)
         self._lines = DecidedLines()
         self._answers: dict[ModuleKey, tuple[list[int], list[int]]] = {}
-        self._keeps_all = keeps_all
 
-    def add(self, done: Done[ModuleKey, dict[str, PlacedDecisions]]) -> None:
+    def explain(self, packages: Packages, whole: Packages) -> None:
+        """Compile modules; programs are of all modules of their packages."""
+        from mlgo_gym.evaluation._decisions import placed_decisions
+        from mlgo_gym.evaluation._executed import executed_programs
+
+        executed: dict[tuple[str, str], Executed] = {}
+        if self._options.with_programs:
+            chosen = {key.package for key in packages}
+            run = whole.only(key for key in whole if key.package in chosen)
+            runs = executed_programs(run, self._policies, self._setting)
+            executed |= self._output.track(runs, "running", 2 * len(run.named))
+        made = placed_decisions(packages, self._policies, self._setting, executed)
+        for done in self._output.track(made, "compiling", len(packages)):
+            self._add(done)
+
+    def _add(self, done: Done[ModuleKey, dict[str, PlacedDecisions]]) -> None:
         from mlgo_gym.evaluation._decision_changes import compare_decisions
 
         if done.error:
             self.errors.append(str(done.error))
             return
         before, after = done.value.values()
-        self.changes.append(compare_decisions(before, after))
+        self._changes.append(compare_decisions(before, after))
         self._lines.add(before, after)
         one, other = ([each.answer for each in placed.decisions] for placed in (before, after))
         self._answers[done.item] = one, other
-        for name, each in done.value.items() if self._keeps_all else ():
-            self.placed[name].append(each)
+        for name, each in done.value.items() if self._options.decisions else ():
+            self._placed[name].append(each)
+
+    def sections(self) -> list[tuple[str, list[Grid | str]]]:
+        """What terminals and pages show."""
+        from mlgo_gym.cli.show._decisions import sections
+
+        return sections(self._changes, self.names, self._options.functions)
+
+    def write(self, sections: list[tuple[str, list[Grid | str]]]) -> None:
+        """Print all, and write the decisions if they are asked for."""
+        from mlgo_gym.cli.show._decisions import changes_record
+
+        if self._options.decisions:
+            from mlgo_gym.evaluation._decision_table import write_decisions
+
+            with writing(self._options.decisions) as file:
+                write_decisions(file, self._placed, self._setting.problem)
+        self._output.print(*(part for _, parts in sections for part in parts))
+        self._output.json(changes_record(self._changes, self.names) | {"errors": self.errors})
 
     def sources(self, folder: SourceFolder | None) -> list[Section]:
         """The lines of the source that decisions are about, of files in the folder."""
@@ -134,20 +164,18 @@ class _Explained:
                 parts.append(f"{file}: {error.strerror}")
         return [("Source", parts or ["The bitcode has no lines of the source."])]
 
-    def functions(
-        self, packages: Packages, setting: Setting, count: int, output: Output
-    ) -> list[Section]:
+    def functions(self, packages: Packages) -> list[Section]:
         """The IR of the functions that are shown, for which their modules are compiled again."""
         from mlgo_gym.cli.show._decision_page import function_sections
         from mlgo_gym.cli.show._decisions import changed_most
         from mlgo_gym.evaluation._function_texts import function_texts
 
-        most = changed_most(self.changes, count).values()
+        most = changed_most(self._changes, self._options.functions).values()
         chosen = [each for functions in most for each in functions]
-        texts = function_texts(packages, chosen, self._answers, setting)
+        texts = function_texts(packages, chosen, self._answers, self._setting)
         parts: list[Content] = []
         modules = {each.key for each in chosen}
-        for done in output.track(texts, "printing functions", len(modules)):
+        for done in self._output.track(texts, "printing functions", len(modules)):
             if done.error:
                 self.errors.append(str(done.error))
             else:
@@ -161,6 +189,42 @@ def _write_page(path: Path, names: tuple[str, str], sections: Sequence[Section])
 
     with writing(path) as file:
         file.write(as_page(*headings(names), sections))
+
+
+def _modules(options: argparse.Namespace, stack: ExitStack) -> tuple[Packages, tuple[str, ...]]:
+    """The modules of a corpus or of a build, and why others are not there."""
+    if options.build is None:
+        return shared.packages_of(options), ()
+    if options.corpus or options.with_programs:
+        raise OptionsError("explain: expected --build without --corpus and --run")
+    from mlgo_gym.corpus._packages import Packages
+    from mlgo_gym.driver._traces import open_build
+
+    build = stack.enter_context(open_build(options.build, options.jobs, options.timeout))
+    return Packages.of(build.corpus), build.failures
+
+
+def _recorded(
+    paths: Sequence[Path], packages: Packages, setting: Setting
+) -> tuple[dict[str, PolicyLike], Packages]:
+    """What traces have recorded, as a policy, and the modules that it is of."""
+    from mlgo_gym.llvm._compiler import options_of
+    from mlgo_gym.records._recorded import RecordedPolicy, check_settings
+    from mlgo_gym.records._trace import Trace
+
+    if not paths:
+        return {}, packages
+    traces = [Trace.load(path) for path in paths]
+    keys = {packages[key].sha256: key for key in packages}
+    for path, trace in zip(paths, traces, strict=True):
+        if trace.module_sha256 not in keys:
+            what = f"expected the trace of one of {len(packages)} modules, found {trace.module!r}"
+            raise TraceError(str(path), f"{what} of other bitcode")
+        options = options_of(packages[keys[trace.module_sha256]], setting.opt_level)
+        check_settings(trace, setting.problem, options)
+    chosen = [keys[trace.module_sha256] for trace in traces]
+    policy = RecordedPolicy(traces, setting.problem.policy())
+    return {"trace": policy}, packages.only(dict.fromkeys(chosen))
 
 
 def _named(packages: Packages, names: Sequence[str]) -> list[ModuleKey]:

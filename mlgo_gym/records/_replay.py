@@ -263,12 +263,13 @@ def _repeat(compilation: Compilation, trace: Trace, decisions: int) -> None:
             raise TraceError(
                 trace.module, f"expected {trace.decisions} decisions, found only {index}"
             )
-        _compare(trace, index, observation)
+        compare_with_trace(trace, index, observation)
         compilation.answer(actions[index].item())
         observation = compilation.next_observation()
 
 
-def _compare(trace: Trace, index: int, observation: Observation) -> None:
+def compare_with_trace(trace: Trace, index: int, observation: Observation) -> None:
+    """See that LLVM asks what it asked, where the trace has that."""
     features = observation.header.features
     if index == 0 and trace.features and trace.features != features:
         raise _differs(trace, "features", [each.name for each in trace.features], list(observation))

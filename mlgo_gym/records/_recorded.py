@@ -1,0 +1,91 @@
+"""Recorded answers as a policy: each module is answered as its trace says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import TraceError
+from mlgo_gym.llvm.command._options import CompileOptions
+from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.records._replay import compare_with_trace, options_of_trace, settings_of_problem
+from mlgo_gym.records._trace import Trace
+from mlgo_gym.stream._events import Observation
+
+
+class RecordedPolicy(Policy):
+    """Answers as traces do, and modules that have none as another policy does.
+
+    A module is known by its hash. LLVM must ask as often as it did, and the same where the trace
+    has observations.
+
+    Args:
+        traces: of modules.
+        other: what answers modules that have none.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.records import record
+    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize()
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, problem, lambda observation: 0)
+    ...     policy = RecordedPolicy([trace], problem.policy())
+    ...     made = compiler.compile_module(module, problem=problem, policy=policy)
+    >>> made.object_sha256 == trace.object_sha256
+    True
+    """
+
+    def __init__(self, traces: Iterable[Trace], other: PolicyLike) -> None:
+        self._traces: Mapping[str, Trace] = {each.module_sha256: each for each in traces}
+        self._other = as_policy(other)
+
+    @contextmanager
+    def begin(self, module: Module) -> Iterator[Answer]:
+        """The recorded answers of one module.
+
+        Raises:
+            TraceError: at the end, LLVM has asked less often; of an answer, it asks more often, or
+                something else.
+        """
+        trace = self._traces.get(module.sha256)
+        if trace is None:
+            with self._other.begin(module) as answer:
+                yield answer
+            return
+        actions = trace.actions().ravel().tolist()
+        asked = 0
+
+        def recorded(observation: Observation) -> Action:
+            nonlocal asked
+            if asked >= len(actions):
+                what = f"expected {len(actions)} decisions, found that LLVM asks for more"
+                raise TraceError(trace.module, what)
+            compare_with_trace(trace, asked, observation)
+            asked += 1
+            action: Action = actions[asked - 1]
+            return action
+
+        yield recorded
+        if asked < len(actions):
+            what = f"expected {len(actions)} decisions, found only {asked}"
+            raise TraceError(trace.module, what)
+
+
+def check_settings(trace: Trace, problem: Problem, options: CompileOptions) -> None:
+    """See that a trace was recorded as modules are compiled now.
+
+    Raises:
+        TraceError: another problem, or a setting of another value; the message says which.
+    """
+    recorded = settings_of_problem(trace) | options_of_trace(trace).settings()
+    for name, value in (problem.settings() | options.settings()).items():
+        if name == "opt_level" and value is None:  # LLVM chooses, as it did
+            continue
+        if _plain(recorded.get(name)) != _plain(value):
+            what = f"{name}: expected {recorded.get(name)}, found {value}"
+            raise TraceError(trace.module, what)
+
+
+def _plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
