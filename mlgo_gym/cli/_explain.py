@@ -47,7 +47,7 @@ def add_options(add: shared.Options) -> None:
     add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
     what = "run the programs of corpora that have workloads, and count instructions by call"
     add("--run", "", what, dest="with_programs")
-    add("--decisions", "FILE", "write all decisions, as Parquet")
+    add("--decisions", "FILE", "write all decisions, as Parquet or, in a file *.json, as JSON")
     add("--html", "FILE", "write a page of it, with the IR of functions")
     what = (
         "with --html: show the source, where the bitcode has lines, of files in this folder alone"
@@ -146,7 +146,8 @@ class _Explained:
             from mlgo_gym.evaluation._decision_table import write_decisions
 
             with writing(self._options.decisions) as file:
-                write_decisions(file, self._placed, self._setting.problem)
+                as_json = self._options.decisions.suffix == ".json"
+                write_decisions(file, self._placed, self._setting.problem, as_json=as_json)
         self._output.print(*(part for _, parts in sections for part in parts))
         self._output.json(changes_record(self._changes, self.names) | {"errors": self.errors})
 

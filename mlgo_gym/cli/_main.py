@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.cli._timeline import drawing_timeline
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         output = Output(as_json=options.json)
-        with drawing_timeline(options, output):
+        with _timeline(options, output):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
@@ -88,6 +88,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         Output(as_json=False).error("interrupted")
         return _INTERRUPTED
+
+
+def _timeline(options: argparse.Namespace, output: Output) -> AbstractContextManager[None]:
+    """Draws what a command compiles, if it is told to."""
+    if getattr(options, "timeline", None) is None:
+        return nullcontext()
+    from mlgo_gym.cli._timeline import drawing_timeline
+
+    return drawing_timeline(options.timeline, output)
 
 
 def parser() -> CommandParser:

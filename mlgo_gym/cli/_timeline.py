@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.llvm._timeline import MOST_DECISIONS, drawing
 
 
 @contextmanager
-def drawing_timeline(options: argparse.Namespace, output: Output) -> Iterator[None]:
-    """Write a timeline of what a command compiles, if it is told to."""
-    if (path := getattr(options, "timeline", None)) is None:
-        yield
-        return
-    from mlgo_gym.llvm._timeline import MOST_DECISIONS, drawing
-
+def drawing_timeline(path: Path, output: Output) -> Iterator[None]:
+    """Write a timeline of what a command compiles."""
     with writing(path) as file, drawing(file) as timeline:
         yield
     if timeline.left_out:

@@ -1,7 +1,8 @@
-"""Placed decisions as a table: one row for each, in a Parquet file (extra ``train``)."""
+"""Placed decisions as a table: one row for each, as Parquet or as JSON (extra ``train``)."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Final
 
@@ -23,9 +24,13 @@ _RANGE: Final = {"function": pa.string(), "start": pa.int64(), "end": pa.int64()
 
 
 def write_decisions(
-    file: BinaryIO, placed: Mapping[str, Sequence[PlacedDecisions]], problem: Problem
+    file: BinaryIO,
+    placed: Mapping[str, Sequence[PlacedDecisions]],
+    problem: Problem,
+    *,
+    as_json: bool = False,
 ) -> None:
-    """Write the decisions of several policies, by their names.
+    """Write the decisions of several policies, by their names; as JSON, a list of objects.
 
     Columns are ``policy``, ``package``, ``module``, ``decision`` (its number), ``caller``,
     ``callee``, ``site`` (its places, as text), ``calls`` (a struct for each, the innermost first),
@@ -66,7 +71,11 @@ def write_decisions(
     for spec in problem.sent():
         values = np.array([each.observation[spec.name] for each in decisions])
         columns[spec.name] = pa.array(list(values) if values.ndim > 1 else values)
-    pq.write_table(pa.table(columns), file)
+    table = pa.table(columns)
+    if as_json:
+        file.write(json.dumps(table.to_pylist(), indent=1).encode() + b"\n")
+    else:
+        pq.write_table(table, file)
 
 
 def _calls(decision: PlacedDecision) -> list[dict[str, object]]:

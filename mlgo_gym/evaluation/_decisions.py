@@ -268,7 +268,7 @@ def _placed(
     columns = zip(recorded, observations, [*times, None][: len(recorded)], strict=True)
     counts = Counter[tuple[str, str, tuple[int, ...]]]()
     for index, (decision, observation, compiler_s) in enumerate(columns):
-        site = Site.of_context(decision.context)
+        site = decision.site
         if site is None:
             raise EnvironmentSetupError(
                 f"sites: expected workers that tell them, as on Linux, found {decision.context!r}"

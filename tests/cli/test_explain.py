@@ -160,8 +160,11 @@ def test_bitcode_without_lines(tmp_path: Path) -> None:
     line = ("explain", "--policy", "never", "--module", "digest.c")
     done = run(*line, *files, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+    assert run(*line, "--decisions", "decisions.json", cwd=tmp_path).returncode == 0
     assert "<p>The bitcode has no lines of the source.</p>" in (tmp_path / "page.html").read_text()
     rows = pq.read_table(tmp_path / "decisions.parquet").to_pylist()
+    same = json.loads((tmp_path / "decisions.json").read_text())
+    assert [row | {"compiler_s": 0} for row in same] == [row | {"compiler_s": 0} for row in rows]
     assert {call["line"] for row in rows for call in row["calls"]} == {0}
     assert all(row["site"] for row in rows)
 

@@ -235,6 +235,22 @@ def test_branches_say_where(compiler: Compiler, sample: Corpus) -> None:
             assert found == expected[5:]
 
 
+def test_a_module_that_has_ids_gets_new_ones(compiler: Compiler, sample: Corpus) -> None:
+    """What it had are its lines then, in a file that says so; its code is the same."""
+    module = sample["digest.c"]
+    task = Task(optimize=False, product="bitcode", sites=True, debug_info=True)
+    again = Module("again", compiler.produce(module, None, task, {PROBLEM: default}).data)
+    again = replace(again, command=module.command)
+    first, second = sites(compiler, module), sites(compiler, again)
+    assert [(each.caller, each.callee, each.ids) for each in first] == [
+        (each.caller, each.callee, each.ids) for each in second
+    ]
+    calls = [call for site in second for call in site.calls]
+    assert {(call.file, call.line - call.id) for call in calls} == {("calls", 0)}
+    objects = [compiled(compiler, each, SITES)[0] for each in (module, again)]
+    assert objects[0] == objects[1]
+
+
 def test_a_module_that_asks_nothing(compiler: Compiler) -> None:
     assert sites(compiler, Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")) == []
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
@@ -10,6 +13,7 @@ from mlgo_gym.llvm._task import Task
 from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.objects._inlined import FunctionCode, function_code
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from tests.conftest import require
 from tests.llvm.test_sites import LEVELS
 
 
@@ -60,3 +64,16 @@ def test_functions_without_calls(compiler: Compiler) -> None:
 def test_an_object_without_debug_information(compiler: Compiler, sample: Corpus) -> None:
     made = compiler.compile_module(sample["digest.c"], keep_object=True)
     assert function_code(made.object_bytes or b"") == {}
+
+
+def test_stripped_objects(compiler: Compiler, sample: Corpus, tmp_path: Path) -> None:
+    """Without debug information nothing is told of any function."""
+    strip = require("strip", "binutils")
+    path = tmp_path / "digest.o"
+    path.write_bytes(described(compiler, sample["digest.c"], 1))
+    whole = function_code(path.read_bytes())
+    subprocess.run([strip, "--strip-debug", path], check=True)
+    assert function_code(path.read_bytes()) == {}
+    subprocess.run([strip, path], check=True)
+    assert function_code(path.read_bytes()) == {}
+    assert len(whole) > 3

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from mlgo_gym.workloads._addresses import executed_code
+from mlgo_gym.workloads._program import Programs
 from tests.cli.command import run
 from tests.conftest import require
 from tests.workloads.conftest import DESCRIPTION, MakeCorpus
@@ -54,3 +57,15 @@ def test_a_slow_callee_is_named_first(corpus: MakeCorpus, tmp_path: Path) -> Non
     (report,) = [each for each in others if each["function"] == "report"]
     assert report["bytes"][1] > first["bytes"][1]
     assert 0 < report["executed"][1] < 100
+
+
+@pytest.mark.e2e
+def test_a_stripped_program(corpus: MakeCorpus) -> None:
+    """It has no functions, and so what is executed in them is unknown."""
+    require("valgrind", "valgrind")
+    with Programs(corpus(DESCRIPTION, {"twice.c": HOT})) as programs:
+        workload = programs.workloads["twice"]
+        with programs.linked(workload) as program:
+            assert "twice" in executed_code(workload, program)
+            subprocess.run([require("strip", "binutils"), program.path], check=True)
+            assert executed_code(workload, program) == {}
