@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.llvm._timeline import MOST_DECISIONS, drawing
+from mlgo_gym.llvm._timeline import drawing
 
 
 @contextmanager
@@ -18,6 +18,6 @@ def drawing_timeline(path: Path, output: Output) -> Iterator[None]:
         yield
     if timeline.left_out:
         output.warn(
-            f"{path}: expected at most {MOST_DECISIONS:,} decisions, found {timeline.left_out:,} "
-            "more, which are not drawn; their compilations are"
+            f"{path}: expected at most {timeline.most_decisions:,} decisions, found "
+            f"{timeline.left_out:,} more, which are not drawn; their compilations are"
         )

@@ -30,6 +30,7 @@ class Timeline:
     """Writes what has ended to a file, compilation by compilation, from any thread.
 
     Attributes:
+        most_decisions: how many are drawn.
         left_out: how many decisions are not in it, since there were too many.
 
     Raises:
@@ -49,7 +50,8 @@ class Timeline:
                 "timelines: need perfetto; run: pip install 'mlgo-gym[timeline]'"
             ) from error
         self.left_out = 0
-        self._left = MOST_DECISIONS if most_decisions is None else most_decisions
+        self.most_decisions: Final = MOST_DECISIONS if most_decisions is None else most_decisions
+        self._left = self.most_decisions
         self._builder: Final = StreamingTraceProtoBuilder(file)
         self._kinds: Final = perfetto_trace_pb2.TrackEvent
         self._start_ns: Final = monotonic_ns()
