@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -117,6 +118,25 @@ def test_one_decision_alone(compiler: Compiler, sample: Corpus) -> None:
     assert change.first.shown.asked == chosen.asked
     assert change.first.answers == (1, 0)
     assert change.first.difference_bytes == -chosen.size_bytes
+
+
+def test_what_decisions_cost(compiler: Compiler) -> None:
+    """The callee by itself is parted among the decisions about it, and no byte is counted twice."""
+    module = Module.from_ir(LEVELS)
+    before, after = placed(compiler, module, always), placed(compiler, module, lambda _: 0)
+    change = compare_decisions(before, after)
+    own = {each.asked: each.own_bytes for each in before.decisions}
+    found = [each for function in change.functions for each in function.decisions]
+    assert {each.answers for each in found} == {(1, 0)}
+    callees = Counter(each.shown.site.callee for each in found)
+    assert callees == {"third": 1, "second": 1, "first": 2}
+    for each in found:
+        callee = each.shown.site.callee
+        assert each.callee_bytes == after.functions[callee].rest_bytes / callees[callee] > 0
+        assert each.cost_bytes == each.callee_bytes - own[each.shown.asked]
+    rest = after.functions["top"].rest_bytes - before.functions["top"].rest_bytes
+    sizes = [sum(code.size_bytes for code in each.functions.values()) for each in (before, after)]
+    assert sum(each.cost_bytes for each in found) == sizes[1] - sizes[0] - rest
 
 
 def test_equal_policies_differ_in_nothing(compiler: Compiler, sample: Corpus) -> None:
