@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from mlgo_gym.errors import CompilationError, InputError, OptionsError
 
@@ -149,9 +149,10 @@ def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
 
 def each(
     items: Iterable[_Item],
-    work: Callable[[_State, _Item], _Value],
+    work: Callable[[_State, Any], _Value],
     state: Callable[[], _State] | Executor[_State],
     *,
+    read: Callable[[_Item], Any] | None = None,
     jobs: Jobs = 1,
     size: Callable[[_Item], float] | None = None,
     in_order: bool = False,
@@ -164,8 +165,11 @@ def each(
 
     Args:
         items: what there is to do.
-        work: called once with each item, and with the state of the worker that has it.
+        work: called once with each item, and with the state of the worker that has it. Where the
+            workers are elsewhere, it is sent there, and so is what makes the state.
         state: makes what a worker keeps, or workers that are open already and stay open.
+        read: makes of an item what the work is called with, such as the module of a name; it is
+            called on this machine, where the files are, wherever the workers are.
         jobs: how many workers there are, where they are not open already.
         size: about how long an item takes, in any unit. The largest are started first, so that
             nobody waits for the last one, unless the order is given.
@@ -184,7 +188,7 @@ def each(
     """
     if size is not None and not in_order:
         items = sorted(items, key=size, reverse=True)
-    tried = partial(_tried, work)
+    tried = Tried(work, read)
     if isinstance(state, Executor):
         return state.run(tried, items, in_order=in_order)
     return _run_and_close(workers(state, jobs), tried, items, in_order=in_order)
@@ -201,13 +205,51 @@ def _run_and_close(
         yield from executor.run(work, items, in_order=in_order)
 
 
-def _tried(
-    work: Callable[[_State, _Item], _Value], state: _State, item: _Item
-) -> Done[_Item, _Value]:
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[_Value]):
+    """What came of an item, wherever: a value, or why there is none."""
+
+    error: CompilationError | InputError | None
+    made: tuple[_Value, ...] = ()
+
+
+class Tried(Generic[_State, _Item, _Value]):
+    """Work that ends well where an item is bad, in three steps, of which the second can be sent."""
+
+    def __init__(
+        self, work: Callable[[_State, Any], _Value], read: Callable[[_Item], Any] | None
+    ) -> None:
+        self._work = work
+        self._read = read
+
+    def __call__(self, state: _State, item: _Item) -> Done[_Item, _Value]:
+        return self.done(item, tried(self._work, state, self.take(item)))
+
+    def take(self, item: _Item) -> Any:
+        """What the work is called with, or as an `Outcome` why it cannot be."""
+        try:
+            return item if self._read is None else self._read(item)
+        except (CompilationError, InputError) as error:
+            return Outcome[_Value](error)
+
+    @property
+    def sent(self) -> Callable[[_State, Any], Outcome[_Value]]:
+        """What is done with it."""
+        return partial(tried, self._work)
+
+    def done(self, item: _Item, outcome: Outcome[_Value]) -> Done[_Item, _Value]:
+        """What became of the item."""
+        return Done(item, outcome.error, outcome.made)
+
+
+def tried(work: Callable[[_State, Any], _Value], state: _State, taken: Any) -> Outcome[_Value]:
+    """The outcome of work on what was taken, which may be one already."""
+    if isinstance(taken, Outcome):
+        return taken
     try:
-        return Done(item, None, (work(state, item),))
+        return Outcome(None, (work(state, taken),))
     except (CompilationError, InputError) as error:
-        return Done(item, error, ())
+        return Outcome(error)
 
 
 class _ThisThread(Executor[_State]):

@@ -235,12 +235,11 @@ def rollout(
     check_alone(measure, problem, how.get("also", {}))
     check_sites(problem, wanted=how.get("sites", False))
     packages = Packages.of(corpora)
-
-    def run(compiler: Compiler, key: ModuleKey) -> ModuleReport:
-        return compared(compiler, packages[key], policies, problem, **how)
-
+    work = partial(compared, policies=policies, problem=problem, **how)
     compiler, size = partial(Compiler, timeout_s=timeout_s), packages.size_bytes
-    with closing(each(packages, run, compiler, jobs=jobs, size=size, in_order=in_order)) as found:
+    read = packages.__getitem__
+    running = each(packages, work, compiler, read=read, jobs=jobs, size=size, in_order=in_order)
+    with closing(running) as found:
         for done in found:
             failed = ModuleReport(done.item.name, measure, None, (), str(done.error))
             report = failed if done.error else done.value

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from mlgo_gym.errors import OptionsError
+from corpus_tools.scratch import scratch_folder
+from mlgo_gym.errors import ModelError, OptionsError
+from mlgo_gym.files import read_bounded
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._address import Address
 from mlgo_gym.tensor_spec import TensorSpec
@@ -22,6 +28,12 @@ _CLASSES: Final = {
 RELEASE: Final = "release"
 IN_PROCESS: Final = (RELEASE, "under-training")
 """The modes that run a model's files in this process, without a host."""
+
+MAX_SENT_BYTES: Final = 1 << 28
+"""The most that the files of a model may have together that goes to another machine."""
+
+_FOLDERS: Final = ExitStack()
+atexit.register(_FOLDERS.close)
 
 MODES: Final = tuple(_CLASSES)
 """``release`` compiles a model directory, or loads a frozen model; ``under-training`` runs a model
@@ -79,3 +91,46 @@ class RunnerOfMode:
         kind = pkgutil.resolve_name(_CLASSES[self.mode])
         runner: MLModelRunner = kind(self.model, inputs, output, **self.settings)
         return runner
+
+    def __reduce__(self) -> tuple[Callable[..., RunnerOfMode], tuple[object, ...]]:
+        """A copy has the model's files with it, and needs none of this machine's."""
+        if self.mode not in IN_PROCESS:
+            return RunnerOfMode, (self.mode, self.model, dict(self.settings))
+        path = Path(self.model)
+        return _unpacked, (self.mode, path.name, files_of_model(path), dict(self.settings))
+
+
+def files_of_model(path: Path) -> dict[str, bytes]:
+    """The files of a model, by their names in its folder; of one file, by ``""``.
+
+    Raises:
+        ModelError: one cannot be read.
+    """
+    found = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+    files: dict[str, bytes] = {}
+    for each in found:
+        name = "" if each == path else str(each.relative_to(path))
+        left = MAX_SENT_BYTES - sum(map(len, files.values()))
+        try:
+            files[name] = read_bounded(each, left)
+        except OSError as error:
+            raise ModelError(str(path), f"{each.name}: cannot be sent: {error.strerror}") from error
+    return files
+
+
+def _unpacked(
+    mode: str, name: str, files: Mapping[str, bytes], settings: Mapping[str, object]
+) -> RunnerOfMode:
+    """The same for a model that came with all of its files."""
+    return RunnerOfMode(mode, str(_folder_of(name, tuple(files.items()))), settings)
+
+
+@functools.cache
+def _folder_of(name: str, files: tuple[tuple[str, bytes], ...]) -> Path:
+    """Where a model's files are, until this process ends."""
+    folder = _FOLDERS.enter_context(scratch_folder())
+    for within, data in files:
+        path = folder / name / within
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder / name

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from mlgo_gym.corpus._corpus import Module
@@ -87,6 +88,10 @@ class RunnerPolicy(Policy):
         while self._kept:
             self._kept.pop().close()
         self._own = threading.local()
+
+    def __reduce__(self) -> tuple[Callable[..., RunnerPolicy], tuple[RunnerFactory]]:
+        """A copy makes runners of its own."""
+        return partial(RunnerPolicy, keep=self._keep), (self._factory,)
 
     def _session(self) -> _Session:
         if not hasattr(self._own, "session"):

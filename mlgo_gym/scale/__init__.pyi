@@ -1,0 +1,1 @@
+from ._cluster import RayCluster as RayCluster

@@ -1,0 +1,108 @@
+"""`RayCluster`: where work goes that is to be done on a Ray cluster, given as ``jobs=``."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final, TypeVar
+
+from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.llvm._schedule import Executor, State
+from mlgo_gym.scale._executor import RayExecutor
+
+_State = TypeVar("_State", bound=State)
+
+_ANSWER_S: Final = 10.0
+_LOCAL: Final = "local"
+_AUTO: Final = "auto"
+
+
+class RayCluster(AbstractContextManager["RayCluster"]):
+    """A connection to a Ray cluster; wherever ``jobs=`` is taken, work goes to its nodes.
+
+    What is compiled, and every result, is the same as with workers here, whatever the number of
+    nodes, and whichever of them goes meanwhile: what it had is done again elsewhere. Nodes that
+    join are used. All must run the same versions, of this project too, or the first call says so.
+
+    Args:
+        address: ``local`` starts Ray on this machine, for as long as this is open; ``auto`` is the
+            cluster that this machine is a node of; ``HOST:PORT`` is that of another address, which
+            this machine is a node of, too.
+        workers: how many compile at once; ``None`` is one for each CPU of the cluster.
+        patience_s: how long a call may wait while no node has room, in seconds.
+
+    Raises:
+        OptionsError: there is no such address, or a number is not above 0.
+        EnvironmentSetupError: Ray is not installed, nobody answers, or the cluster's version is
+            another one.
+
+    >>> RayCluster("somewhere")
+    Traceback (most recent call last):
+      ...
+    mlgo_gym.errors.OptionsError: ray: expected local, auto or HOST:PORT, found 'somewhere'
+    """
+
+    def __init__(
+        self, address: str = _AUTO, *, workers: int | None = None, patience_s: float = 300.0
+    ) -> None:
+        for name, value in (("workers", workers), ("patience_s", patience_s)):
+            if value is not None and not value > 0:
+                raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
+        _check_answers(address)
+        self._workers = workers
+        self._patience_s = patience_s
+        self._ray = _ray()
+        self._is_open = not self._ray.is_initialized()
+        if self._is_open:
+            _connect(self._ray, address)
+
+    def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
+        """An executor on the cluster's nodes, whose workers have states that this function makes."""
+        return RayExecutor(state, self._ray, self._workers, self._patience_s)
+
+    def close(self) -> None:
+        """Leave the cluster, and end it where it was started here; safe to call twice."""
+        if self._is_open:
+            self._ray.shutdown()
+        self._is_open = False
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _ray() -> Any:
+    # Ray would tell its makers of each cluster.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise EnvironmentSetupError("Ray: run: pip install 'mlgo-gym[ray]'") from error
+
+
+def _check_answers(address: str) -> None:
+    """See that there is somebody: Ray itself would wait for minutes."""
+    if address in {_LOCAL, _AUTO}:
+        return
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        raise OptionsError(f"ray: expected local, auto or HOST:PORT, found {address!r}")
+    try:
+        socket.create_connection((host, int(port)), _ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise EnvironmentSetupError(
+            f"ray: expected a cluster's head at {address}, found none: {error}"
+        ) from error
+
+
+def _connect(ray: Any, address: str) -> None:
+    settings: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == _LOCAL:
+        settings["include_dashboard"] = False
+    try:
+        ray.init(address=address, **settings)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise EnvironmentSetupError(f"ray: {address}: {error}") from error

@@ -1,0 +1,173 @@
+"""Which worker gets what next: batches, in which order, and what becomes of a lost worker's.
+
+Nothing here knows where workers are, or what time it is. The largest items are the first of those
+that it is given. A batch is as many items as take about `BATCH_S`, for a call to a worker costs the
+caller something whatever is in it, but always few enough that all workers have a share of the rest.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sized
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, Final, Generic, TypeVar
+
+from mlgo_gym.errors import CompilationError, CompilerCrashError, InputError
+from mlgo_gym.llvm._schedule import Outcome
+
+_Item = TypeVar("_Item")
+
+BATCH_S: Final = 0.5
+"""How long a worker is to be busy with one batch, in seconds, where items are shorter."""
+
+_AHEAD: Final = 4
+_PARTS: Final = 4
+_TRIES: Final = 4
+"""How many workers may be lost over one item before it is the item's fault."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch(Generic[_Item]):
+    """Items that a worker does one after the other, with their places in the order."""
+
+    places: tuple[int, ...]
+    items: tuple[_Item, ...]
+
+
+class Dispatch(Generic[_Item]):
+    """The items of one run, and where they are.
+
+    Args:
+        items: in the order in which they are started.
+        in_order: outcomes keep that order; otherwise they come as they are made.
+    """
+
+    def __init__(self, items: Iterable[_Item], *, in_order: bool) -> None:
+        self._left = len(items) if isinstance(items, Sized) else 0
+        self._items = iter(items)
+        self._in_order = in_order
+        self._workers: dict[int, deque[Batch[_Item]]] = {}
+        self._idle: deque[int] = deque()
+        self._busy: deque[int] = deque()
+        self._again: list[tuple[int, int, _Item]] = []  # place, how many workers were lost, item
+        self._losses: dict[int, int] = {}
+        self._exhausted = False
+        self._started = self._taken = 0
+        self._made: dict[int, tuple[_Item, Outcome[Any]]] = {}
+        self._ready: deque[int] = deque()
+        self._item_s = BATCH_S
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every outcome has been taken."""
+        return self._exhausted and self._taken == self._started
+
+    def join(self, worker: int) -> None:
+        """A worker can be given something from now on."""
+        self._workers[worker] = deque()
+        self._idle.append(worker)
+
+    def lose(self, worker: int) -> None:
+        """A worker is gone; what it had is done again, first of all."""
+        for number, batch in enumerate(self._workers.pop(worker, ())):
+            for place, item in zip(batch.places, batch.items, strict=True):
+                # Behind the first batch none was under way.
+                losses = self._losses.get(place, 0) + (number == 0)
+                self._losses[place] = losses
+                if losses < _TRIES:
+                    heappush(self._again, (place, losses, item))
+                else:
+                    self._keep(place, item, Outcome(_lost(item, losses)))
+
+    def hand_out(self) -> Iterator[tuple[int, Batch[_Item]]]:
+        """Batches for those who have too little to do."""
+        for load, workers in enumerate((self._idle, self._busy)):
+            while workers:
+                worker = workers[0]
+                batches = self._workers.get(worker)
+                if batches is None or len(batches) != load:
+                    workers.popleft()  # it is gone, or stands elsewhere
+                    continue
+                if (batch := self._next_batch()) is None:
+                    return
+                workers.popleft()
+                batches.append(batch)
+                self._place(worker)
+                yield worker, batch
+
+    def finish(
+        self, worker: int, batch: Batch[_Item], outcomes: Iterable[Outcome[Any]], seconds: float
+    ) -> None:
+        """A worker has done one of its batches, in so many seconds."""
+        if worker not in self._workers:
+            return  # it was taken for lost, and others do it
+        self._workers[worker].remove(batch)
+        self._item_s = seconds / len(batch.places)
+        self._place(worker)
+        for place, item, outcome in zip(batch.places, batch.items, outcomes, strict=True):
+            self._keep(place, item, outcome)
+
+    def take(self) -> Iterator[tuple[_Item, Outcome[Any]]]:
+        """The outcomes that are due."""
+        while self._ready or (self._in_order and self._taken in self._made):
+            place = self._taken if self._in_order else self._ready.popleft()
+            self._taken += 1
+            yield self._made.pop(place)
+
+    def _keep(self, place: int, item: _Item, outcome: Outcome[Any]) -> None:
+        self._losses.pop(place, None)
+        self._made[place] = item, outcome
+        if not self._in_order:
+            self._ready.append(place)
+
+    def _place(self, worker: int) -> None:
+        """Put a worker where it waits for something to do.
+
+        There is a second batch, so that nobody waits for the caller between two; of long items
+        there is none, since it would wait for this worker while others have nothing.
+        """
+        load = len(self._workers[worker])
+        if not load:
+            self._idle.append(worker)
+        elif load == 1 and self._item_s < BATCH_S:
+            self._busy.append(worker)
+
+    def _next_batch(self) -> Batch[_Item] | None:
+        most = self._most()
+        limit = _AHEAD * most * len(self._workers)
+        found: list[tuple[int, _Item]] = []
+        while len(found) < most:
+            if self._again:
+                place, losses, item = self._again[0]
+                if found and losses:  # alone, so that no other pays for it
+                    break
+                heappop(self._again)
+                found.append((place, item))
+                if losses:
+                    break
+                continue
+            if self._exhausted or self._started - self._taken >= limit:
+                break
+            try:
+                found.append((self._started, next(self._items)))
+            except StopIteration:
+                self._exhausted = True
+                break
+            self._started += 1
+            self._left -= 1
+        if not found:
+            return None
+        places, items = zip(*found, strict=True)
+        return Batch(places, items)
+
+    def _most(self) -> int:
+        by_time = int(BATCH_S / max(self._item_s, 1e-6))
+        share = self._left // (_PARTS * max(len(self._workers), 1))
+        return max(1, min(by_time, share))
+
+
+def _lost(item: object, losses: int) -> CompilationError | InputError:
+    name = str(getattr(item, "name", item))
+    message = f"expected a worker that does it, found {losses} that were lost over it"
+    return CompilerCrashError(name, message, exit_status=None, stderr_tail=())

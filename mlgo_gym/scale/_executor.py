@@ -1,0 +1,237 @@
+"""The caller's side of workers on a cluster: who is there, what they are sent, what comes back."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
+
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import EnvironmentSetupError, UsageError
+from mlgo_gym.llvm._schedule import Executor, Outcome, State, Tried
+from mlgo_gym.scale._dispatch import Batch, Dispatch
+from mlgo_gym.scale._worker import RemoteWorker, facts, packed
+
+_State = TypeVar("_State", bound=State)
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+
+SMALL_BYTES: Final = 1 << 16
+"""Modules up to this size come with each batch; larger ones are stored, once for each node."""
+
+STORED_BYTES: Final = 1 << 28
+"""How much of what was stored is kept for another time."""
+
+_LOOK_S: Final = 1.0
+_MEETING_S: Final = 10.0
+_MOST_FAILURES: Final = 3
+
+
+class RayExecutor(Executor[_State]):
+    """Workers that are Ray's actors; whoever is lost is replaced where there is room.
+
+    Args:
+        state: makes what each worker keeps; it is sent.
+        ray: the module, connected.
+        count: how many workers there are; ``None`` is one for each CPU of the cluster.
+        patience_s: how long nobody may be there, in seconds.
+    """
+
+    def __init__(
+        self, state: Callable[[], _State], ray: Any, count: int | None, patience_s: float
+    ) -> None:
+        self._ray = ray
+        self._make = state
+        self._count = count
+        self._patience_s = patience_s
+        self._kind = ray.remote(num_cpus=1, max_restarts=0)(RemoteWorker)
+        self._facts = facts()
+        self._numbers = itertools.count()
+        self._runs = itertools.count()
+        self._actors: dict[int, Any] = {}
+        self._here: set[int] = set()
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._stored: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._failures = 0
+        self._reason = ""
+        self._dispatch: Dispatch[Any] | None = None
+        self._looked = self._seen = -_LOOK_S
+
+    def run(
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
+    ) -> Generator[_Value]:
+        """Hand batches of items to whoever has too little to do."""
+        steps: Any = work if isinstance(work, Tried) else _Plain(work)
+        dispatch = Dispatch(items, in_order=in_order)
+        sent = (next(self._runs), [self._put(steps.sent)])
+        try:
+            self._meet()
+            for worker in self._here:
+                dispatch.join(worker)
+            while not dispatch.is_finished:
+                for worker, batch in dispatch.hand_out():
+                    self._send(worker, batch, steps.take, sent, dispatch)
+                if not dispatch.is_finished:
+                    self._next_event(dispatch)
+                for item, outcome in dispatch.take():
+                    yield steps.done(item, outcome)
+        except BaseException:  # also where the consumer closes this generator
+            self._kill()
+            raise
+
+    def close(self) -> None:
+        """End the workers."""
+        self._kill()
+        self._stored.clear()
+
+    def _kill(self) -> None:
+        while self._actors:
+            self._ray.kill(self._actors.popitem()[1])
+        self._here.clear()
+        self._events = SimpleQueue()
+
+    def _put(self, value: Any) -> Any:
+        try:
+            return self._ray.put(value)
+        except TypeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise UsageError(f"ray: expected work that can be sent, found {reason}") from error
+
+    def _send(
+        self,
+        worker: int,
+        batch: Batch[_Item],
+        take: Callable[[_Item], Any],
+        sent: tuple[int, Any],
+        dispatch: Dispatch[_Item],
+    ) -> None:
+        beside: list[Any] = []
+        items = [packed(take(item), partial(self._store, beside)) for item in batch.items]
+        call = self._actors[worker].do.remote(*sent, items, *beside)
+
+        def done(future: Future[Any]) -> None:
+            if worker in self._here:
+                outcomes, seconds = self._result(worker, future) or ((), 0.0)
+                if worker in self._here:
+                    dispatch.finish(worker, batch, outcomes, seconds)
+                else:
+                    dispatch.lose(worker)
+
+        self._when_done(call, done)
+
+    def _store(self, beside: list[Any], module: Module) -> int | None:
+        """Where the bytes of a module are among those beside a batch, if they are not with it."""
+        if len(module.data) <= SMALL_BYTES:
+            return None
+        reference, _ = self._stored.pop(module.sha256, (None, 0))
+        reference = reference or self._ray.put(module.data)
+        self._stored[module.sha256] = reference, len(module.data)
+        while sum(size for _, size in self._stored.values()) > STORED_BYTES:
+            self._stored.popitem(last=False)
+        beside.append(reference)
+        return len(beside) - 1
+
+    def _when_done(self, call: Any, then: Callable[[Future[Any]], None]) -> None:
+        events = self._events
+        call.future().add_done_callback(lambda future: events.put(partial(then, future)))
+
+    def _result(self, worker: int, future: Future[Any]) -> Any:
+        """What a worker said; ``None`` where it is gone, and what it raised is raised."""
+        errors = self._ray.exceptions
+        try:
+            return future.result()
+        except errors.RayTaskError as error:
+            raise error.cause from error
+        except errors.RayError as error:
+            self._here.discard(worker)
+            self._ray.kill(self._actors.pop(worker))
+            self._reason = str(error)
+            return None
+
+    def _meet(self) -> None:
+        """Have as many workers as there should be, and see what they run, before any has work."""
+        self._look()
+        start = time.monotonic()
+        while len(self._here) < len(self._actors) or not self._here:
+            waited = time.monotonic() - start
+            if waited > _MEETING_S and self._here:
+                return  # for the others there is no room yet
+            self._next_event(None)
+
+    def _next_event(self, dispatch: Dispatch[Any] | None) -> None:
+        """Wait for something to happen, and take it in."""
+        self._dispatch = dispatch
+        self._look()
+        try:
+            event = self._events.get(timeout=_LOOK_S)
+        except Empty:
+            return
+        event()
+
+    def _look(self) -> None:
+        """Have as many workers as there should be."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        self._check_patience(now)
+        wanted = self._count or int(self._ray.cluster_resources().get("CPU", 0))
+        while len(self._actors) < wanted:
+            worker = next(self._numbers)
+            self._actors[worker] = actor = self._kind.remote(self._make)
+            self._when_done(actor.introduce.remote(), partial(self._introduced, worker))
+
+    def _check_patience(self, now: float) -> None:
+        if self._here or self._seen < 0:
+            self._seen = now
+        elif now - self._seen > self._patience_s:
+            raise EnvironmentSetupError(
+                f"ray: expected a node with a free CPU within {self._patience_s:g} s, found none"
+            )
+
+    def _introduced(self, worker: int, future: Future[Any]) -> None:
+        """A worker says where it is and what it runs, or cannot be started."""
+        if worker not in self._actors:
+            return
+        found = self._result(worker, future)
+        if found is None:
+            self._failures += 1
+            if self._failures > _MOST_FAILURES * max(len(self._actors), 1):
+                raise EnvironmentSetupError(f"ray: workers cannot be started: {self._reason}")
+            return
+        self._failures = 0
+        node, runs = found
+        for name, expected in self._facts.items():
+            if runs[name] != expected:
+                raise EnvironmentSetupError(
+                    f"ray: node {node}: {name}: expected {expected}, as here, found {runs[name]}: "
+                    "results could not be compared"
+                )
+        self._here.add(worker)
+        if self._dispatch:
+            self._dispatch.join(worker)
+
+
+class _Plain:
+    """Work that says nothing of items that are bad."""
+
+    def __init__(self, work: Callable[[Any, Any], Any]) -> None:
+        self.sent: Final = partial(_made, work)
+
+    def take(self, item: Any) -> Any:
+        return item
+
+    def done(self, item: Any, outcome: Outcome[Any]) -> Any:
+        del item
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.made[0]
+
+
+def _made(work: Callable[[Any, Any], Any], state: Any, item: Any) -> Outcome[Any]:
+    return Outcome(None, (work(state, item),))
