@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._programs import measured
+from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._writing import make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
@@ -43,6 +44,7 @@ def add_options(add: shared.Options) -> None:
     add("--html", "FILE", "write a page of it all")
     add("--modules", "", "print every module, too")
     add.compilation()
+    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

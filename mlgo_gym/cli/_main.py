@@ -20,6 +20,7 @@ from typing import Any
 
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
+from mlgo_gym.cli._ray import on_cluster
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         output = Output(as_json=options.json)
-        with _timeline(options, output):
+        with on_cluster(options), _timeline(options, output):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))

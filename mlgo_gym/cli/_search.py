@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
@@ -37,6 +38,7 @@ def add_options(add: shared.Options) -> None:
     add.problem()
     add.seed("the order of trials")
     add.compilation()
+    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

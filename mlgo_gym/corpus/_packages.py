@@ -117,6 +117,10 @@ class Packages:
         """
         return self._corpus(key)[key.name]
 
+    def keyed(self, key: ModuleKey) -> tuple[ModuleKey, Module]:
+        """The key, and the module, which is read."""
+        return key, self[key]
+
     def size_bytes(self, key: ModuleKey) -> int:
         """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
         return self._corpus(key).size_bytes(key.name)

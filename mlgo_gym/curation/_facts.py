@@ -69,12 +69,8 @@ def describe_modules(
     ['digest.c']
     """
     packages = Packages.of(corpora)
-
-    def describe(compiler: Compiler, key: ModuleKey) -> ModuleFacts:
-        return describe_module(compiler, packages[key])
-
-    compiler = partial(Compiler, timeout_s=timeout_s)
-    return each(packages, describe, compiler, jobs=jobs, in_order=True)
+    compiler, read = partial(Compiler, timeout_s=timeout_s), packages.__getitem__
+    return each(packages, describe_module, compiler, read=read, jobs=jobs, in_order=True)
 
 
 def profile_path(command: Sequence[str]) -> str | None:

@@ -186,24 +186,34 @@ def placed_decisions(
     False
     """
     packages = Packages.of(corpora)
-
-    def work(compiler: Compiler, key: ModuleKey) -> dict[str, PlacedDecisions]:
-        made = {}
-        for name, policy in policies.items():
-            placed = place_decisions(
-                compiler,
-                packages[key],
-                setting.problem,
-                policy,
-                opt_level=setting.opt_level,
-                package=key.package,
-            )
-            functions = executed.get((key.package, name))
-            made[name] = placed if functions is None else with_executed(placed, functions)
-        return made
-
+    work = partial(
+        _placed_under,
+        policies=dict(policies),
+        problem=setting.problem,
+        opt_level=setting.opt_level,
+        executed=dict(executed),
+    )
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
-    return each(packages, work, compiler, jobs=setting.jobs, in_order=True)
+    return each(packages, work, compiler, read=packages.keyed, jobs=setting.jobs, in_order=True)
+
+
+def _placed_under(
+    compiler: Compiler,
+    read: tuple[ModuleKey, Module],
+    *,
+    policies: Mapping[str, PolicyLike],
+    problem: Problem,
+    opt_level: str | None,
+    executed: Mapping[tuple[str, str], Executed],
+) -> dict[str, PlacedDecisions]:
+    (package, _), module = read
+    how: dict[str, Any] = {"opt_level": opt_level, "package": package}
+    made = {}
+    for name, policy in policies.items():
+        placed = place_decisions(compiler, module, problem, policy, **how)
+        functions = executed.get((package, name))
+        made[name] = placed if functions is None else with_executed(placed, functions)
+    return made
 
 
 def with_executed(placed: PlacedDecisions, executed: Executed) -> PlacedDecisions:

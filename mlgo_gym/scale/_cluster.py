@@ -61,7 +61,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
             _connect(self._ray, address)
 
     def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
-        """An executor on the cluster's nodes, whose workers have states that this function makes."""
+        """An executor on the nodes, whose workers have states that this function makes."""
         return RayExecutor(state, self._ray, self._workers, self._patience_s)
 
     def close(self) -> None:

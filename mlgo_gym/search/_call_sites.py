@@ -97,8 +97,8 @@ class NamingCompiler:
         task: Task = COMPILE,
     ) -> None:
         self.options: Final = options_of(module)
-        self._compiler = compiler
-        self._module = module
+        self.compiler: Final = compiler
+        self.module: Final = module
         self._policy = as_policy(policy)
         self._problem = problem or InliningForSize()
         self._task = replace(task, names=True)
@@ -116,9 +116,9 @@ class NamingCompiler:
         decisions: list[NamedDecision] = []
         sent = self._policy.for_worker(problem)
         with (
-            self._policy.begin(self._module) as answer,
-            self._compiler.start(
-                self._module,
+            self._policy.begin(self.module) as answer,
+            self.compiler.start(
+                self.module,
                 problem,
                 self.options,
                 keep_object=True,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,11 +34,11 @@ from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.process._launch import installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
-from mlgo_gym.records._trace import trace_path
+from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
-from mlgo_gym.search._rewards import Reward, Rewards, check_most_text, of_module, reward_beside
+from mlgo_gym.search._rewards import Rewards, check_most_text, of_module, reward_beside
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _SIZES: Final = ("default_size_bytes", "size_bytes")
@@ -120,39 +120,108 @@ def search_corpus(
     compiler = partial(Compiler, timeout_s=timeout_s)
     with ExitStack() as stack:
         rewards = name and stack.enter_context(Rewards(name, packages, opt_level, timeout_s))
-        task = _Task(packages, output, problem, setting, policy, opt_level, name, rewards or None)
-        searches = each(packages, task.run, compiler, jobs=jobs, size=packages.size_bytes)
+        how = (problem, setting, opt_level, name, rewards or None)
+        records = _Records(packages, output, *how)
+        task = _Task(*how, policy, _Kept())
+        read, size = records.begun, packages.size_bytes
+        searches = each(packages, task.run, compiler, read=read, jobs=jobs, size=size)
         for done in stack.enter_context(closing(searches)):
             failed = ModuleSearch(packages.label(done.item), error=str(done.error), reward=name)
-            yield failed if done.error else done.value
+            if not done.error:
+                done.value.write()
+            yield failed if done.error else done.value.search
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
+class _Begun:
+    """A module, and what an earlier search left of it."""
+
+    key: ModuleKey
+    module: Module
+    record: _Record
+    known: ModuleSearch
+    choice: Choice | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """What is known about a module now, and what of that is to be written."""
+
+    search: ModuleSearch
+    record: _Record | None = None
+    choice: Choice | None = None
+    trace: Trace | None = None
+
+    def write(self) -> None:
+        if self.record is None:
+            return
+        if self.trace:
+            self.trace.save(self.record.trace)
+        self.record.write(self.search, self.choice)
+
+
+class _Kept:
+    """Writes what is found on the way, where the folder is; a copy that was sent writes nothing."""
+
+    def __init__(self, *, is_here: bool = True) -> None:
+        self._is_here = is_here
+
+    def __call__(self, so_far: _Ended) -> None:
+        if self._is_here:
+            so_far.write()
+
+    def __reduce__(self) -> tuple[Callable[[], _Kept], tuple[()]]:
+        return partial(_Kept, is_here=False), ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """The folder of a search."""
+
     packages: Packages
     output: Path
     problem: InliningForSize
     setting: SearchSetting
-    policy: PolicyLike | None
     opt_level: str | None
     reward: str | None
     rewards: Rewards | None
 
-    def run(self, compiler: Compiler, key: ModuleKey) -> ModuleSearch:
+    def begun(self, key: ModuleKey) -> _Begun:
+        """Read a module and its record."""
         module = self.packages[key]
         with of_module(module.name):
             reward = self.rewards.of(key) if self.rewards else None
-            return self._searched(compiler, key, module, reward)
-
-    def _searched(
-        self, compiler: Compiler, key: ModuleKey, module: Module, reward: Reward | None
-    ) -> ModuleSearch:
         options = options_of(module, self.opt_level)
-        record = self._record(key, module, options, reward)
-        known, choice = record.read()
-        left_s = self.setting.budget_s - known.spent_s
+        settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
+        same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
+        same |= {"reward": self.reward, "most_text": self.setting.most_text}
+        label = self.packages.label(key)
+        path, trace = self.output / f"{label}.search.json", trace_path(self.output, label)
+        record = _Record(path, trace, label, same | (reward.same if reward else {}))
+        return _Begun(key, module, record, *record.read())
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    problem: InliningForSize
+    setting: SearchSetting
+    opt_level: str | None
+    reward: str | None
+    rewards: Rewards | None
+    policy: PolicyLike | None
+    keep: _Kept
+
+    def run(self, compiler: Compiler, begun: _Begun) -> _Ended:
+        with of_module(begun.module.name):
+            return self._searched(compiler, begun)
+
+    def _searched(self, compiler: Compiler, begun: _Begun) -> _Ended:
+        module = begun.module
+        reward = self.rewards.of(begun.key) if self.rewards else None
+        options = options_of(module, self.opt_level)
+        left_s = self.setting.budget_s - begun.known.spent_s
         if left_s <= 0:
-            return known
+            return _Ended(begun.known)
         plain = None
         if reward:  # what all share is of nobody's budget
             keep, task = reward.measure.keeps_objects, reward.measure.task
@@ -167,46 +236,34 @@ class _Task:
                 self.problem,
                 options,
                 policy=given,
-                start=choice,
+                start=begun.choice,
                 measure=reward and reward.measure,
                 plain=plain,
             )
-            return self._improved(oracle, record, known, choice)
+            return self._improved(oracle, begun)
 
-    def _record(
-        self, key: ModuleKey, module: Module, options: CompileOptions, reward: Reward | None
-    ) -> _Record:
-        settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
-        same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
-        same |= {"reward": self.reward, "most_text": self.setting.most_text}
-        label = self.packages.label(key)
-        path = self.output / f"{label}.search.json"
-        return _Record(path, label, same | (reward.same if reward else {}))
-
-    def _improved(
-        self, oracle: Oracle, record: _Record, known: ModuleSearch, choice: Choice | None
-    ) -> ModuleSearch:
-        """Search, and keep the best; ``known`` is what an earlier search left."""
+    def _improved(self, oracle: Oracle, begun: _Begun) -> _Ended:
+        """Search, and keep the best."""
         start = self.setting.clock()
-        best = known
+        known = best = begun.known
+        ended = _Ended(known, begun.record, begun.choice)
 
-        def kept(search: ModuleSearch) -> ModuleSearch:
+        def kept(search: ModuleSearch, choice: Choice | None, trace: Trace | None) -> _Ended:
             so_far = replace(
                 search,
                 spent_s=known.spent_s + self.setting.clock() - start,
                 compilations=known.compilations + oracle.compilations,
                 wrong=known.wrong + oracle.wrong,
             )
-            record.write(so_far, choice)
-            return so_far
+            return _Ended(so_far, begun.record, choice, trace)
 
         for found in oracle.improvements():
             if best.error is None and found.score >= best.score:
                 continue  # on the way to where an earlier search has been
-            choice = found.choice
-            found.trace.save(trace_path(self.output, known.module))
-            best = kept(_search_of(found, known))
-        return kept(best)
+            ended = kept(_search_of(found, known), found.choice, found.trace)
+            best = ended.search
+            self.keep(ended)
+        return kept(best, ended.choice, ended.trace)
 
 
 def _search_of(found: Found, known: ModuleSearch) -> ModuleSearch:
@@ -225,6 +282,7 @@ class _Record:
     """The JSON file of one module's search, which says what must be the same to go on."""
 
     path: Path
+    trace: Path
     module: str
     same: dict[str, Any]
 

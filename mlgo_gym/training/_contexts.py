@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,7 @@ _K = TypeVar("_K")
 
 _LEAST_SCORE: Final = 1e-9
 _DRAWN: Final = 0.98
+_ITS_OWN: Final = ("_workers", "_warn")
 
 
 @dataclass(frozen=True)
@@ -105,21 +106,23 @@ class Workshop:
 
     def contexts(self, packages: Packages, skip: int = 0) -> Iterator[list[TrainingContext]]:
         """The contexts of each module but the first few: none of one that fails or never asks."""
-
-        def prepared(compiler: Compiler, key: ModuleKey) -> list[TrainingContext]:
-            module = packages[key]
-            if self.by_function:
-                return _functions(Allocator(compiler, self.problem), str(key), module)
-            measure, unit = self._measured(compiler, str(key), module)
-            with of_module(key.name):
-                score = measure.score(unit.baseline())
-            return [TrainingContext(str(key), module, score)] if score else []
-
-        with closing(self.each(tuple(packages)[skip:], prepared)) as found:
+        keys, work, read = tuple(packages)[skip:], self._prepared, packages.keyed
+        with closing(each(keys, work, self._workers, read=read, in_order=True)) as found:
             for done in found:
                 if done.error:
                     self._warn(f"{done.item.package}: {done.error}")
                 yield [] if done.error else done.value
+
+    def _prepared(
+        self, compiler: Compiler, read: tuple[ModuleKey, Module]
+    ) -> list[TrainingContext]:
+        key, module = read
+        if self.by_function:
+            return _functions(Allocator(compiler, self.problem), str(key), module)
+        measure, unit = self._measured(compiler, str(key), module)
+        with of_module(key.name):
+            score = measure.score(unit.baseline())
+        return [TrainingContext(str(key), module, score)] if score else []
 
     def score(self, compiler: Compiler, context: TrainingContext, policy: PolicyLike) -> float:
         """What comes out under a policy, by the reward or the problem's measure.
@@ -165,6 +168,10 @@ class Workshop:
 
     def __exit__(self, *_: object) -> None:
         self._workers.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy is what work needs where workers are; it has none of its own."""
+        return {name: each for name, each in vars(self).items() if name not in _ITS_OWN}
 
 
 def _functions(allocator: Allocator, name: str, module: Module) -> list[TrainingContext]:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
@@ -33,6 +34,7 @@ from mlgo_gym.objects._functions import function_sizes
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.scoring._measures import Measure
 from mlgo_gym.search._attribution import (
     FlipEffect,
     Wanted,
@@ -89,14 +91,15 @@ def survey(
     packages: Packages, *, jobs: Jobs, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Generator[Done[ModuleKey, tuple[str, ...]]]:
     """Compile all modules plainly: the functions of each object that are in COMDAT groups."""
-
-    def compiled(compiler: Compiler, key: ModuleKey) -> tuple[str, ...]:
-        result = compiler.compile_module(packages[key], keep_object=True)
-        functions = function_sizes(result.object_bytes or b"")
-        return tuple(name for name, function in functions.items() if function.is_comdat)
-
     compiler = partial(Compiler, timeout_s=timeout_s)
-    return each(packages, compiled, compiler, jobs=jobs, size=packages.size_bytes)
+    read, size = packages.__getitem__, packages.size_bytes
+    return each(packages, _in_comdats, compiler, read=read, jobs=jobs, size=size)
+
+
+def _in_comdats(compiler: Compiler, module: Module) -> tuple[str, ...]:
+    result = compiler.compile_module(module, keep_object=True)
+    functions = function_sizes(result.object_bytes or b"")
+    return tuple(name for name, function in functions.items() if function.is_comdat)
 
 
 def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, int]]:
@@ -118,44 +121,83 @@ def label_modules(
     setting: LabelSetting,
 ) -> Generator[Done[ModuleKey, Labelled]]:
     """Label modules in order, by bytes of code or by a reward."""
-    problem, rewards = setting.problem, setting.rewards
-    wanted = partial(_wanted, setting.band)
-
-    def labelled(compiler: Compiler, key: ModuleKey) -> Labelled:
-        module = packages[key]
-        measure = rewards.of(key).measure if rewards else None
-        task = measure.task if measure else COMPILE
-        naming = NamingCompiler(compiler, module, policy, problem, task)
-        base = naming.compile()
-        settings = settings_of(naming.options, (problem,)) | {"opt_level": base.opt_level}
-        settings |= {REWARD: rewards.name} if rewards else {}
-        source = Source(key.package, module.name, module.sha256, policy_name, settings)
-        if not base.decisions:
-            return Labelled(source)
-        observed = observation_array([each.payload for each in base.decisions], problem)
-        actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
-        random = np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
-        known: dict[str, Any]
-        if measure:
-            with of_module(module.name):
-                plain = measure.unit(compiler, module, naming.options, problem).baseline()
-                gains = Gains(naming, base, measure, plain)
-            for by_callee in (False, True):
-                gains.add(single_flips(base, random, wanted, setting.flips, by_callee=by_callee))
-            known, errors = gains.facts(), tuple(gains.errors)
-        else:
-            effects = _effects(naming, base, random, setting, wanted)
-            departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
-            if setting.joint and departures:
-                other = NamingCompiler(compiler, module, default, problem).compile()
-                effects += joint_effects(base, other, departures)
-            labels = _means(effects, len(actions), shares.get(key.package, {}))
-            known, errors = {"labels": labels, "score": float(base.text_size_bytes)}, ()
-        episode = Episode(source, problem.described, observed, actions, **known)
-        return Labelled(source, episode, errors)
-
+    work = partial(
+        _labelled,
+        policy=policy,
+        policy_name=policy_name,
+        shares=shares,
+        setting=replace(setting, jobs=1),  # a cluster is not sent to itself
+    )
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
-    return each(packages, labelled, compiler, jobs=setting.jobs)
+    return each(packages, work, compiler, read=packages.keyed, jobs=setting.jobs)
+
+
+def _labelled(
+    compiler: Compiler,
+    read: tuple[ModuleKey, Module],
+    *,
+    policy: PolicyLike,
+    policy_name: str,
+    shares: Shares,
+    setting: LabelSetting,
+) -> Labelled:
+    key, module = read
+    problem, rewards = setting.problem, setting.rewards
+    measure = rewards.of(key).measure if rewards else None
+    task = measure.task if measure else COMPILE
+    naming = NamingCompiler(compiler, module, policy, problem, task)
+    base = naming.compile()
+    settings = settings_of(naming.options, (problem,)) | {"opt_level": base.opt_level}
+    settings |= {REWARD: rewards.name} if rewards else {}
+    source = Source(key.package, module.name, module.sha256, policy_name, settings)
+    if not base.decisions:
+        return Labelled(source)
+    observed = observation_array([each.payload for each in base.decisions], problem)
+    actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
+    errors: tuple[str, ...] = ()
+    if measure:
+        known, errors = _gained(naming, base, measure, setting)
+    else:
+        departures = np.flatnonzero(actions != observed[DEFAULT_ADVICE]).tolist()
+        known = _saved(naming, base, departures, setting, shares.get(key.package, {}))
+    episode = Episode(source, problem.described, observed, actions, **known)
+    return Labelled(source, episode, errors)
+
+
+def _gained(
+    naming: NamingCompiler, base: NamedCompilation, measure: Measure, setting: LabelSetting
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """What flips gain by a reward, and why some went wrong."""
+    module, random = naming.module, _generator(naming.module, setting)
+    with of_module(module.name):
+        unit = measure.unit(naming.compiler, module, naming.options, setting.problem)
+        gains = Gains(naming, base, measure, unit.baseline())
+    wanted = partial(_wanted, setting.band)
+    for by_callee in (False, True):
+        gains.add(single_flips(base, random, wanted, setting.flips, by_callee=by_callee))
+    return gains.facts(), tuple(gains.errors)
+
+
+def _saved(
+    naming: NamingCompiler,
+    base: NamedCompilation,
+    departures: Sequence[int],
+    setting: LabelSetting,
+    shares: Mapping[str, int],
+) -> dict[str, Any]:
+    """The bytes of code that flips save, and the size that they are of."""
+    wanted = partial(_wanted, setting.band)
+    effects = _effects(naming, base, _generator(naming.module, setting), setting, wanted)
+    if setting.joint and departures:
+        problem = setting.problem
+        other = NamingCompiler(naming.compiler, naming.module, default, problem).compile()
+        effects += joint_effects(base, other, departures)
+    labels = _means(effects, len(base.decisions), shares)
+    return {"labels": labels, "score": float(base.text_size_bytes)}
+
+
+def _generator(module: Module, setting: LabelSetting) -> np.random.Generator:
+    return np.random.default_rng([setting.seed, *bytes.fromhex(module.sha256)])
 
 
 def _effects(

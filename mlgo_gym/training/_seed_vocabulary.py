@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Jobs, each
@@ -144,13 +144,10 @@ def _count(
     **how: Any,
 ) -> Counter[Triplet]:
     """The triplets of all modules between names that a vocabulary has."""
-
-    def count(run: TripletRun, key: ModuleKey) -> Counter[Triplet]:
-        return run.count(packages[key])
-
     state = partial(TripletRun, tool.path, how.pop("timeout_s"))
     total: Counter[Triplet] = Counter()
-    found = each(packages, count, state, size=packages.size_bytes, **how)
+    read, size = packages.__getitem__, packages.size_bytes
+    found = each(packages, TripletRun.count, state, read=read, size=size, **how)
     for done, (_, counts) in enumerate(successes(found, warn), 1):
         total.update(counts)
         doing(f"{done} of {len(packages)} modules")

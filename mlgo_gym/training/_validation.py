@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.corpus._corpus import OTHER_LANGUAGE
+from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, Module
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import TrainingError
 from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
@@ -119,16 +119,26 @@ def _rewarded(
 ) -> list[ModuleScores]:
     """What is held out, scored by a reward; what cannot be is warned of and left out."""
     packages = data.validation
-
-    def scored(compiler: Compiler, key: ModuleKey) -> ModuleScores:
-        measure, module = rewards.of(key).measure, packages[key]
-        report = compared(compiler, module, {_MODEL: policy}, problem, measure=measure)
-        with of_module(key.name):
-            return scores_of(replace(report, package=key.package), OTHER_LANGUAGE)
-
-    compiler, size = partial(Compiler, timeout_s=data.timeout_s), packages.size_bytes
-    found = each(packages, scored, compiler, jobs=data.jobs, size=size)
+    work = partial(_scored, policy=policy, problem=problem, rewards=rewards)
+    compiler = partial(Compiler, timeout_s=data.timeout_s)
+    read, size = packages.keyed, packages.size_bytes
+    found = each(packages, work, compiler, read=read, jobs=data.jobs, size=size)
     return [scores for _, scores in successes(found, data.warn)]
+
+
+def _scored(
+    compiler: Compiler,
+    read: tuple[ModuleKey, Module],
+    *,
+    policy: RunnerPolicy,
+    problem: Problem,
+    rewards: Rewards,
+) -> ModuleScores:
+    key, module = read
+    measure = rewards.of(key).measure
+    report = compared(compiler, module, {_MODEL: policy}, problem, measure=measure)
+    with of_module(key.name):
+        return scores_of(replace(report, package=key.package), OTHER_LANGUAGE)
 
 
 def validate_functions(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from corpus_tools.clang import find_clang, link_program
 from corpus_tools.errors import CorpusToolsError
@@ -53,6 +53,17 @@ class Program:
     path: Path = field(repr=False, compare=False)
     text_bytes: int
     sha256: str
+
+
+def _compiled(
+    compiler: Compiler,
+    module: Module,
+    *,
+    answers: Mapping[Problem, PolicyLike],
+    opt_level: str | None,
+) -> CompilationResult:
+    options = options_of(module, opt_level)
+    return run_to_end(compiler.running(module, options, answers, keep_object=True)).result
 
 
 class Programs(AbstractContextManager["Programs"]):
@@ -234,17 +245,11 @@ class Programs(AbstractContextManager["Programs"]):
     def _compile(
         self, names: Iterable[str], answers: Mapping[Problem, PolicyLike] = MappingProxyType({})
     ) -> dict[str, CompilationResult]:
-        size = self._corpus.size_bytes
-
-        def compiled(compiler: Compiler, name: str) -> CompilationResult:
-            module = self._corpus[name]
-            options = options_of(module, self._opt_level)
-            running = compiler.running(module, options, answers, keep_object=True)
-            return self.keep(run_to_end(running).result)
-
-        items = dict.fromkeys(names)
-        with closing(each(items, compiled, self._compiler, jobs=self._jobs, size=size)) as found:
-            return {done.item: done.value for done in found}
+        work = partial(_compiled, answers=dict(answers), opt_level=self._opt_level)
+        how: dict[str, Any] = {"jobs": self._jobs, "size": self._corpus.size_bytes}
+        items, read = dict.fromkeys(names), self._corpus.__getitem__
+        with closing(each(items, work, self._compiler, read=read, **how)) as found:
+            return {done.item: self.keep(done.value) for done in found}
 
     def _file_of(self, result: CompilationResult) -> Path:
         path = self._folder / f"{result.object_sha256}.o"
