@@ -20,7 +20,6 @@ from typing import Any
 
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.cli._ray import on_cluster
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
@@ -70,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
     try:
         options = parser().parse_args(arguments)
+        from mlgo_gym.cli._ray import on_cluster
+
         output = Output(as_json=options.json)
         with on_cluster(options), _timeline(options, output):
             return int(options.run(options, output))
