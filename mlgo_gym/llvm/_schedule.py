@@ -230,7 +230,7 @@ class Tried(Generic[_State, _Item, _Value]):
         try:
             return item if self._read is None else self._read(item)
         except (CompilationError, InputError) as error:
-            return Outcome[_Value](error)
+            return Outcome(error)
 
     @property
     def sent(self) -> Callable[[_State, Any], Outcome[_Value]]:

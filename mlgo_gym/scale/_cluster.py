@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
@@ -17,6 +18,12 @@ from mlgo_gym.scale._executor import RayExecutor
 _State = TypeVar("_State", bound=State)
 
 _ANSWER_S: Final = 10.0
+_SETTINGS: Final = MappingProxyType(
+    {
+        "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each cluster
+        "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it would print what nodes say amid our output
+    }
+)
 _LOCAL: Final = "local"
 _AUTO: Final = "auto"
 
@@ -75,8 +82,8 @@ class RayCluster(AbstractContextManager["RayCluster"]):
 
 
 def _ray() -> Any:
-    # Ray would tell its makers of each cluster.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     try:
         return importlib.import_module("ray")
     except ImportError as error:

@@ -99,7 +99,7 @@ class RayExecutor(Executor[_State]):
         try:
             return self._ray.put(value)
         except TypeError as error:
-            reason = str(error).strip().splitlines()[-1]
+            reason = str(error.__cause__ or error).splitlines()[0]
             raise UsageError(f"ray: expected work that can be sent, found {reason}") from error
 
     def _send(

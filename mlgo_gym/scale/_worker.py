@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import mlgo_gym
 from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm._schedule import Outcome, State
 
@@ -43,9 +44,17 @@ def facts() -> dict[str, str]:
         "Ray": metadata.version("ray"),
         "mlgo_gym": f"{metadata.version('mlgo-gym')} {_source_digest()}",
         "llvmlite": metadata.version("llvmlite"),
-        "LLVM": llvm_version(),
         "machine": f"{sys.platform} {platform.machine()}",
+        "LLVM": _llvm(),
     }
+
+
+def _llvm() -> str:
+    """The version, or why there is none."""
+    try:
+        return llvm_version()
+    except MlgoGymError as error:
+        return str(error)
 
 
 @cache

