@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._schedule import Executor, State
-from mlgo_gym.scale._executor import RayExecutor
+from mlgo_gym.scale._executor import RayExecutor, Room
 
 _State = TypeVar("_State", bound=State)
 
@@ -60,6 +60,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
             if value is not None and not value > 0:
                 raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
         _check_answers(address)
+        self._room = Room()
         self._workers = workers
         self._patience_s = patience_s
         self._ray = _ray()
@@ -69,7 +70,8 @@ class RayCluster(AbstractContextManager["RayCluster"]):
 
     def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
         """An executor on the nodes, whose workers have states that this function makes."""
-        return RayExecutor(state, self._ray, self._workers, self._patience_s)
+        how: dict[str, Any] = {"count": self._workers, "patience_s": self._patience_s}
+        return RayExecutor(state, self._ray, self._room, **how)
 
     def close(self) -> None:
         """Leave the cluster, and end it where it was started here; safe to call twice."""

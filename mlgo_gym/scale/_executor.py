@@ -32,20 +32,46 @@ _MEETING_S: Final = 10.0
 _MOST_FAILURES: Final = 3
 
 
+class Room:
+    """The cluster's CPUs, which one of several executors has at a time."""
+
+    def __init__(self) -> None:
+        self._holder: RayExecutor[Any] | None = None
+
+    def take(self, holder: RayExecutor[Any]) -> None:
+        """Have the room; whoever had it, and is between two runs, starts workers anew for its next.
+
+        Raises:
+            UsageError: a run of another is under way.
+        """
+        if self._holder is not None and self._holder is not holder:
+            self._holder.leave()
+        self._holder = holder
+
+
 class RayExecutor(Executor[_State]):
     """Workers that are Ray's actors; whoever is lost is replaced where there is room.
 
     Args:
         state: makes what each worker keeps; it is sent.
         ray: the module, connected.
+        room: what it shares with the cluster's other executors.
         count: how many workers there are; ``None`` is one for each CPU of the cluster.
         patience_s: how long nobody may be there, in seconds.
     """
 
     def __init__(
-        self, state: Callable[[], _State], ray: Any, count: int | None, patience_s: float
+        self,
+        state: Callable[[], _State],
+        ray: Any,
+        room: Room,
+        *,
+        count: int | None,
+        patience_s: float,
     ) -> None:
         self._ray = ray
+        self._room = room
+        self._is_running = False
         self._make = state
         self._count = count
         self._patience_s = patience_s
@@ -69,6 +95,8 @@ class RayExecutor(Executor[_State]):
         steps: Any = work if isinstance(work, Tried) else _Plain(work)
         dispatch = Dispatch(items, in_order=in_order)
         sent = (next(self._runs), [self._put(steps.sent)])
+        self._room.take(self)
+        self._is_running = True
         try:
             self._meet()
             for worker in self._here:
@@ -83,6 +111,18 @@ class RayExecutor(Executor[_State]):
         except BaseException:  # also where the consumer closes this generator
             self._kill()
             raise
+        finally:
+            self._is_running = False
+
+    def leave(self) -> None:
+        """End the workers, so that others have room.
+
+        Raises:
+            UsageError: a run is under way.
+        """
+        if self._is_running:
+            raise UsageError("ray: expected one run at a time, found another that is under way")
+        self._kill()
 
     def close(self) -> None:
         """End the workers."""

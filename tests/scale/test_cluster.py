@@ -17,20 +17,25 @@ from typing import Any
 import psutil
 import pytest
 
+from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
-from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._record import header_of, record
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, PolicyError, UsageError
 from mlgo_gym.evaluation._evaluate import evaluate
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._schedule import Jobs, each
+from mlgo_gym.llvm._schedule import Jobs, each, workers
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.rollout._rollout import ModuleReport, rollout
 from mlgo_gym.scale import _executor
 from mlgo_gym.scale._cluster import RayCluster
+from mlgo_gym.search._corpus_search import search_corpus
+from mlgo_gym.search._goal import SearchSetting
+from mlgo_gym.training._labels import LabelSetting, label_modules
+from mlgo_gym.workloads._program import Programs
 from tests.scale import work
 from tests.waiting import wait_for
 
@@ -314,6 +319,70 @@ def test_work_that_cannot_be_sent(nodes: Nodes) -> None:
         pytest.raises(UsageError, match=r"^ray: expected work that can be sent, found .*lock"),
     ):
         list(each([1], lambda _, item: (lock, item), work.Desk, jobs=cluster))
+
+
+@pytest.mark.e2e
+def test_workers_that_stay_open_leave_room(nodes: Nodes) -> None:
+    """For other work between two runs of theirs, but not amid one."""
+    with RayCluster(nodes.address) as cluster, workers(work.Desk, cluster) as staying:
+        for _ in range(2):
+            found = each(range(3), work.double, staying, in_order=True)
+            assert [done.value for done in found] == [0, 2, 4]
+            assert values(range(3), work.double, cluster) == [0, 2, 4]
+        with closing(each(range(100), work.double, staying)) as running:
+            next(running)
+            with pytest.raises(UsageError, match="expected one run at a time"):
+                values([1], work.double, cluster)
+            assert len(list(running)) == 99
+
+
+@pytest.mark.e2e
+def test_labels_and_programs(nodes: Nodes) -> None:
+    """What trainers and programs are made of, beside rollouts."""
+    corpus = Corpus.load(SAMPLE_CORPUS)
+    packages = Packages.of({"sample": corpus.only(("digest.c", "scene.cpp"))})
+
+    def labels(jobs: Jobs) -> dict[ModuleKey, Any]:
+        setting = LabelSetting(jobs=jobs, joint=True)
+        found = label_modules(packages, PROBLEM.policy("never"), "never", {}, setting)
+        return {done.item: done.value.episode for done in found}
+
+    def objects(jobs: Jobs) -> list[str]:
+        with Programs(corpus, jobs=jobs) as programs:
+            return [each.object_sha256 for each in programs.plain().values()]
+
+    with RayCluster(nodes.address) as cluster:
+        here, there = labels(1), labels(cluster)
+        assert sorted(objects(cluster)) == sorted(objects(2))
+    assert list(here) == sorted(there)
+    for key, episode in here.items():
+        for name, column in episode.labels.items():
+            assert there[key].labels[name].tobytes() == column.tobytes()
+
+
+@pytest.mark.e2e
+def test_a_search(nodes: Nodes, tmp_path: Path) -> None:
+    """What is found on nodes is written here, and gone on with."""
+    corpus = Corpus.load(SAMPLE_CORPUS).only(("digest.c", "scene.cpp"))
+    setting = SearchSetting(budget_s=0.5)
+    with RayCluster(nodes.address) as cluster:
+        found = list(search_corpus(corpus, tmp_path, PROBLEM, setting, jobs=cluster))
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "digest.c.search.json", "digest.c.trace", "scene.cpp.search.json", "scene.cpp.trace"
+    ]  # fmt: skip
+    again = list(search_corpus(corpus, tmp_path, PROBLEM, setting))
+    assert sorted(again, key=str) == sorted(found, key=str)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("command", ["rollout", "evaluate"])
+def test_a_command(nodes: Nodes, capfd: pytest.CaptureFixture[str], command: str) -> None:
+    """Its output is the same, and nothing of Ray's is in it."""
+    arguments = [command, "--policy", "never", "--json"]
+    assert main(arguments) == 0
+    expected = capfd.readouterr()
+    assert main([*arguments, "--ray", nodes.address, "--ray-workers", "2"]) == 0
+    assert capfd.readouterr() == expected
 
 
 @pytest.mark.e2e
