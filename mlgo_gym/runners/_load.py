@@ -13,7 +13,7 @@ from typing import Final
 
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.errors import ModelError, OptionsError
-from mlgo_gym.files import read_bounded
+from mlgo_gym.files import read_bounded, write_atomically
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._address import Address
 from mlgo_gym.tensor_spec import TensorSpec
@@ -132,5 +132,5 @@ def _folder_of(name: str, files: tuple[tuple[str, bytes], ...]) -> Path:
     for within, data in files:
         path = folder / name / within
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        write_atomically(path, data)
     return folder / name

@@ -54,7 +54,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
     """
 
     def __init__(
-        self, address: str = _AUTO, *, workers: int | None = None, patience_s: float = 300.0
+        self, address: str, *, workers: int | None = None, patience_s: float = 300.0
     ) -> None:
         for name, value in (("workers", workers), ("patience_s", patience_s)):
             if value is not None and not value > 0:
@@ -70,7 +70,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
 
     def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
         """An executor on the nodes, whose workers have states that this function makes."""
-        how: dict[str, Any] = {"count": self._workers, "patience_s": self._patience_s}
+        how: dict[str, Any] = {"count": self._workers, "wait_s": self._patience_s}
         return RayExecutor(state, self._ray, self._room, **how)
 
     def close(self) -> None:

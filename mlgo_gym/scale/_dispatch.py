@@ -18,8 +18,11 @@ from mlgo_gym.llvm._schedule import Outcome
 
 _Item = TypeVar("_Item")
 
-BATCH_S: Final = 0.5
+BATCH_S: Final = 2.0
 """How long a worker is to be busy with one batch, in seconds, where items are shorter."""
+
+LONG_S: Final = 0.5
+"""From how many seconds an item takes on nothing is given out behind what a worker does."""
 
 _AHEAD: Final = 4
 _PARTS: Final = 4
@@ -56,7 +59,7 @@ class Dispatch(Generic[_Item]):
         self._started = self._taken = 0
         self._made: dict[int, tuple[_Item, Outcome[Any]]] = {}
         self._ready: deque[int] = deque()
-        self._item_s = BATCH_S
+        self._item_s = BATCH_S  # until it is known
 
     @property
     def is_finished(self) -> bool:
@@ -130,7 +133,7 @@ class Dispatch(Generic[_Item]):
         load = len(self._workers[worker])
         if not load:
             self._idle.append(worker)
-        elif load == 1 and self._item_s < BATCH_S:
+        elif load == 1 and self._item_s < LONG_S:
             self._busy.append(worker)
 
     def _next_batch(self) -> Batch[_Item] | None:

@@ -57,7 +57,7 @@ class RayExecutor(Executor[_State]):
         ray: the module, connected.
         room: what it shares with the cluster's other executors.
         count: how many workers there are; ``None`` is one for each CPU of the cluster.
-        patience_s: how long nobody may be there, in seconds.
+        wait_s: how long nobody may be there, in seconds.
     """
 
     def __init__(
@@ -67,14 +67,14 @@ class RayExecutor(Executor[_State]):
         room: Room,
         *,
         count: int | None,
-        patience_s: float,
+        wait_s: float,
     ) -> None:
         self._ray = ray
         self._room = room
         self._is_running = False
         self._make = state
         self._count = count
-        self._patience_s = patience_s
+        self._wait_s = wait_s
         self._kind = ray.remote(num_cpus=1, max_restarts=0)(RemoteWorker)
         self._facts = facts()
         self._numbers = itertools.count()
@@ -219,19 +219,19 @@ class RayExecutor(Executor[_State]):
         if now - self._looked < _LOOK_S:
             return
         self._looked = now
-        self._check_patience(now)
+        self._check_wait(now)
         wanted = self._count or int(self._ray.cluster_resources().get("CPU", 0))
         while len(self._actors) < wanted:
             worker = next(self._numbers)
             self._actors[worker] = actor = self._kind.remote(self._make)
             self._when_done(actor.introduce.remote(), partial(self._introduced, worker))
 
-    def _check_patience(self, now: float) -> None:
+    def _check_wait(self, now: float) -> None:
         if self._here or self._seen < 0:
             self._seen = now
-        elif now - self._seen > self._patience_s:
+        elif now - self._seen > self._wait_s:
             raise EnvironmentSetupError(
-                f"ray: expected a node with a free CPU within {self._patience_s:g} s, found none"
+                f"ray: expected a node with a free CPU within {self._wait_s:g} s, found none"
             )
 
     def _introduced(self, worker: int, future: Future[Any]) -> None:
@@ -240,21 +240,30 @@ class RayExecutor(Executor[_State]):
             return
         found = self._result(worker, future)
         if found is None:
-            self._failures += 1
-            if self._failures > _MOST_FAILURES * max(len(self._actors), 1):
-                raise EnvironmentSetupError(f"ray: workers cannot be started: {self._reason}")
+            self._failed(self._reason)
             return
-        self._failures = 0
-        node, runs = found
-        for name, expected in self._facts.items():
-            if runs[name] != expected:
+        node, runs, failure = found
+        for name, value in runs.items():
+            if value != (expected := self._facts[name]):
                 raise EnvironmentSetupError(
-                    f"ray: node {node}: {name}: expected {expected}, as here, found {runs[name]}: "
+                    f"ray: node {node}: {name}: expected {expected}, as here, found {value}: "
                     "results could not be compared"
                 )
+        if failure:
+            self._ray.kill(self._actors.pop(worker))
+            self._failed(f"node {node}: {failure}")
+            return
+        self._failures = 0
         self._here.add(worker)
         if self._dispatch:
             self._dispatch.join(worker)
+
+
+    def _failed(self, reason: str) -> None:
+        """A worker could not be started; another is, unless that has been tried often enough."""
+        self._failures += 1
+        if self._failures > _MOST_FAILURES * (len(self._actors) + 1):
+            raise EnvironmentSetupError(f"ray: workers cannot be started: {reason}")
 
 
 class _Plain:

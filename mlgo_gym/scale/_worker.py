@@ -20,11 +20,13 @@ from typing import Any, Final
 
 import mlgo_gym
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm._schedule import Outcome, State
 
 _DIGITS: Final = 12
+_MOST_CODE_BYTES: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +40,23 @@ class Stored:
 
 
 def facts() -> dict[str, str]:
-    """What must be the same everywhere, or results could not be compared."""
+    """What must be the same everywhere, or results could not be compared.
+
+    Raises:
+        EnvironmentSetupError: LLVM cannot be started.
+    """
+    return versions() | {"LLVM": llvm_version()}
+
+
+def versions() -> dict[str, str]:
+    """Those of them that nothing is started for."""
     return {
         "Python": platform.python_version(),
         "Ray": metadata.version("ray"),
         "mlgo_gym": f"{metadata.version('mlgo-gym')} {_source_digest()}",
         "llvmlite": metadata.version("llvmlite"),
         "machine": f"{sys.platform} {platform.machine()}",
-        "LLVM": _llvm(),
     }
-
-
-def _llvm() -> str:
-    """The version, or why there is none."""
-    try:
-        return llvm_version()
-    except MlgoGymError as error:
-        return str(error)
 
 
 @cache
@@ -63,7 +65,8 @@ def _source_digest() -> str:
     folder = Path(mlgo_gym.__file__).parent
     found = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
-        found.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+        code = read_bounded(path, _MOST_CODE_BYTES)
+        found.update(str(path.relative_to(folder)).encode() + code)
     return found.hexdigest()[:_DIGITS]
 
 
@@ -75,9 +78,12 @@ class RemoteWorker:
         self._state: State | None = None
         self._work: tuple[int, Callable[[Any, Any], Outcome[Any]]] | None = None
 
-    def introduce(self) -> tuple[str, Mapping[str, str]]:
-        """Where it is, and its `facts`."""
-        return socket.gethostname(), facts()
+    def introduce(self) -> tuple[str, Mapping[str, str], str]:
+        """Where it is, its `facts`, and why LLVM is not among them, if it is not."""
+        try:
+            return socket.gethostname(), facts(), ""
+        except EnvironmentSetupError as error:
+            return socket.gethostname(), versions(), str(error)
 
     def do(
         self, run: int, work: Sequence[Any], items: Sequence[Any], *stored: bytes

@@ -74,7 +74,7 @@ def test_nobody_runs_far_ahead_of_who_takes() -> None:
     for _ in range(100):
         for worker in known:
             if known[worker]:
-                finish(dispatch, known, worker)
+                finish(dispatch, known, worker, item_s=BATCH_S)
         given(dispatch, known)
     assert len(taken(dispatch)) == 8
     assert not dispatch.is_finished
