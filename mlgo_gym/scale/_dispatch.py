@@ -21,11 +21,15 @@ _Item = TypeVar("_Item")
 BATCH_S: Final = 2.0
 """How long a worker is to be busy with one batch, in seconds, where items are shorter."""
 
+LEAST_S: Final = 0.05
+"""How long at least, however little is left: a call for less would cost more than it evens out."""
+
 LONG_S: Final = 0.5
 """From how many seconds an item takes on nothing is given out behind what a worker does."""
 
 _AHEAD: Final = 4
 _PARTS: Final = 4
+_SHORTEST_S: Final = 1e-3
 _TRIES: Final = 4
 """How many workers may be lost over one item before it is the item's fault."""
 
@@ -165,9 +169,9 @@ class Dispatch(Generic[_Item]):
         return Batch(places, items)
 
     def _most(self) -> int:
-        by_time = int(BATCH_S / max(self._item_s, 1e-6))
+        item_s = max(self._item_s, _SHORTEST_S)
         share = self._left // (_PARTS * max(len(self._workers), 1))
-        return max(1, min(by_time, share))
+        return max(1, int(LEAST_S / item_s), min(int(BATCH_S / item_s), share))
 
 
 def _lost(item: object, losses: int) -> CompilationError | InputError:

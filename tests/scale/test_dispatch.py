@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.llvm._schedule import Outcome
-from mlgo_gym.scale._dispatch import BATCH_S, Batch, Dispatch
+from mlgo_gym.scale._dispatch import BATCH_S, LEAST_S, Batch, Dispatch
 
 Given = dict[int, list[Batch[int]]]
 
@@ -60,13 +60,18 @@ def test_short_items_are_given_many_at_once_and_ahead() -> None:
 
 
 def test_the_rest_is_shared() -> None:
-    """However short items are, nobody gets more than a part of what is left."""
+    """Nobody gets more than a part of what is left, but for what is done in no time."""
     dispatch, known = started(range(82), 2)
-    finish(dispatch, known, 0, item_s=1e-9)
+    finish(dispatch, known, 0, item_s=LEAST_S / 5)
     given(dispatch, known)
-    sizes = [len(each.items) for each in known[0]]
-    assert sizes[0] == 10
-    assert sizes[-1] < 10
+    assert [len(each.items) for each in known[0]] == [10, 8]
+    sizes = []
+    while known[0]:
+        sizes.append(len(known[0][0].items))
+        finish(dispatch, known, 0, item_s=LEAST_S / 5)
+        taken(dispatch)
+        given(dispatch, known)
+    assert min(sizes[:-1]) == 5
 
 
 def test_nobody_runs_far_ahead_of_who_takes() -> None:
