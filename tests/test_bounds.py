@@ -31,8 +31,9 @@ from mlgo_gym.objects import _builds
 from mlgo_gym.problems import _vocabulary
 from mlgo_gym.profiles import _file
 from mlgo_gym.records import _trace
-from mlgo_gym.runners import _interactive, _interpreter
+from mlgo_gym.runners import _interactive, _interpreter, _load
 from mlgo_gym.runners.grpc import _wire
+from mlgo_gym.scale import _cluster, _executor
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
 from mlgo_gym.training import _export, _run, _triplets
@@ -92,6 +93,8 @@ BYTES = {
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
+    "the files of a model that goes to the nodes of a cluster": _load.MAX_SENT_BYTES,
+    "modules that are kept on a cluster for another round": _executor.STORED_BYTES,
     "a worker's memory at any time, and that of `llvm-ir2vec`, unless told otherwise "
     "(`MLGO_MEMORY`)": _limits.DEFAULT_PEAK_BYTES,
     "a worker's memory, unless told otherwise: after a compilation another takes its place": (
@@ -140,6 +143,8 @@ SECONDS = {
     "the next word of such a stream, unless told otherwise": LIMITS.idle_s,
     "clang, for one command of a corpus": clang.DEADLINE_S,
     "the compiler that makes the compiler driver, or a policy for it": _c_compiler._TIMEOUT_S,
+    "an address of a Ray cluster": _cluster.ANSWER_S,
+    "a free CPU of a cluster, unless told otherwise": _cluster.PATIENCE_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (

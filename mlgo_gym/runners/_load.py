@@ -94,43 +94,75 @@ class RunnerOfMode:
 
     def __reduce__(self) -> tuple[Callable[..., RunnerOfMode], tuple[object, ...]]:
         """A copy has the model's files with it, and needs none of this machine's."""
+        settings = dict(self.settings)
         if self.mode not in IN_PROCESS:
-            return RunnerOfMode, (self.mode, self.model, dict(self.settings))
+            return RunnerOfMode, (self.mode, self.model, settings)
         path = Path(self.model)
-        return _unpacked, (self.mode, path.name, files_of_model(path), dict(self.settings))
+        frozen = _frozen(path) if self.mode == RELEASE else None
+        if frozen:  # what may run here may run there, where this user has no key
+            settings["trusted"] = _loads(frozen, trusted=bool(settings["trusted"]))
+        files = [frozen, frozen.with_suffix(".o")] if frozen == path else _files(path)
+        root = path if path.is_dir() else path.parent
+        return _unpacked, (self.mode, str(path.relative_to(root)), _read(root, files), settings)
 
 
-def files_of_model(path: Path) -> dict[str, bytes]:
-    """The files of a model, by their names in its folder; of one file, by ``""``.
+def _frozen(path: Path) -> Path | None:
+    """The description of a frozen model, where it is one."""
+    from mlgo_gym.native._freeze import find_description  # noqa: PLC0415 (slow to import)
+
+    return path if path.suffix == ".json" else find_description(path)
+
+
+def _loads(frozen: Path, *, trusted: bool) -> bool:
+    """See that a frozen model may run on this machine, and can."""
+    from mlgo_gym.native._freeze import load_frozen  # noqa: PLC0415 (slow to import)
+
+    load_frozen(frozen, trusted=trusted)
+    return True
+
+
+def _files(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
+def _read(root: Path, files: Sequence[Path]) -> tuple[tuple[str, bytes], ...]:
+    """Files by their names in a folder.
 
     Raises:
-        ModelError: one cannot be read.
+        ModelError: one cannot be read, or they are too large.
     """
-    found = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
-    files: dict[str, bytes] = {}
-    for each in found:
-        name = "" if each == path else str(each.relative_to(path))
-        left = MAX_SENT_BYTES - sum(map(len, files.values()))
+    found: list[tuple[str, bytes]] = []
+    left = MAX_SENT_BYTES
+    for each in files:
         try:
-            files[name] = read_bounded(each, left)
+            data = read_bounded(each, left)
         except OSError as error:
-            raise ModelError(str(path), f"{each.name}: cannot be sent: {error.strerror}") from error
-    return files
+            raise ModelError(str(root), f"{each.name}: cannot be sent: {error.strerror}") from error
+        found.append((str(each.relative_to(root)), data))
+        left -= len(data)
+    return tuple(found)
 
 
 def _unpacked(
-    mode: str, name: str, files: Mapping[str, bytes], settings: Mapping[str, object]
+    mode: str, within: str, files: tuple[tuple[str, bytes], ...], settings: Mapping[str, object]
 ) -> RunnerOfMode:
-    """The same for a model that came with all of its files."""
-    return RunnerOfMode(mode, str(_folder_of(name, tuple(files.items()))), settings)
+    """The same for a model that came with its files.
+
+    Raises:
+        ModelError: it is frozen, and this CPU lacks what it needs.
+    """
+    path = _folder_of(files) / within
+    if mode == RELEASE and (frozen := _frozen(path)):
+        _loads(frozen, trusted=bool(settings["trusted"]))
+    return RunnerOfMode(mode, str(path), settings)
 
 
 @functools.cache
-def _folder_of(name: str, files: tuple[tuple[str, bytes], ...]) -> Path:
-    """Where a model's files are, until this process ends."""
+def _folder_of(files: tuple[tuple[str, bytes], ...]) -> Path:
+    """Where files are, until this process ends."""
     folder = _FOLDERS.enter_context(scratch_folder())
     for within, data in files:
-        path = folder / name / within
+        path = folder / within
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
-    return folder / name
+    return folder

@@ -17,7 +17,8 @@ from mlgo_gym.scale._executor import RayExecutor, Room
 
 _State = TypeVar("_State", bound=State)
 
-_ANSWER_S: Final = 10.0
+ANSWER_S: Final = 10.0
+PATIENCE_S: Final = 300.0
 _SETTINGS: Final = MappingProxyType(
     {
         "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each cluster
@@ -54,7 +55,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
     """
 
     def __init__(
-        self, address: str, *, workers: int | None = None, patience_s: float = 300.0
+        self, address: str, *, workers: int | None = None, patience_s: float = PATIENCE_S
     ) -> None:
         for name, value in (("workers", workers), ("patience_s", patience_s)):
             if value is not None and not value > 0:
@@ -100,7 +101,7 @@ def _check_answers(address: str) -> None:
     if not host or not port.isdecimal() or "/" in host:
         raise OptionsError(f"ray: expected local, auto or HOST:PORT, found {address!r}")
     try:
-        socket.create_connection((host, int(port)), _ANSWER_S).close()
+        socket.create_connection((host, int(port)), ANSWER_S).close()
     except (OSError, OverflowError) as error:
         raise EnvironmentSetupError(
             f"ray: expected a cluster's head at {address}, found none: {error}"

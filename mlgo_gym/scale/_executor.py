@@ -258,7 +258,6 @@ class RayExecutor(Executor[_State]):
         if self._dispatch:
             self._dispatch.join(worker)
 
-
     def _failed(self, reason: str) -> None:
         """A worker could not be started; another is, unless that has been tried often enough."""
         self._failures += 1

@@ -98,9 +98,7 @@ class RemoteWorker:
         """
         start = time.perf_counter()
         if self._work is None or self._work[0] != run:
-            import ray  # noqa: PLC0415 (it is there where this runs)
-
-            self._work = run, ray.get(work[0])
+            self._work = run, _received(work[0])
         if self._state is None:
             self._state = self._make()
         made = [self._work[1](self._state, unpacked(item, stored)) for item in items]
@@ -111,6 +109,23 @@ class RemoteWorker:
         if self._state is not None:
             self._state.close()
         self._state = None
+
+
+def _received(work: Any) -> Any:
+    """What is done with an item.
+
+    Raises:
+        EnvironmentSetupError: it cannot be loaded on this node.
+    """
+    import ray  # noqa: PLC0415 (it is there where this runs)
+
+    try:
+        return ray.get(work)
+    except ray.exceptions.RaySystemError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise EnvironmentSetupError(
+            f"ray: node {socket.gethostname()}: cannot load what it is to do: {reason}"
+        ) from None
 
 
 def packed(item: Any, store: Callable[[Module], int | None]) -> Any:

@@ -321,6 +321,25 @@ def test_work_that_cannot_be_sent(nodes: Nodes) -> None:
         list(each([1], lambda _, item: (lock, item), work.Desk, jobs=cluster))
 
 
+class Elsewhere:
+    """Work that can be loaded nowhere but here."""
+
+    def __call__(self, _: work.Desk, item: int) -> int:
+        return item
+
+    def __reduce__(self) -> tuple[Callable[[], Elsewhere], tuple[()]]:
+        return work.unloadable, ()
+
+
+@pytest.mark.e2e
+def test_work_that_a_node_cannot_load(nodes: Nodes) -> None:
+    with (
+        RayCluster(nodes.address) as cluster,
+        pytest.raises(EnvironmentSetupError, match="cannot load what it is to do: .*CPU lacks"),
+    ):
+        values([1], Elsewhere(), cluster)
+
+
 @pytest.mark.e2e
 def test_workers_that_stay_open_leave_room(nodes: Nodes) -> None:
     """For other work between two runs of theirs, but not amid one."""

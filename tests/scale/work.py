@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from mlgo_gym.errors import CompilerCrashError, ModuleError, PolicyError
+from mlgo_gym.errors import CompilerCrashError, ModelError, ModuleError, PolicyError
 
 
 class Desk:
@@ -41,6 +41,10 @@ def deadly(_: Desk, item: int) -> int:
     if item == 3:
         os._exit(1)
     return 2 * item
+
+
+def unloadable() -> Any:
+    raise ModelError("mine", "made for znver9: this CPU lacks avx9")
 
 
 def refuse(_: Desk, item: int) -> NoReturn:
