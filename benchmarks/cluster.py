@@ -12,6 +12,7 @@ import importlib
 import itertools
 import logging
 import os
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -31,6 +32,12 @@ from mlgo_gym.scale import RayCluster, _dispatch, _executor
 WORKERS: Final = 2
 _STORE_BYTES: Final = 100 << 20
 _PARTS: Final = 4
+_SETTINGS: Final = {
+    "RAY_AUTH_TOKEN": secrets.token_hex(),
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+    "RAY_TMPDIR": "/tmp",  # noqa: S108 - sockets have short names
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
 
 
 class Desk:
@@ -132,8 +139,8 @@ def where(compiler: Compiler, module: Module) -> str:
 
 def connected() -> Iterator[tuple[RayCluster, Any]]:
     """A cluster of one node."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     cluster_utils = importlib.import_module("ray.cluster_utils")
     head = {"num_cpus": WORKERS, "include_dashboard": False, "object_store_memory": _STORE_BYTES}
     nodes = cluster_utils.Cluster(initialize_head=True, head_node_args=head)

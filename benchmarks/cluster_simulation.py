@@ -20,7 +20,7 @@ from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
 from mlgo_gym.llvm._schedule import Outcome
 from mlgo_gym.scale._dispatch import Dispatch
 
-WORKERS: Final = (100, 250, 500, 1000, 2000)
+WORKERS: Final = [100, 250, 500, 1000, 2000]
 _ITEMS_A_WORKER: Final = 300
 _DONE: Final[Outcome[None]] = Outcome(None, (None,))
 
@@ -71,11 +71,13 @@ def simulate(
     return busy / (workers * max(free)), own
 
 
-def run(item_s: Sequence[float], mean_s: float, call_us: float, each_us: float) -> None:
+def run(
+    item_s: Sequence[float], mean_s: float, call_us: float, each_us: float, counts: Sequence[int]
+) -> None:
     scale = mean_s / (sum(item_s) / len(item_s))
     random = Random(0)  # noqa: S311
     print(f"modules of {1e3 * mean_s:.0f} ms, {call_us:g} us a call and {each_us:g} us a result:")
-    for workers in WORKERS:
+    for workers in counts:
         drawn = [scale * random.choice(item_s) for _ in range(_ITEMS_A_WORKER * workers)]
         share, own = simulate(drawn, workers, 1e-6 * call_us, 1e-6 * each_us)
         print(
@@ -91,10 +93,11 @@ def main() -> None:
     parser.add_argument("--mean-ms", type=float, default=70.0, help="of a module")
     parser.add_argument("--call-us", type=float, default=400.0)
     parser.add_argument("--item-us", type=float, nargs="+", default=[100.0, 30.0])
+    parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
     options = parser.parse_args()
     item_s = recorded(Corpus.load(options.corpus))
     for each_us in options.item_us:
-        run(item_s, 1e-3 * options.mean_ms, options.call_us, each_us)
+        run(item_s, 1e-3 * options.mean_ms, options.call_us, each_us, options.workers)
 
 
 if __name__ == "__main__":

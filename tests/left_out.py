@@ -34,6 +34,7 @@ PACKAGES: Final = {
     "matplotlib": "matplotlib",
     "mlgo": "mlgo-utils",
     "pyarrow": "pyarrow",
+    "ray": "Ray",
     "sb3_contrib": "sb3-contrib",
     "sklearn": "scikit-learn",
     "stable_baselines3": "stable-baselines3",

@@ -81,6 +81,22 @@ TINY = {
         ),
         (CLANG, ("llvm-size-22", "llvm-22")),
     ),
+    "cluster": Tiny(
+        ("benchmarks.cluster --rounds 1 --results 40 --corpus build/corpora/lupa-Oz",),
+        (
+            "batches of 8: # us of the caller's CPU a result, # results a second; resident #,",
+            "evaluate, 2 modules, 2 workers, 1 rounds: here # s, on Ray # s: # x",
+            "a node: there after # s, its first result # s later",
+        ),
+        imports="ray",
+    ),
+    "cluster_simulation": Tiny(
+        ("benchmarks.cluster_simulation --corpus build/corpora/lupa-Oz --workers 10",),
+        (
+            "modules of 70 ms, 400 us a call and 100 us a result:",
+            "10 workers: #% busy; the schedule # us a result",
+        ),
+    ),
     "confinement": Tiny(
         ("benchmarks confinement --rounds 1",),
         (

@@ -68,6 +68,7 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("gRPC runners", "grpc", "grpc")
     yield _check_extra("datasets", "train", "pyarrow")
     yield _check_extra("training", "train", "keras")
+    yield _check_extra("clusters", "ray", "ray")
     yield _check_extra("plots", "plot", "matplotlib")
     yield _check_extra("timelines", "timeline", "perfetto")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")

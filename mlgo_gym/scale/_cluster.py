@@ -39,7 +39,8 @@ class RayCluster(AbstractContextManager["RayCluster"]):
     Args:
         address: ``local`` starts Ray on this machine, for as long as this is open; ``auto`` is the
             cluster that this machine is a node of; ``HOST:PORT`` is that of another address, which
-            this machine is a node of, too.
+            this machine is a node of, too. Where this process is connected to a cluster already,
+            that one is used.
         workers: how many compile at once; ``None`` is one for each CPU of the cluster.
         patience_s: how long a call may wait while no node has room, in seconds.
 
@@ -90,7 +91,7 @@ def _ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise EnvironmentSetupError("Ray: run: pip install 'mlgo-gym[ray]'") from error
+        raise EnvironmentSetupError("clusters: need Ray; run: pip install 'mlgo-gym[ray]'") from error
 
 
 def _check_answers(address: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.errors import ModuleError, OptionsError, WorkloadError
+from mlgo_gym.errors import ModuleError, OptionsError, UsageError, WorkloadError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
 from mlgo_gym.workloads._finding import corpora_with_workloads, inputs_sha256
@@ -88,6 +88,19 @@ class Rewards(AbstractContextManager["Rewards"]):
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+
+    def __reduce__(self) -> tuple[type[Rewards], tuple[Any, ...]]:
+        """A copy for workers elsewhere.
+
+        Raises:
+            UsageError: programs are to run, which are here.
+        """
+        if runs_programs(self.name):
+            raise UsageError(
+                f"reward {self.name!r}: expected workers on this machine, where its programs run, "
+                "found a cluster"
+            )
+        return Rewards, (self.name, self.packages, self._opt_level, self._timeout_s)
 
     def of(self, key: ModuleKey) -> Reward:
         """The reward of a module's package.

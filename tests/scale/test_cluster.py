@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +87,7 @@ def nodes() -> Iterator[Nodes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setenv("RAY_TMPDIR", str(folder))
-        patch.setenv("RAY_AUTH_MODE", "disabled")  # else a token is written to this user's home
+        patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex())  # else one is written to ~/.ray
         patch.setenv("PYTHONPATH", str(ROOT))
         made = Nodes()
         with RayCluster(made.address):
@@ -394,6 +396,19 @@ def test_a_search(nodes: Nodes, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+def test_a_search_by_a_reward(nodes: Nodes, tmp_path: Path) -> None:
+    """An estimate is had anywhere; programs run here alone."""
+    packages = {"sample": Corpus.load(SAMPLE_CORPUS).only(("json_write.c",))}
+    setting = SearchSetting(budget_s=0.5)
+    with RayCluster(nodes.address) as cluster:
+        by = partial(search_corpus, packages, tmp_path, PROBLEM, setting, jobs=cluster)
+        (found,) = by(reward="text:0.5,estimate:0.5")
+        assert "expected counts of its functions" in str(found.error)
+        with pytest.raises(UsageError, match="^reward 'instructions': expected workers on this"):
+            list(by(reward="instructions"))
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize("command", ["rollout", "evaluate"])
 def test_a_command(nodes: Nodes, capfd: pytest.CaptureFixture[str], command: str) -> None:
     """Its output is the same, and nothing of Ray's is in it."""
@@ -447,4 +462,4 @@ def test_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EnvironmentSetupError) as error:
         RayCluster("local")
-    assert str(error.value) == "Ray: run: pip install 'mlgo-gym[ray]'"
+    assert str(error.value) == "clusters: need Ray; run: pip install 'mlgo-gym[ray]'"
