@@ -53,6 +53,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise OptionsError(
             "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
         )
+    if options.ray:
+        raise OptionsError("search: expected --build without --ray: clang compiles a build here")
     if options.reward or options.most_text:
         raise OptionsError(
             "search: expected --build without --reward and --most-text: a build has no workloads"

@@ -25,6 +25,7 @@ _SETTINGS: Final = MappingProxyType(
         "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it would print what nodes say amid our output
     }
 )
+_NO_RAY: Final = "clusters: need Ray; run: pip install 'mlgo-gym[ray]'"
 _LOCAL: Final = "local"
 _AUTO: Final = "auto"
 
@@ -91,7 +92,7 @@ def _ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise EnvironmentSetupError("clusters: need Ray; run: pip install 'mlgo-gym[ray]'") from error
+        raise EnvironmentSetupError(_NO_RAY) from error
 
 
 def _check_answers(address: str) -> None:

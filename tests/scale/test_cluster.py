@@ -396,6 +396,17 @@ def test_a_search(nodes: Nodes, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+def test_a_search_of_a_build(
+    nodes: Nodes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--build", "compile_commands.json", "--output", str(tmp_path)]
+    assert main(["search", *arguments, "--ray", nodes.address]) == 1
+    assert capfd.readouterr().err == (
+        "mlgo-gym: error: search: expected --build without --ray: clang compiles a build here\n"
+    )
+
+
+@pytest.mark.e2e
 def test_a_search_by_a_reward(nodes: Nodes, tmp_path: Path) -> None:
     """An estimate is had anywhere; programs run here alone."""
     packages = {"sample": Corpus.load(SAMPLE_CORPUS).only(("json_write.c",))}
