@@ -10,6 +10,7 @@ from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train
 
 DESCRIPTION = (
@@ -39,6 +40,8 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    if options.ray and options.trainer == "group":
+        raise OptionsError("train group: expected no --ray: what it asks cannot be sent to nodes")
     trained = train_watched(
         options.trainer,
         shared.packages_of(options),

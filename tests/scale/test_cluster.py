@@ -396,14 +396,29 @@ def test_a_search(nodes: Nodes, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
-def test_a_search_of_a_build(
-    nodes: Nodes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            ["search", "--build", "compile_commands.json"],
+            "search: expected --build without --ray: clang compiles a build here",
+        ),
+        (
+            ["train", "group"],
+            "train group: expected no --ray: what it asks cannot be sent to nodes",
+        ),
+    ],
+)
+def test_what_is_done_here_alone(
+    nodes: Nodes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    command: list[str],
+    message: str,
 ) -> None:
-    arguments = ["--build", "compile_commands.json", "--output", str(tmp_path)]
-    assert main(["search", *arguments, "--ray", nodes.address]) == 1
-    assert capfd.readouterr().err == (
-        "mlgo-gym: error: search: expected --build without --ray: clang compiles a build here\n"
-    )
+    assert main([*command, "--output", str(tmp_path / "new"), "--ray", nodes.address]) == 1
+    assert capfd.readouterr().err == f"mlgo-gym: error: {message}\n"
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.e2e
