@@ -41,7 +41,7 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     if options.ray and options.trainer == "group":
-        raise OptionsError("train group: expected no --ray: what it asks cannot be sent to nodes")
+        raise OptionsError("train group: expected no --ray: what it asks cannot be sent")
     trained = train_watched(
         options.trainer,
         shared.packages_of(options),

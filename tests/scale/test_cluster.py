@@ -405,7 +405,7 @@ def test_a_search(nodes: Nodes, tmp_path: Path) -> None:
         ),
         (
             ["train", "group"],
-            "train group: expected no --ray: what it asks cannot be sent to nodes",
+            "train group: expected no --ray: what it asks cannot be sent",
         ),
     ],
 )
