@@ -144,7 +144,7 @@ SECONDS = {
     "clang, for one command of a corpus": clang.DEADLINE_S,
     "the compiler that makes the compiler driver, or a policy for it": _c_compiler._TIMEOUT_S,
     "an address of a Ray cluster": _cluster.ANSWER_S,
-    "a free CPU of a cluster, unless told otherwise": _cluster.PATIENCE_S,
+    "a free CPU of a cluster, unless told otherwise": _cluster.WAIT_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (

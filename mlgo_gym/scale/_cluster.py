@@ -18,7 +18,7 @@ from mlgo_gym.scale._executor import RayExecutor, Room
 _State = TypeVar("_State", bound=State)
 
 ANSWER_S: Final = 10.0
-PATIENCE_S: Final = 300.0
+WAIT_S: Final = 300.0
 _SETTINGS: Final = MappingProxyType(
     {
         "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each cluster
@@ -43,7 +43,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
             this machine is a node of, too. Where this process is connected to a cluster already,
             that one is used.
         workers: how many compile at once; ``None`` is one for each CPU of the cluster.
-        patience_s: how long a call may wait while no node has room, in seconds.
+        wait_s: how long a call may wait while no node has room, in seconds.
 
     Raises:
         OptionsError: there is no such address, or a number is not above 0.
@@ -56,16 +56,14 @@ class RayCluster(AbstractContextManager["RayCluster"]):
     mlgo_gym.errors.OptionsError: ray: expected local, auto or HOST:PORT, found 'somewhere'
     """
 
-    def __init__(
-        self, address: str, *, workers: int | None = None, patience_s: float = PATIENCE_S
-    ) -> None:
-        for name, value in (("workers", workers), ("patience_s", patience_s)):
+    def __init__(self, address: str, *, workers: int | None = None, wait_s: float = WAIT_S) -> None:
+        for name, value in (("workers", workers), ("wait_s", wait_s)):
             if value is not None and not value > 0:
                 raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
         _check_answers(address)
         self._room = Room()
         self._workers = workers
-        self._patience_s = patience_s
+        self._wait_s = wait_s
         self._ray = _ray()
         self._is_open = not self._ray.is_initialized()
         if self._is_open:
@@ -73,7 +71,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
 
     def __call__(self, state: Callable[[], _State], /) -> Executor[_State]:
         """An executor on the nodes, whose workers have states that this function makes."""
-        how: dict[str, Any] = {"count": self._workers, "wait_s": self._patience_s}
+        how: dict[str, Any] = {"count": self._workers, "wait_s": self._wait_s}
         return RayExecutor(state, self._ray, self._room, **how)
 
     def close(self) -> None:

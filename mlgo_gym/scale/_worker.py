@@ -22,7 +22,6 @@ import mlgo_gym
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.files import read_bounded
-from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm._schedule import Outcome, State
 
 _DIGITS: Final = 12
@@ -43,9 +42,14 @@ def facts() -> dict[str, str]:
     """What must be the same everywhere, or results could not be compared.
 
     Raises:
-        EnvironmentSetupError: LLVM cannot be started.
+        EnvironmentSetupError: LLVM cannot be loaded.
+        ImportError: the same.
+        OSError: the same.
     """
-    return versions() | {"LLVM": llvm_version()}
+    # In this process: that of a worker would be the same, and to start one takes a second.
+    from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
+
+    return versions() | {"LLVM": binding.llvm_version()}
 
 
 def versions() -> dict[str, str]:
@@ -82,7 +86,7 @@ class RemoteWorker:
         """Where it is, its `facts`, and why LLVM is not among them, if it is not."""
         try:
             return socket.gethostname(), facts(), ""
-        except EnvironmentSetupError as error:
+        except (EnvironmentSetupError, ImportError, OSError) as error:
             return socket.gethostname(), versions(), str(error)
 
     def do(

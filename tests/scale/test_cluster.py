@@ -452,7 +452,7 @@ def test_nobody_has_room(nodes: Nodes) -> None:
     cpus = int(ray.cluster_resources()["CPU"])
     holder = ray.remote(num_cpus=cpus)(work.Desk).remote()
     with (
-        RayCluster(nodes.address, patience_s=2) as cluster,
+        RayCluster(nodes.address, wait_s=2) as cluster,
         pytest.raises(EnvironmentSetupError) as error,
     ):
         values([1], work.double, cluster)
@@ -478,7 +478,7 @@ def test_an_address_that_nobody_answers() -> None:
     assert str(error.value).startswith(f"ray: expected a cluster's head at {address}, found none: ")
 
 
-@pytest.mark.parametrize("setting", [{"workers": 0}, {"patience_s": -1.0}])
+@pytest.mark.parametrize("setting", [{"workers": 0}, {"wait_s": -1.0}])
 def test_numbers_that_are_not_above_0(setting: dict[str, Any]) -> None:
     with pytest.raises(OptionsError, match="expected a number above 0, found"):
         RayCluster("local", **setting)
