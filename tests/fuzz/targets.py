@@ -275,7 +275,7 @@ RECORD = {
 
 
 def _read_record(path: Path) -> None:
-    _Record(path, "m", {}).read()
+    _Record(path, path.with_suffix(".trace"), "m", {}).read()
 
 
 COMMANDS = [

@@ -75,7 +75,7 @@ class Nodes:
         return list(self._cluster.worker_nodes)
 
     def close(self) -> None:
-        self._cluster.shutdown()  # type: ignore[no-untyped-call]
+        self._cluster.shutdown()
 
 
 @pytest.fixture(scope="module")
