@@ -17,12 +17,12 @@ from random import Random
 from typing import Final
 
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
-from mlgo_gym.llvm._schedule import Outcome
+from mlgo_gym.llvm._schedule import Made
 from mlgo_gym.scale._dispatch import Dispatch
 
 WORKERS: Final = [100, 250, 500, 1000, 2000]
 _ITEMS_A_WORKER: Final = 300
-_DONE: Final[Outcome[None]] = Outcome(None, (None,))
+_DONE: Final[Made[None]] = Made(None, (None,))
 
 
 def recorded(corpus: Corpus) -> list[float]:

@@ -14,7 +14,7 @@ from mlgo_gym.errors import OptionsError
 
 if TYPE_CHECKING:
     from mlgo_gym.cli.show._grid import Grid
-    from mlgo_gym.native import OperatorCode
+    from mlgo_gym.native._profile import OperatorCode
 
 DESCRIPTION = (
     "Compile the TFLite graph of a model directory to native code: an object, a C header, a "

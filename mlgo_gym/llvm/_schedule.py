@@ -188,7 +188,7 @@ def each(
     """
     if size is not None and not in_order:
         items = sorted(items, key=size, reverse=True)
-    tried = Tried(work, read)
+    tried = ItemWork(work, read)
     if isinstance(state, Executor):
         return state.run(tried, items, in_order=in_order)
     return _run_and_close(workers(state, jobs), tried, items, in_order=in_order)
@@ -206,14 +206,14 @@ def _run_and_close(
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[_Value]):
+class Made(Generic[_Value]):
     """What came of an item, wherever: a value, or why there is none."""
 
     error: CompilationError | InputError | None
     made: tuple[_Value, ...] = ()
 
 
-class Tried(Generic[_State, _Item, _Value]):
+class ItemWork(Generic[_State, _Item, _Value]):
     """Work that ends well where an item is bad, in three steps, of which the second can be sent."""
 
     def __init__(
@@ -226,30 +226,30 @@ class Tried(Generic[_State, _Item, _Value]):
         return self.done(item, tried(self._work, state, self.take(item)))
 
     def take(self, item: _Item) -> Any:
-        """What the work is called with, or as an `Outcome` why it cannot be."""
+        """What the work is called with, or as `Made` why it cannot be."""
         try:
             return item if self._read is None else self._read(item)
         except (CompilationError, InputError) as error:
-            return Outcome(error)
+            return Made(error)
 
     @property
-    def sent(self) -> Callable[[_State, Any], Outcome[_Value]]:
+    def sent(self) -> Callable[[_State, Any], Made[_Value]]:
         """What is done with it."""
         return partial(tried, self._work)
 
-    def done(self, item: _Item, outcome: Outcome[_Value]) -> Done[_Item, _Value]:
+    def done(self, item: _Item, outcome: Made[_Value]) -> Done[_Item, _Value]:
         """What became of the item."""
         return Done(item, outcome.error, outcome.made)
 
 
-def tried(work: Callable[[_State, Any], _Value], state: _State, taken: Any) -> Outcome[_Value]:
+def tried(work: Callable[[_State, Any], _Value], state: _State, taken: Any) -> Made[_Value]:
     """The outcome of work on what was taken, which may be one already."""
-    if isinstance(taken, Outcome):
+    if isinstance(taken, Made):
         return taken
     try:
-        return Outcome(None, (work(state, taken),))
+        return Made(None, (work(state, taken),))
     except (CompilationError, InputError) as error:
-        return Outcome(error)
+        return Made(error)
 
 
 class _ThisThread(Executor[_State]):

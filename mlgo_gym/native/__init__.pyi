@@ -7,5 +7,4 @@ from ._graph import Graph as Graph
 from ._lowering import lower_graph as lower_graph
 from ._model import NativeModel as NativeModel
 from ._model import compile_model as compile_model
-from ._profile import OperatorCode as OperatorCode
 from ._tflite_reader import read_tflite as read_tflite

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, Generic, TypeVar
 
 from mlgo_gym.errors import CompilationError, CompilerCrashError, InputError
-from mlgo_gym.llvm._schedule import Outcome
+from mlgo_gym.llvm._schedule import Made
 
 _Item = TypeVar("_Item")
 
@@ -35,7 +35,7 @@ _TRIES: Final = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Batch(Generic[_Item]):
+class ItemBatch(Generic[_Item]):
     """Items that a worker does one after the other, with their places in the order."""
 
     places: tuple[int, ...]
@@ -54,14 +54,14 @@ class Dispatch(Generic[_Item]):
         self._left = len(items) if isinstance(items, Sized) else 0
         self._items = iter(items)
         self._in_order = in_order
-        self._workers: dict[int, deque[Batch[_Item]]] = {}
+        self._workers: dict[int, deque[ItemBatch[_Item]]] = {}
         self._idle: deque[int] = deque()
         self._busy: deque[int] = deque()
         self._again: list[tuple[int, int, _Item]] = []  # place, how many workers were lost, item
         self._losses: dict[int, int] = {}
         self._exhausted = False
         self._started = self._taken = 0
-        self._made: dict[int, tuple[_Item, Outcome[Any]]] = {}
+        self._made: dict[int, tuple[_Item, Made[Any]]] = {}
         self._ready: deque[int] = deque()
         self._item_s = BATCH_S  # until it is known
 
@@ -85,9 +85,9 @@ class Dispatch(Generic[_Item]):
                 if losses < _TRIES:
                     heappush(self._again, (place, losses, item))
                 else:
-                    self._keep(place, item, Outcome(_lost(item, losses)))
+                    self._keep(place, item, Made(_lost(item, losses)))
 
-    def hand_out(self) -> Iterator[tuple[int, Batch[_Item]]]:
+    def hand_out(self) -> Iterator[tuple[int, ItemBatch[_Item]]]:
         """Batches for those who have too little to do."""
         for load, workers in enumerate((self._idle, self._busy)):
             while workers:
@@ -104,7 +104,7 @@ class Dispatch(Generic[_Item]):
                 yield worker, batch
 
     def finish(
-        self, worker: int, batch: Batch[_Item], outcomes: Iterable[Outcome[Any]], seconds: float
+        self, worker: int, batch: ItemBatch[_Item], outcomes: Iterable[Made[Any]], seconds: float
     ) -> None:
         """A worker has done one of its batches, in so many seconds."""
         if worker not in self._workers:
@@ -115,14 +115,14 @@ class Dispatch(Generic[_Item]):
         for place, item, outcome in zip(batch.places, batch.items, outcomes, strict=True):
             self._keep(place, item, outcome)
 
-    def take(self) -> Iterator[tuple[_Item, Outcome[Any]]]:
+    def take(self) -> Iterator[tuple[_Item, Made[Any]]]:
         """The outcomes that are due."""
         while self._ready or (self._in_order and self._taken in self._made):
             place = self._taken if self._in_order else self._ready.popleft()
             self._taken += 1
             yield self._made.pop(place)
 
-    def _keep(self, place: int, item: _Item, outcome: Outcome[Any]) -> None:
+    def _keep(self, place: int, item: _Item, outcome: Made[Any]) -> None:
         self._losses.pop(place, None)
         self._made[place] = item, outcome
         if not self._in_order:
@@ -140,7 +140,7 @@ class Dispatch(Generic[_Item]):
         elif load == 1 and self._item_s < LONG_S:
             self._busy.append(worker)
 
-    def _next_batch(self) -> Batch[_Item] | None:
+    def _next_batch(self) -> ItemBatch[_Item] | None:
         most = self._most()
         limit = _AHEAD * most * len(self._workers)
         found: list[tuple[int, _Item]] = []
@@ -166,7 +166,7 @@ class Dispatch(Generic[_Item]):
         if not found:
             return None
         places, items = zip(*found, strict=True)
-        return Batch(places, items)
+        return ItemBatch(places, items)
 
     def _most(self) -> int:
         item_s = max(self._item_s, _SHORTEST_S)

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
-from mlgo_gym.llvm._schedule import Executor, Outcome, State, Tried
-from mlgo_gym.scale._dispatch import Batch, Dispatch
+from mlgo_gym.llvm._schedule import Executor, ItemWork, Made, State
+from mlgo_gym.scale._dispatch import Dispatch, ItemBatch
 from mlgo_gym.scale._worker import RemoteWorker, facts, packed
 
 _State = TypeVar("_State", bound=State)
@@ -92,7 +92,7 @@ class RayExecutor(Executor[_State]):
         self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """Hand batches of items to whoever has too little to do."""
-        steps: Any = work if isinstance(work, Tried) else _Plain(work)
+        steps: Any = work if isinstance(work, ItemWork) else _Plain(work)
         dispatch = Dispatch(items, in_order=in_order)
         sent = (next(self._runs), [self._put(steps.sent)])
         self._room.take(self)
@@ -145,7 +145,7 @@ class RayExecutor(Executor[_State]):
     def _send(
         self,
         worker: int,
-        batch: Batch[_Item],
+        batch: ItemBatch[_Item],
         take: Callable[[_Item], Any],
         sent: tuple[int, Any],
         dispatch: Dispatch[_Item],
@@ -274,12 +274,12 @@ class _Plain:
     def take(self, item: Any) -> Any:
         return item
 
-    def done(self, item: Any, outcome: Outcome[Any]) -> Any:
+    def done(self, item: Any, outcome: Made[Any]) -> Any:
         del item
         if outcome.error is not None:
             raise outcome.error
         return outcome.made[0]
 
 
-def _made(work: Callable[[Any, Any], Any], state: Any, item: Any) -> Outcome[Any]:
-    return Outcome(None, (work(state, item),))
+def _made(work: Callable[[Any, Any], Any], state: Any, item: Any) -> Made[Any]:
+    return Made(None, (work(state, item),))

@@ -22,7 +22,7 @@ import mlgo_gym
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.files import read_bounded
-from mlgo_gym.llvm._schedule import Outcome, State
+from mlgo_gym.llvm._schedule import Made, State
 
 _DIGITS: Final = 12
 _MOST_CODE_BYTES: Final = 1 << 24
@@ -80,7 +80,7 @@ class RemoteWorker:
     def __init__(self, state: Callable[[], State]) -> None:
         self._make = state
         self._state: State | None = None
-        self._work: tuple[int, Callable[[Any, Any], Outcome[Any]]] | None = None
+        self._work: tuple[int, Callable[[Any, Any], Made[Any]]] | None = None
 
     def introduce(self) -> tuple[str, Mapping[str, str], str]:
         """Where it is, its `facts`, and why LLVM is not among them, if it is not."""
@@ -91,7 +91,7 @@ class RemoteWorker:
 
     def do(
         self, run: int, work: Sequence[Any], items: Sequence[Any], *stored: bytes
-    ) -> tuple[list[Outcome[Any]], float]:
+    ) -> tuple[list[Made[Any]], float]:
         """The outcomes of items, and the seconds that they took.
 
         Args:

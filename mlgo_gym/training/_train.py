@@ -146,19 +146,21 @@ def train(
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
     asked = problem_named(problem)() if isinstance(problem, str) else problem
     goal = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
-    module = imported(trainer)
-    make_config = getattr(module, f"{trainer.capitalize()}Config")
     run = partial(
         imported("run").TrainingRun,
         Path(output),
         trainer,
         asked,
-        configured(make_config(seed=how.get("seed", 0)), settings),
+        configured(_config(trainer)(seed=how.get("seed", 0)), settings),
         budget_s=None if budget_minutes is None else 60 * budget_minutes,
         provenance=_provenance(kept, held_out),
         **goal,
     )
-    return _trained(module.train, run, kept, held_out, how)
+    return _trained(imported(trainer).train, run, kept, held_out, how)
+
+
+def _config(trainer: str) -> Callable[..., Any]:
+    return getattr(imported(trainer), f"{trainer.capitalize()}Config")  # type: ignore[no-any-return]
 
 
 def _trained(

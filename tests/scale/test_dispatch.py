@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from mlgo_gym.llvm._schedule import Outcome
-from mlgo_gym.scale._dispatch import BATCH_S, LEAST_S, Batch, Dispatch
+from mlgo_gym.llvm._schedule import Made
+from mlgo_gym.scale._dispatch import BATCH_S, LEAST_S, Dispatch, ItemBatch
 
-Given = dict[int, list[Batch[int]]]
+Given = dict[int, list[ItemBatch[int]]]
 
 
 def started(
@@ -33,7 +33,7 @@ def given(dispatch: Dispatch[int], known: Given) -> Given:
 def finish(dispatch: Dispatch[int], known: Given, worker: int, item_s: float = 1.0) -> None:
     """A worker does its first batch."""
     batch = known[worker].pop(0)
-    outcomes = [Outcome(None, (2 * item,)) for item in batch.items]
+    outcomes = [Made(None, (2 * item,)) for item in batch.items]
     dispatch.finish(worker, batch, outcomes, item_s * len(batch.items))
 
 
@@ -105,7 +105,7 @@ def test_what_a_lost_worker_had_is_done_first_and_once() -> None:
     late = known.pop(0)[0]
     finish(dispatch, known, 1)
     assert [each.items for each in given(dispatch, known)[1]] == [(0,)]
-    dispatch.finish(0, late, [Outcome(None, (0,))], 1.0)  # it was not dead after all
+    dispatch.finish(0, late, [Made(None, (0,))], 1.0)  # it was not dead after all
     found = taken(dispatch)
     while known[1]:
         finish(dispatch, known, 1)
