@@ -72,4 +72,4 @@ def test_a_page_shows_the_same() -> None:
     assert "<h2>first &lt;</h2><table>" in page
     assert "<td>&lt;b&gt;</td>" in page
     assert ' class="worse" data-value="Infinity" style="background:linear-gradient(' in page
-    assert 'data-value="-0.5">-50.0 %<small>[-60.0, -40.0]</small></td>' in page
+    assert 'data-value="-0.5">-50.0 % <small>[-60.0, -40.0]</small></td>' in page
