@@ -41,5 +41,5 @@ class SourceFolder:
             path = Path(os.path.realpath(self._folder.joinpath(*parts[start:])))
             if path.is_relative_to(self._folder) and path.is_file():
                 data = read_bounded(path, MAX_SOURCE_BYTES)
-                return data.decode("utf-8", "replace").splitlines()
+                return [each.decode("utf-8", "replace") for each in data.splitlines()]
         raise FileError(errno.ENOENT, "is not in the folder", name)

@@ -146,6 +146,12 @@ def test_sources_of_another_folder_are_found_by_the_ends_of_their_names(tmp_path
     assert folder.lines("/build/b/a.c") == ["other"]
 
 
+def test_lines_are_the_compiler_s(tmp_path: Path) -> None:
+    """A form feed, as between pages of GNU's sources, ends none."""
+    (tmp_path / "a.c").write_text("one\n\f\nthree\vof\x1cthree\u2028\nfour\r\nfive\n", newline="")
+    assert SourceFolder(tmp_path).lines("a.c")[3:] == ["four", "five"]
+
+
 def test_another_source_of_that_name() -> None:
     decided = {7: [LineDecisions("add", (1, 1), (1, 0), (3, 0))]}
     listing = source_listing("sum.c", ["only line"], decided)
