@@ -79,7 +79,9 @@ def check_settings(trace: Trace, problem: Problem, options: CompileOptions) -> N
         TraceError: another problem, or a setting of another value; the message says which.
     """
     recorded = settings_of_problem(trace) | options_of_trace(trace).settings()
-    for name, value in (problem.settings() | options.settings()).items():
+    found = problem.settings() | options.settings()
+    for name in dict.fromkeys((*found, *recorded)):
+        value = found.get(name)
         if name == "opt_level" and value is None:  # LLVM chooses, as it did
             continue
         if _plain(recorded.get(name)) != _plain(value):
