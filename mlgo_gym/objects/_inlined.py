@@ -138,7 +138,7 @@ class _Symbols:
         for symbol in table.iter_symbols() if table else ():
             if symbol["st_info"]["type"] == "STT_FUNC":
                 address = symbol["st_value"] & ~1 if thumb else symbol["st_value"]
-                self._names[symbol["st_shndx"], address].append(symbol.name)
+                self._names[symbol["st_shndx"], address].append(_name_of(elf, table, symbol))
         self._sections: dict[tuple[str, int], Any] = {}
         for section in (".debug_info", ".debug_addr"):
             relocations = elf.get_section_by_name(f".rela{section}")
@@ -151,6 +151,17 @@ class _Symbols:
         """The function at an address that stands at a place of a section of DWARF."""
         names = self._names.get((self._sections.get(place), address), ())
         return preferred if preferred in names or not names else names[0]
+
+
+def _name_of(elf: Any, table: Any, symbol: Any) -> str:
+    """A symbol's name as sites have it; pyelftools has one sign for all that is not UTF-8."""
+    from elftools.common.utils import parse_cstring_from_stream  # noqa: PLC0415
+
+    if "\ufffd" not in symbol.name:
+        return str(symbol.name)
+    offset = table.stringtable["sh_offset"] + symbol["st_name"]
+    name = parse_cstring_from_stream(elf.stream, offset) or b""
+    return name.decode("utf-8", "backslashreplace")
 
 
 class _Unit:

@@ -61,6 +61,16 @@ def test_functions_without_calls(compiler: Compiler) -> None:
     assert function_code(described(compiler, module, 0)) == {"f": FunctionCode("f", 3)}
 
 
+def test_names_that_are_not_utf_8(compiler: Compiler) -> None:
+    """Each is a function of its own, by the name that its decisions have."""
+    text = "".join(
+        f'define i32 @"{name}"(i32 %x) {{ %y = call i32 @g(i32 %x) ret i32 %y }}\n'
+        for name in (r"\FEz", r"\FFz", "\u00e9")
+    )
+    module = Module.from_ir("define internal i32 @g(i32 %x) { ret i32 %x }\n" + text)
+    assert set(function_code(described(compiler, module, 1))) == {r"\xfez", r"\xffz", "\u00e9"}
+
+
 def test_an_object_without_debug_information(compiler: Compiler, sample: Corpus) -> None:
     made = compiler.compile_module(sample["digest.c"], keep_object=True)
     assert function_code(made.object_bytes or b"") == {}
