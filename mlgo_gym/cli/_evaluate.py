@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._programs import measured
 from mlgo_gym.cli._ray import add_ray
-from mlgo_gym.cli._writing import make_folder, save_figure, writing
+from mlgo_gym.cli._writing import check_folder, make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
@@ -104,10 +104,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 def _check_outputs(options: argparse.Namespace) -> None:
     """See that plots and the page can be written, before the work that they are to show."""
-    if options.html and not options.html.resolve().parent.is_dir():
-        raise OptionsError(
-            f"--html: expected an existing folder, found {str(options.html.parent)!r}"
-        )
+    check_folder("--html", options.html)
     if options.plots:
         check_can_plot()
         make_folder(options.plots)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli._writing import writing
+from mlgo_gym.cli._writing import check_folder, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import CorpusError, OptionsError, TraceError
 
@@ -61,6 +61,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.evaluation._evaluate import Setting
     from mlgo_gym.problems._inlining_for_size import InliningForSize
 
+    check_folder("--html", options.html)
+    check_folder("--decisions", options.decisions)
     source = SourceFolder(options.source) if options.source else None
     problem = shared.make_problem(InliningForSize, options)
     setting = Setting(problem, **shared.compilation_of(options))

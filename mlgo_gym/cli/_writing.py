@@ -46,5 +46,12 @@ def make_folder(folder: Path, *, to_write: Path | None = None) -> None:
         raise _refused(to_write or folder, error) from error
 
 
+def check_folder(option: str, path: Path | None) -> None:
+    """See, before the work, that a file's folder is there, if a file is asked for."""
+    if path and not path.resolve().parent.is_dir():
+        found = str(path.parent)
+        raise OptionsError(f"{option}: expected an existing folder, found {found!r}")
+
+
 def _refused(path: Path, error: OSError) -> OptionsError:
     return OptionsError(f"cannot write {str(path)!r}: {error.strerror}")

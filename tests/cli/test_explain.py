@@ -209,6 +209,14 @@ def test_nothing_differs(tmp_path: Path) -> None:
             "expected one or two models or policies, found 3",
         ),
         (
+            ("--policy", "never", "--html", "no/page.html"),
+            "--html: expected an existing folder, found 'no'",
+        ),
+        (
+            ("--policy", "never", "--decisions", "no/one.json"),
+            "--decisions: expected an existing folder, found 'no'",
+        ),
+        (
             ("--policy", "never", "--source", "no"),
             "--source: expected a folder, found 'no'",
         ),
