@@ -102,7 +102,7 @@ def test_other_settings_are_named(
 def test_settings_that_are_left_out_are_named(name: str, trace: Trace, tmp_path: Path) -> None:
     """What is the problem's default stands in no settings."""
     value = {"derived": True, "skip_policy": "if-caller-not-cold"}[name]
-    plain = replace(trace, features=(), observations=b"", settings=trace.settings | {name: value})
+    plain = replace(trace, features=(), observations=b"", settings={**trace.settings, name: value})
     plain.save(tmp_path / "it.trace")
     done = run("explain", "--trace", "it.trace", cwd=tmp_path)
     message = f"mlgo-gym: error: trace 'digest.c': {name}: expected {value}, found None\n"
