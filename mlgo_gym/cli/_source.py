@@ -31,11 +31,15 @@ class SourceFolder:
     def lines(self, name: str) -> list[str]:
         """The lines of a file, by the longest end of its name that the folder has.
 
+        What a name has before its last ``..`` says where a compiler was, and is not looked at.
+
         Raises:
             OSError: it is not there, or is no text file of such a size; ``strerror`` says why.
         """
         parts = [each for each in PurePosixPath(name).parts if each != "/"]
-        if not parts or ".." in parts or "\0" in name:
+        while ".." in parts:
+            del parts[: parts.index("..") + 1]
+        if not parts or "\0" in name:
             raise FileError(errno.EINVAL, "expected a name of a file in the folder", name)
         for start in range(len(parts)):
             path = Path(os.path.realpath(self._folder.joinpath(*parts[start:])))
