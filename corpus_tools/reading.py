@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import reprlib
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +17,7 @@ __all__ = [
     "LARGEST_TEXT_BYTES",
     "MAX_DIGITS",
     "MAX_LEVELS",
+    "brief",
     "holds",
     "open_regular",
     "parse_json",
@@ -31,6 +33,19 @@ MAX_DIGITS: Final = 100
 
 LARGEST_TEXT_BYTES: Final = 1 << 28
 """The size in bytes above which a command, a list or a manifest is not read: 256 MiB."""
+
+
+_BRIEF: Final = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
+
+
+def brief(value: object) -> str:
+    """What was found, as a message has it: the middle of what is long is left out.
+
+    >>> len(brief("x" * 1000))
+    80
+    """
+    return _BRIEF.repr(value)
 
 
 def open_regular(path: Path) -> BufferedReader:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from corpus_tools.reading import brief
 from mlgo_gym.errors import SpecError
 from mlgo_gym.files import parse_json
 
@@ -41,8 +42,6 @@ _MAX_PORT: Final = 2**31 - 1
 _MAX_BYTES: Final = 2**31
 _MAX_NAME_LENGTH: Final = 1024
 _MAX_DIMENSIONS: Final = 16  # numpy's arrays have at most 32 before its version 2
-_SHOWN: Final = reprlib.Repr()
-_SHOWN.maxstring = _SHOWN.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,22 +75,21 @@ class TensorSpec:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise SpecError(f"tensor spec: expected a name, found {_SHOWN.repr(self.name)}")
+            raise SpecError(f"tensor spec: expected a name, found {brief(self.name)}")
         if len(self.name) > _MAX_NAME_LENGTH:
             raise SpecError(
-                f"tensor {_SHOWN.repr(self.name)}: expected a name of at most {_MAX_NAME_LENGTH} "
+                f"tensor {brief(self.name)}: expected a name of at most {_MAX_NAME_LENGTH} "
                 f"characters, found {len(self.name)}"
             )
         if not isinstance(self.type, str) or self.type not in SCALAR_TYPES:
             expected = ", ".join(SCALAR_TYPES)
             raise SpecError(
-                f"tensor {self.name!r}: expected a type out of {expected}, "
-                f"found {_SHOWN.repr(self.type)}"
+                f"tensor {self.name!r}: expected a type out of {expected}, found {brief(self.type)}"
             )
         if not _is_int(self.port) or not 0 <= self.port <= _MAX_PORT:
             raise SpecError(
                 f"tensor {self.name!r}: expected a port of 0 to {_MAX_PORT}, "
-                f"found {_SHOWN.repr(self.port)}"
+                f"found {brief(self.port)}"
             )
         self._check_shape()
 
@@ -146,7 +144,7 @@ class TensorSpec:
         try:
             value = parse_json(text)
         except ValueError as error:
-            found = _SHOWN.repr(text)
+            found = brief(text)
             raise SpecError(f"tensor spec: expected JSON, found {found}: {error}") from error
         return cls.from_value(value)
 
@@ -154,11 +152,11 @@ class TensorSpec:
     def from_value(cls, value: object) -> TensorSpec:
         """Read a spec from parsed JSON, as LLVM's ``getTensorSpecFromJSON`` does."""
         if not isinstance(value, dict):
-            raise SpecError(f"tensor spec: expected a JSON object, found {_SHOWN.repr(value)}")
+            raise SpecError(f"tensor spec: expected a JSON object, found {brief(value)}")
         missing = [key for key in ("name", "type", "port", "shape") if key not in value]
         if missing:
             raise SpecError(
-                f"tensor spec {_SHOWN.repr(value.get('name', ''))}: expected the properties name, "
+                f"tensor spec {brief(value.get('name', ''))}: expected the properties name, "
                 f"type, port and shape, found no {', '.join(missing)}"
             )
         shape = value["shape"]

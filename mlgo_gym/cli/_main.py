@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -70,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         from mlgo_gym.cli._ray import on_cluster
+        from mlgo_gym.cli._timeline import drawing_timeline
 
         output = Output(as_json=options.json)
-        with on_cluster(options), _timeline(options, output):
+        with on_cluster(options), drawing_timeline(options, output):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
@@ -90,15 +90,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         Output(as_json=False).error("interrupted")
         return _INTERRUPTED
-
-
-def _timeline(options: argparse.Namespace, output: Output) -> AbstractContextManager[None]:
-    """Draws what a command compiles, if it is told to."""
-    if getattr(options, "timeline", None) is None:
-        return nullcontext()
-    from mlgo_gym.cli._timeline import drawing_timeline
-
-    return drawing_timeline(options.timeline, output)
 
 
 def parser() -> CommandParser:

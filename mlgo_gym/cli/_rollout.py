@@ -70,8 +70,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
             places = options.log.with_name(f"{options.log.name}.sites") if options.sites else None
             sites = stack.enter_context(writing(places)) if places else None
             log = stack.enter_context(RolloutLog(file, problem, sites))
-        settings = {"also": also, "keep_decisions": bool(log or options.traces), "in_order": log}
-        settings["sites"] = options.sites
+        keep = bool(log or options.traces)
+        settings = {"also": also, "keep_decisions": keep, "in_order": log, "sites": options.sites}
         for report in shared.rolled_out(
             packages, {name: policy}, problem, options, output, **settings
         ):

@@ -29,7 +29,7 @@ from mlgo_gym.llvm.process._timing import Answered
 from mlgo_gym.objects._inlined import FunctionCode, InlinedCode, function_code
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.problems._observations import observation_array
-from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._policy import PolicyLike, in_turn
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.workloads._addresses import ExecutedFunction
@@ -152,10 +152,8 @@ def place_decisions(
     except ValueError as error:
         raise ModuleError(module.name, str(error)) from error
     if (result.object_bytes or b"")[_MACHINE] not in _ALIKE:
-        taken = iter([_answer(each) for each in recorded])
-        plain = compiler.compile_module(
-            module, options, problem=problem, policy=lambda _: next(taken)
-        )
+        again = in_turn(map(_answer, recorded))
+        plain = compiler.compile_module(module, options, problem=problem, policy=again)
         _check_alike(module, plain, result)
     asked = list(_placed(recorded, problem, compilation.answers))
     decisions = _with_code(asked, functions.values())

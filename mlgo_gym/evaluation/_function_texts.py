@@ -13,6 +13,7 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._result import Product
 from mlgo_gym.llvm._schedule import Done, each
 from mlgo_gym.llvm._task import Task
+from mlgo_gym.problems._policy import in_turn
 
 Answers = Mapping[ModuleKey, tuple[Sequence[int], Sequence[int]]]
 """What both policies answered in each module, in the order of LLVM's questions."""
@@ -49,8 +50,7 @@ def function_texts(
         plain = compiler.produce(module, options, Task(False, "text", functions=wanted))
         texts = [_parts(plain)]
         for answered in answers[key]:
-            left = iter(answered)
-            answer = {problem: lambda _, left=left: next(left)}
+            answer = {problem: in_turn(answered)}
             made = compiler.produce(module, options, Task(product="text", functions=wanted), answer)
             texts.append(_parts(made))
         columns = zip(wanted, *texts, strict=True)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import reprlib
 from dataclasses import asdict, astuple, dataclass
-from typing import Any, Final
+from typing import Any
 
+from corpus_tools.reading import brief
 from mlgo_gym.errors import SpecError
 from mlgo_gym.files import parse_json
 from mlgo_gym.stream._events import Observation
-
-_BRIEF: Final = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +107,7 @@ class Site:
         except (ValueError, TypeError):
             site = None
         if site is None or not _is_typed(site):
-            raise SpecError(f"site: expected [caller, callee, calls], found {_BRIEF.repr(text)}")
+            raise SpecError(f"site: expected [caller, callee, calls], found {brief(text)}")
         return site
 
 

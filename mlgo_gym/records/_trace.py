@@ -31,7 +31,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import reprlib
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -41,6 +40,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from corpus_tools.reading import brief
 from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.files import parse_json, read_bounded, write_atomically
 from mlgo_gym.llvm._result import CompilationResult
@@ -62,8 +62,6 @@ _HASHES: Final = ("module_sha256", "object_sha256")
 _TEXTS: Final = ("module", "module_sha256", "llvm_version", "object_sha256", "byte_order")
 _COUNTS: Final = ("decisions", "text_size_bytes", "body_bytes")
 _SHOWN: Final = 40
-_BRIEF: Final = reprlib.Repr()
-_BRIEF.maxstring = _BRIEF.maxother = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +228,7 @@ def _header(data: bytes, name: str) -> tuple[dict[str, Any], int]:
     if not isinstance(header, dict) or "trace" not in header:
         raise TraceError(name, f"expected a trace's header, found {data[:_SHOWN]!r}")
     if header["trace"] not in (_VERSION, _VERSION_WITH_SITES):
-        found = _BRIEF.repr(header["trace"])
+        found = brief(header["trace"])
         expected = f"expected version {_VERSION} or {_VERSION_WITH_SITES}"
         raise TraceError(name, f"{expected}, found {found}")
     if header["trace"] == _VERSION:
@@ -254,9 +252,7 @@ def _check_fields(header: Mapping[str, Any], name: str) -> None:
     for field_name, kind in kinds.items():
         value = header.get(field_name)
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise TraceError(
-                name, f"{field_name}: expected {kind.__name__}, found {_BRIEF.repr(value)}"
-            )
+            raise TraceError(name, f"{field_name}: expected {kind.__name__}, found {brief(value)}")
     for field_name in _HASHES:
         _check_hash(header[field_name], field_name, name)
     for field_name in counts:
@@ -268,13 +264,13 @@ def _check_fields(header: Mapping[str, Any], name: str) -> None:
     if header["byte_order"] != sys.byteorder:
         raise TraceError(
             name,
-            f"byte_order: expected {sys.byteorder!r}, found {_BRIEF.repr(header['byte_order'])}",
+            f"byte_order: expected {sys.byteorder!r}, found {brief(header['byte_order'])}",
         )
 
 
 def _check_hash(value: str, field_name: str, name: str) -> None:
     if not _SHA256.fullmatch(value):
-        found = _BRIEF.repr(value)
+        found = brief(value)
         raise TraceError(name, f"{field_name}: expected 64 hexadecimal digits, found {found}")
 
 

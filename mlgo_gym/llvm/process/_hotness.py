@@ -154,16 +154,28 @@ define private void @put_count(ptr %values, ptr %profile, double %count, double 
   ret void
 }}
 
-define private void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block,
-                                   double %total) {{
-  %caller = call ptr @ask(i64 2, ptr %block)
-  %entries = call double @entries(ptr %caller)
+; Of caller (0) or callee (1), whether it has counts and its share; how often it is entered, if so.
+define private double @put_entries(ptr %values, i64 %which, ptr %function, double %total) {{
+  %entries = call double @entries(ptr %function)
   %is_counted = fcmp oge double %entries, 0.0
   br i1 %is_counted, label %counted, label %done
 counted:
-  call void @put(ptr %values, i64 0, i64 1)
+  call void @put(ptr %values, i64 %which, i64 1)
   %share = call i64 @share(double %entries, double %total)
-  call void @put(ptr %values, i64 2, i64 %share)
+  %share_at = add i64 %which, 2
+  call void @put(ptr %values, i64 %share_at, i64 %share)
+  br label %done
+done:
+  ret double %entries
+}}
+
+define private void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block,
+                                   double %total) {{
+  %caller = call ptr @ask(i64 2, ptr %block)
+  %entries = call double @put_entries(ptr %values, i64 0, ptr %caller, double %total)
+  %is_counted = fcmp oge double %entries, 0.0
+  br i1 %is_counted, label %counted, label %done
+counted:
   %analysis = call ptr @analysis(ptr %manager, i64 {block_frequency}, ptr %caller)
   %here = call i64 @frequency(i64 {block_frequency_of}, ptr %analysis, ptr %block)
   %first = call i64 @frequency(i64 {entry_frequency_of}, ptr %analysis, ptr null)
@@ -172,19 +184,6 @@ counted:
   %times = fdiv double %wide_here, %wide_first
   %count = fmul double %entries, %times
   call void @put_count(ptr %values, ptr %profile, double %count, double %total)
-  br label %done
-done:
-  ret void
-}}
-
-define private void @put_of_callee(ptr %values, ptr %callee, double %total) {{
-  %entries = call double @entries(ptr %callee)
-  %is_counted = fcmp oge double %entries, 0.0
-  br i1 %is_counted, label %counted, label %done
-counted:
-  call void @put(ptr %values, i64 1, i64 1)
-  %share = call i64 @share(double %entries, double %total)
-  call void @put(ptr %values, i64 3, i64 %share)
   br label %done
 done:
   ret void
@@ -227,7 +226,7 @@ put:
   %least = select i1 %is_none, i64 1, i64 %sum
   %total = uitofp i64 %least to double
   %callee = call ptr @ask(i64 0, ptr %call)
-  call void @put_of_callee(ptr %values, ptr %callee, double %total)
+  call double @put_entries(ptr %values, i64 1, ptr %callee, double %total)
   call void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block, double %total)
   br label %done
 done:

@@ -43,12 +43,6 @@ high:
   ret i8 0
 }}
 
-define private i1 @is_taken(i32 %file) {{
-  %mark = call i8 @mark_of(i32 %file)
-  %is_taken = icmp ne i8 %mark, 0
-  ret i1 %is_taken
-}}
-
 define ptr @place_of_marks() {{
   ret ptr @marks
 }}
@@ -147,7 +141,8 @@ others:
 """
 _READ_IR: Final = """
 define i64 @taking_read(i32 %file, ptr %data, i64 %size) {{
-  %is_taken = call i1 @is_taken(i32 %file)
+  %mark = call i8 @mark_of(i32 %file)
+  %is_taken = icmp ne i8 %mark, 0
   br i1 %is_taken, label %ours, label %others
 ours:
   %taken = tail call i64 inttoptr (i64 {taking} to ptr)(i32 %file, ptr %data, i64 %size)
@@ -203,6 +198,7 @@ class Interposer:
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         marks = self._place("place_of_marks")
         self._marks = (ctypes.c_uint8 * MOST_DESCRIPTORS).from_address(marks)
+        self._teller = ctypes.c_size_t.from_address(self._place("place_of_teller"))
         sizes = self._place("place_of_sizes")
         self._sizes = (ctypes.c_int64 * MOST_DESCRIPTORS).from_address(sizes)
         taking = dict.fromkeys(_OPENING, opening) | {
@@ -227,7 +223,7 @@ class Interposer:
 
     def tell_by(self, teller: int) -> None:
         """Where the code is that writes contexts."""
-        ctypes.c_size_t.from_address(self._place("place_of_teller")).value = teller
+        self._teller.value = teller
 
     def _place(self, name: str) -> int:
         return int(ctypes.CFUNCTYPE(ctypes.c_size_t)(self._code.address(name))())
