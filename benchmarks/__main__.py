@@ -1,8 +1,8 @@
 """Runs the measurements: ``make bench`` runs all, ``python -m benchmarks NAME`` one.
 
 Each is imported when it runs. ``python -m benchmarks.NAME`` has options of its own where NAME is
-driver_builds, driver_modules, ml_compiler_opt or object_hashes. Corpora are taken from
-``build/corpora``, and built there where they are missing.
+driver_builds, driver_modules, ml_compiler_opt, object_hashes or regalloc_priority. Corpora are
+taken from ``build/corpora``, and built there where they are missing.
 """
 
 from __future__ import annotations

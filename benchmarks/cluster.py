@@ -14,7 +14,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from statistics import median
@@ -24,9 +24,9 @@ import psutil
 
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.evaluation import evaluate
+from mlgo_gym.evaluation._evaluate import Setting, module_scores
+from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.llvm import each
-from mlgo_gym.rollout import rollout
-from mlgo_gym.rollout._rollout import ModuleReport
 from mlgo_gym.scale import RayCluster, _dispatch, _executor
 
 WORKERS: Final = 2
@@ -37,6 +37,7 @@ _SETTINGS: Final = {
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
     "RAY_TMPDIR": "/tmp",  # noqa: S108 - sockets have short names
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # as workers here
 }
 
 
@@ -51,14 +52,14 @@ class Desk:
 
 
 class Recorded:
-    """Work that takes no time: the report of another time."""
+    """Work that takes no time: the scores of another time."""
 
-    def __init__(self, report: ModuleReport) -> None:
-        self._report = report
+    def __init__(self, scores: Mapping[str, ModuleScores]) -> None:
+        self._scores = scores
 
-    def __call__(self, _: Desk, __: Module) -> ModuleReport:
-        """The report."""
-        return self._report
+    def __call__(self, _: Desk, module: Module) -> ModuleScores:
+        """The module's scores."""
+        return self._scores[module.name]
 
 
 def compare(corpus: Corpus, cluster: RayCluster, rounds: int) -> None:
@@ -75,18 +76,18 @@ def compare(corpus: Corpus, cluster: RayCluster, rounds: int) -> None:
     print(f"  here {here:.2f} s, on Ray {there:.2f} s: {median(shares):.3f} x")
 
 
-def costs(cluster: RayCluster, results: int, batch: int) -> None:
-    """What a result costs the caller, in batches of so many."""
+def costs(cluster: RayCluster, results: int, batch: int, *, travels: bool) -> None:
+    """What a result costs the caller, in batches of so many, whose modules nodes read or get."""
     corpus = Corpus.load(SAMPLE_CORPUS)
+    read: Any = corpus.__getitem__ if travels else corpus.file
     problem = InliningForSize()
     policies = {"never": problem.policy("never")}
-    (report,) = rollout(corpus.only(["digest.c"]), policies, problem)
+    known = module_scores({"": corpus}, policies, Setting(problem))
+    work = Recorded({scores.module: scores for scores in known})
     names = itertools.islice(itertools.cycle(corpus.names), results)
     vars(_executor)["Dispatch"] = fixed(batch)
     resident = []
-    with closing(
-        each(list(names), Recorded(report), Desk, read=corpus.__getitem__, jobs=cluster)
-    ) as found:
+    with closing(each(list(names), work, Desk, read=read, jobs=cluster)) as found:
         for count, _ in enumerate(found):
             if not count:
                 start, cpu = time.perf_counter(), time.process_time()
@@ -94,9 +95,10 @@ def costs(cluster: RayCluster, results: int, batch: int) -> None:
                 resident.append(psutil.Process().memory_info().rss / (1 << 20))
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - start
     vars(_executor)["Dispatch"] = _dispatch.Dispatch
+    way = "travel" if travels else "are there"
     print(
-        f"batches of {batch}: {1e6 * cpu / results:.0f} us of the caller's CPU a result, "
-        f"{results / seconds:,.0f} results a second; resident "
+        f"batches of {batch}, modules {way}: {1e6 * cpu / results:.0f} us of the caller's CPU "
+        f"a result, {results / seconds:,.0f} results a second; resident "
         + ", ".join(f"{each:.0f}" for each in resident)
         + " MiB by quarter"
     )
@@ -118,7 +120,7 @@ def join(cluster: RayCluster, nodes: Any) -> None:
     corpus = Corpus.load(SAMPLE_CORPUS)
     known = {node["NodeID"] for node in ray.nodes()}
     modules = itertools.cycle(corpus.names)
-    found = each(modules, where, Compiler, read=corpus.__getitem__, jobs=cluster)
+    found = each(modules, where, Compiler, read=corpus.file, jobs=cluster)
     with closing(found):
         next(found)
         start = time.perf_counter()
@@ -152,8 +154,8 @@ def connected() -> Iterator[tuple[RayCluster, Any]]:
 
 def run(corpus: Corpus, rounds: int, results: int) -> None:
     for cluster, nodes in connected():
-        for batch in (1, 8, 32):
-            costs(cluster, results, batch)
+        for batch, travels in itertools.product((1, 8, 32, 128), (False, True)):
+            costs(cluster, results, batch, travels=travels)
         compare(corpus, cluster, rounds)
         join(cluster, nodes)
 

@@ -18,10 +18,9 @@ from typing import Final
 
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
 from mlgo_gym.llvm._schedule import Made
-from mlgo_gym.scale._dispatch import Dispatch
+from mlgo_gym.scale._dispatch import Dispatch, ItemBatch
 
 WORKERS: Final = [100, 250, 500, 1000, 2000]
-_ITEMS_A_WORKER: Final = 300
 _DONE: Final[Made[None]] = Made(None, (None,))
 
 
@@ -46,9 +45,15 @@ def simulate(
     dispatch = Dispatch(sorted(item_s, reverse=True), in_order=False)
     free = [0.0] * workers  # when each is through with what it has
     events: list[tuple[float, int, int]] = []
-    batches = {}
+    batches: dict[int, ItemBatch[float]] = {}
     now = busy = 0.0
     own = time.perf_counter()
+
+    def finish() -> None:
+        _, worker, key = heapq.heappop(events)
+        batch = batches.pop(key)
+        dispatch.finish(worker, batch, [_DONE] * len(batch.items), sum(batch.items))
+
     for worker in range(workers):
         dispatch.join(worker)
     while True:
@@ -59,27 +64,27 @@ def simulate(
             busy += length
             batches[id(batch)] = batch
             heapq.heappush(events, (free[worker], worker, id(batch)))
-        if dispatch.is_finished:
-            break
-        ended, worker, key = heapq.heappop(events)
-        now = max(now, ended)
-        batch = batches.pop(key)
-        dispatch.finish(worker, batch, [_DONE] * len(batch.items), sum(batch.items))
+            while events and events[0][0] <= now:
+                finish()
+        if not dispatch.is_finished:
+            now = max(now, events[0][0]) if events else now
+        while events and events[0][0] <= now:
+            finish()
         for _ in dispatch.take():
             pass
+        if dispatch.is_finished:
+            break
     own = (time.perf_counter() - own) / len(item_s)
     return busy / (workers * max(free)), own
 
 
-def run(
-    item_s: Sequence[float], mean_s: float, call_us: float, each_us: float, counts: Sequence[int]
-) -> None:
-    scale = mean_s / (sum(item_s) / len(item_s))
+def run(item_s: Sequence[float], each_us: float, options: argparse.Namespace) -> None:
+    scale = 1e-3 * options.mean_ms / (sum(item_s) / len(item_s))
     random = Random(0)  # noqa: S311
-    print(f"modules of {1e3 * mean_s:.0f} ms, {call_us:g} us a call and {each_us:g} us a result:")
-    for workers in counts:
-        drawn = [scale * random.choice(item_s) for _ in range(_ITEMS_A_WORKER * workers)]
-        share, own = simulate(drawn, workers, 1e-6 * call_us, 1e-6 * each_us)
+    print(f"{options.mean_ms:g} ms, {options.call_us:g} us a call and {each_us:g} us a result:")
+    for workers in options.workers:
+        drawn = [scale * random.choice(item_s) for _ in range(options.modules * workers)]
+        share, own = simulate(drawn, workers, 1e-6 * options.call_us, 1e-6 * each_us)
         print(
             f"  {workers:5,} workers: {share:6.1%} busy; the schedule {1e6 * own:.1f} us a result"
         )
@@ -92,12 +97,13 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, default=SAMPLE_CORPUS)
     parser.add_argument("--mean-ms", type=float, default=70.0, help="of a module")
     parser.add_argument("--call-us", type=float, default=400.0)
-    parser.add_argument("--item-us", type=float, nargs="+", default=[100.0, 30.0])
+    parser.add_argument("--item-us", type=float, nargs="+", default=[40.0, 20.0])
     parser.add_argument("--workers", type=int, nargs="+", default=WORKERS)
+    parser.add_argument("--modules", type=int, default=1000, help="a worker")
     options = parser.parse_args()
     item_s = recorded(Corpus.load(options.corpus))
     for each_us in options.item_us:
-        run(item_s, 1e-3 * options.mean_ms, options.call_us, each_us, options.workers)
+        run(item_s, each_us, options)
 
 
 if __name__ == "__main__":

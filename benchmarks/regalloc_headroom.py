@@ -23,7 +23,7 @@ from mlgo_gym.model import shipped_models
 from mlgo_gym.stream import Observation
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
-from mlgo_gym.training._networks import FORBIDDEN
+from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._start import load_start
 
 RECIPES = ("lupa", "cmarkgfm", "pycares", "yara-python", "box2d-py", "libsass")

@@ -16,7 +16,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from corpus_tools.clang import Clang, find_clang
-from corpus_tools.compilation import Compilation, Progress, check_options, compile_sources
+from corpus_tools.compilation import (
+    Compilation,
+    CompileSources,
+    Jobs,
+    Progress,
+    check_options,
+    compile_sources,
+)
 from corpus_tools.errors import BuildFailedError, CompileFailure, RecipeError, ToolchainError
 from corpus_tools.manifest import Manifest, write_json
 from corpus_tools.provenance import compiler_info, recipe_info
@@ -58,7 +65,7 @@ def build_corpus(
     *,
     clang: Clang | None = None,
     opt_level: str = "Oz",
-    jobs: int = 1,
+    jobs: Jobs = 1,
     cache_dir: Path | None = None,
     keep_going: bool = False,
     progress: Progress | None = None,
@@ -70,7 +77,7 @@ def build_corpus(
         output: the corpus; a corpus that is there is replaced, anything else is refused.
         clang: the compiler; by default the one that `find_clang` finds.
         opt_level: one of `corpus_tools.clang.OPT_LEVELS`.
-        jobs: how many clangs run at a time.
+        jobs: how many clangs run at a time, or who compiles elsewhere.
         cache_dir: where the sdist is looked for and kept; by default it is not kept.
         keep_going: leave out sources that do not compile, as long as one does.
         progress: called after each source.
@@ -93,7 +100,7 @@ def build_corpus(
             flags=flags,
             file_flags=recipe.file_flags,
             opt_level=opt_level,
-            jobs=jobs,
+            jobs=jobs if isinstance(jobs, int) else 1,
         )
         return build_from_sources(
             compilation,
@@ -103,6 +110,7 @@ def build_corpus(
             progress=progress,
             info=recipe_info(recipe),
             workloads=workloads,
+            compile_all=compile_sources if isinstance(jobs, int) else jobs(recipe, sdist),
         )
 
 
@@ -115,6 +123,7 @@ def build_from_sources(
     progress: Progress | None = None,
     info: Mapping[str, str] | None = None,
     workloads: Path | None = None,
+    compile_all: CompileSources = compile_sources,
 ) -> BuildReport:
     """Compile sources of a local folder into a corpus.
 
@@ -126,6 +135,7 @@ def build_from_sources(
         progress: called after each source.
         info: provenance for ``corpus_info.json``, beside compiler and optimisation level.
         workloads: a folder that becomes the corpus's, where there is one.
+        compile_all: what compiles them.
 
     Raises:
         CorpusToolsError: see `corpus_tools.errors`. ``output`` is then as it was before.
@@ -133,7 +143,7 @@ def build_from_sources(
     sources = sorted(set(sources))
     start = time.monotonic()
     with staged_folder(output) as staged:
-        failures = compile_sources(compilation, sources, staged, progress=progress)
+        failures = compile_all(compilation, sources, staged, progress=progress)
         modules = _kept(sources, failures, keep_going=keep_going)
         built_by = compiler_info(compilation.clang, compilation.opt_level)
         left_out = {"left_out": [each.source for each in failures]} if failures else {}

@@ -18,7 +18,7 @@ from typing import Literal
 
 from corpus_tools.build import BuildReport, build_corpus
 from corpus_tools.clang import Clang, find_clang
-from corpus_tools.compilation import Progress, check_options
+from corpus_tools.compilation import Jobs, Progress, check_options
 from corpus_tools.errors import BuildOptionError, CorpusToolsError
 from corpus_tools.manifest import Manifest
 from corpus_tools.provenance import is_up_to_date
@@ -67,7 +67,7 @@ def build_all(
     *,
     clang: Clang | None = None,
     opt_level: str = "Oz",
-    jobs: int = 1,
+    jobs: Jobs = 1,
     cache_dir: Path | None = None,
     keep_going: bool = False,
     progress: StartProgress | None = None,
@@ -79,7 +79,7 @@ def build_all(
         output: the folder of the corpora; made if missing.
         clang: the compiler; by default the one that `find_clang` finds.
         opt_level: one of `corpus_tools.clang.OPT_LEVELS`.
-        jobs: how many clangs run at a time.
+        jobs: how many clangs run at a time, or who compiles elsewhere.
         cache_dir: where sdists are looked for and kept; by default they are not kept.
         keep_going: leave out sources that do not compile, as long as one of the recipe does.
         progress: called, from the calling thread, for each recipe that is built.

@@ -6,14 +6,33 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from corpus_tools.clang import OPT_LEVELS, Clang, compile_to_bitcode, corpus_command
 from corpus_tools.errors import BuildOptionError, CompileError, CompileFailure, RecipeError
 from corpus_tools.manifest import encode_command, name_problem
-from corpus_tools.recipes import flags_for
+from corpus_tools.recipes import Recipe, flags_for
 
 Progress = Callable[[int, int, str], None]
 """Called after each source with: sources done, sources in all, the source just done."""
+
+
+class CompileSources(Protocol):
+    """What compiles sources, as `compile_sources` does; another may do it elsewhere."""
+
+    def __call__(
+        self,
+        compilation: Compilation,
+        sources: Sequence[str],
+        output: Path,
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[CompileFailure, ...]:
+        """Compile sources into a folder; why those failed that did, sorted by name."""
+
+
+Jobs = int | Callable[[Recipe, Path], CompileSources]
+"""How many clangs run here at a time, or who compiles a recipe's sources, given its sdist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +83,7 @@ class Compilation:
         (output / f"{source}.cmd").write_bytes(encode_command(command))
 
 
-def check_options(opt_level: str, jobs: int) -> None:
+def check_options(opt_level: str, jobs: Jobs) -> None:
     """See that a build's options are in range.
 
     Raises:
@@ -73,7 +92,7 @@ def check_options(opt_level: str, jobs: int) -> None:
     if opt_level not in OPT_LEVELS:
         expected = f"one of {', '.join(OPT_LEVELS)}"
         raise BuildOptionError(f"opt_level: expected {expected}, found {opt_level!r}")
-    if jobs < 1:
+    if isinstance(jobs, int) and jobs < 1:
         raise BuildOptionError(f"jobs: expected at least 1, found {jobs}")
 
 
@@ -118,7 +137,7 @@ def compile_sources(
     try:
         futures = {
             executor.submit(compilation.compile_source, source, output): source
-            for source in _largest_first(sources, compilation.root)
+            for source in largest_first(sources, compilation.root)
         }
         return _failures(futures, progress)
     finally:
@@ -126,7 +145,7 @@ def compile_sources(
         executor.shutdown(cancel_futures=True)
 
 
-def _largest_first(sources: Sequence[str], root: Path) -> list[str]:
+def largest_first(sources: Sequence[str], root: Path) -> list[str]:
     """Order sources so that no large one starts last and keeps one core busy alone."""
     sizes = {path: path.stat().st_size for path in map(root.joinpath, sources) if path.is_file()}
     return sorted(sources, key=lambda source: sizes.get(root / source, 0), reverse=True)

@@ -66,7 +66,7 @@ FIELDS: Mapping[str, Field] = {
         matches(r"[A-Za-z0-9][A-Za-z0-9.+!_-]*\.(tar\.gz|zip)"),
     ),
     "sha256": Field("64 lower-case hexadecimal digits", matches(r"[0-9a-f]{64}")),
-    "split": Field("'train' or 'test'", matches("train|test")),
+    "split": Field("'train', 'test' or 'final'", matches("train|test|final")),
     "language": TEXT,
     "license": TEXT,
     "globs": Field(f"{_GLOBS}, not empty", lambda value: is_names(value) and bool(value)),
@@ -102,7 +102,8 @@ class Recipe:
         version: of the package.
         sdist: file name of the source distribution.
         sha256: of that file, hexadecimal.
-        split: ``train``, or ``test`` for packages that no policy may be trained on.
+        split: ``train``, ``test`` for packages that no policy may be trained on, or ``final`` for
+            those that nothing may be chosen by either.
         language: of the sources, for people.
         license: of the sources, for people.
         globs: which files to compile, as `pathlib.Path.glob` takes them.

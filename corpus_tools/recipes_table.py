@@ -17,6 +17,7 @@ from corpus_tools.workloads import load_workloads, shipped_workloads
 
 END: Final = "<!-- end of table -->\n"
 
+_SPLITS: Final = ("train", "test", "final")
 _HEAD = "| recipe | package | split | language | modules | license |\n|---|---|---|---|--:|---|\n"
 _WORKLOADS = "| recipe | split | workload | what it does |\n|---|---|---|---|\n"
 
@@ -30,7 +31,7 @@ def recipes_table() -> str:
 
 def workloads_table() -> str:
     """Return the table of the workloads that ship with recipes, in Markdown."""
-    rows, counts = "", {"train": [0, 0], "test": [0, 0]}
+    rows, counts = "", {split: [0, 0] for split in _SPLITS}
     for recipe in map(load_recipe, available_recipes()):
         workloads = load_workloads(shipped_workloads(recipe.name))
         counts[recipe.split][0] += len(workloads)
@@ -40,8 +41,9 @@ def workloads_table() -> str:
     parts = [
         f"{programs} programs of {packages} packages in the {split} split"
         for split, (programs, packages) in counts.items()
+        if packages
     ]
-    return f"{_WORKLOADS}{rows}\n{' and '.join(parts)}.\n"
+    return f"{_WORKLOADS}{rows}\n{_joined(parts)}.\n"
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
@@ -79,11 +81,15 @@ def _row(recipe: Recipe) -> str:
 
 def _summary(recipes: list[Recipe]) -> str:
     parts = []
-    for split in ("train", "test"):
-        chosen = [recipe for recipe in recipes if recipe.split == split]
-        modules = sum(recipe.modules or 0 for recipe in chosen)
-        parts.append(f"{len(chosen)} recipes with {modules:,} modules in the {split} split")
-    return f"{' and '.join(parts)}."
+    for split in _SPLITS:
+        if chosen := [recipe for recipe in recipes if recipe.split == split]:
+            modules = sum(recipe.modules or 0 for recipe in chosen)
+            parts.append(f"{len(chosen)} recipes with {modules:,} modules in the {split} split")
+    return f"{_joined(parts)}."
+
+
+def _joined(parts: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
@@ -113,3 +115,28 @@ def llc22() -> str:
 @pytest.fixture
 def clang22() -> str:
     return require("clang-22", "clang-22")
+
+
+@contextlib.contextmanager
+def free_descriptors(count: int) -> Iterator[None]:
+    """Let this process open so many more files, and no more."""
+    probes = [os.open(os.devnull, os.O_RDONLY) for _ in range(count + 1)]
+    for probe in probes:
+        os.close(probe)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probes[-1], limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@contextlib.contextmanager
+def no_room() -> Iterator[None]:
+    """Let this process write no byte to a regular file."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -84,7 +84,7 @@ TINY = {
     "cluster": Tiny(
         ("benchmarks.cluster --rounds 1 --results 40 --corpus build/corpora/lupa-Oz",),
         (
-            "batches of 8: # us of the caller's CPU a result, # results a second; resident #,",
+            "batches of 8, modules are there: # us of the caller's CPU a result,",
             "evaluate, 2 modules, 2 workers, 1 rounds: here # s, on Ray # s: # x",
             "a node: there after # s, its first result # s later",
         ),
@@ -93,7 +93,7 @@ TINY = {
     "cluster_simulation": Tiny(
         ("benchmarks.cluster_simulation --corpus build/corpora/lupa-Oz --workers 10",),
         (
-            "modules of 70 ms, 400 us a call and 100 us a result:",
+            "70 ms, 400 us a call and 40 us a result:",
             "10 workers: #% busy; the schedule # us a result",
         ),
     ),
@@ -161,6 +161,23 @@ TINY = {
             "the best of 2 allocations: #%",
         ),
         imports="tensorflow",
+    ),
+    "regalloc_priority": Tiny(
+        ("benchmarks.regalloc_priority SAMPLE --modules 2 --rules 2 --tries 1",),
+        (
+            "2 modules of 1 packages; the best of the drawn: rule #",
+            *(
+                f"{way} #%, packages #%, # worse by 1 %, at most #%"
+                for way in (
+                    "by size, what was split last",
+                    "much used ones first",
+                    "the best drawn rule",
+                    "the best that a search finds",
+                    "eviction: the policy that ships",
+                    "eviction: the best that a search finds",
+                )
+            ),
+        ),
     ),
     "regalloc_score": Tiny(
         ("benchmarks regalloc_score",),

@@ -170,8 +170,10 @@ def make_corpora(folder: Path) -> None:
     for source in SOURCES:
         build_from_sources(compilation, [source], folder / source)
     for number, name in enumerate(available_recipes()):
-        shutil.copytree(folder / SOURCES[number % len(SOURCES)], folder / name)
-        info = recipe_info(load_recipe(name)) | compiler_info(clang, "Oz")
+        recipe = load_recipe(name)
+        sources = SOURCES[:3] if recipe.split == "train" else SOURCES[3:]  # no side has another's
+        shutil.copytree(folder / sources[number % len(sources)], folder / name)
+        info = recipe_info(recipe) | compiler_info(clang, "Oz")
         (folder / name / "corpus_info.json").write_text(json.dumps(info))
     for source in SOURCES:
         shutil.rmtree(folder / source)

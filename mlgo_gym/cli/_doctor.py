@@ -7,16 +7,22 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from corpus_tools.clang import find_clang
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
+from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.errors import MlgoGymError, OptionsError
+
+if TYPE_CHECKING:
+    from mlgo_gym.cli._options import Options
 
 DESCRIPTION = (
-    "Check what this machine has, by using it. The exit status is 1 where something is missing "
-    "that nothing works without."
+    "Check what this machine has, by using it; with --ray, what each node of a cluster has. The "
+    "exit status is 1 where something is missing that nothing works without, or a node could not "
+    "work for this machine."
 )
 EXAMPLE = "mlgo-gym doctor"
 
@@ -40,7 +46,24 @@ class _Finding:
     is_required: bool = True
 
 
-def run(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001
+def add_options(add: Options) -> None:
+    what = "look at the nodes of a Ray cluster: local starts one, auto is this machine's, or "
+    add("--ray", "ADDRESS", what + "HOST:PORT")
+    what = "with --ray: say whether nodes read this corpus, or folder of them, themselves; repeat"
+    add("--corpus", "DIR", what + " for more", many=True, type=place)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    if options.ray is not None:
+        from mlgo_gym.cli._doctor_nodes import look
+
+        return look(options, output)
+    if options.corpus:
+        raise OptionsError("--corpus: expected --ray with it, found none")
+    return _look_here(output)
+
+
+def _look_here(output: Output) -> int:
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -71,6 +94,7 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("clusters", "ray", "ray")
     yield _check_extra("plots", "plot", "matplotlib")
     yield _check_extra("timelines", "timeline", "perfetto")
+    yield _check_extra("folders of S3", "remote", "s3fs")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
     yield _tried("llvm-ir2vec, for vocabulary train", _llvm_ir2vec, is_required=False)

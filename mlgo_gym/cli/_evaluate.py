@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._programs import measured
 from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._writing import check_folder, make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._packages import Packages, final_corpora
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
+from mlgo_gym.model._card import CARD_FILE, find_model, read_card, record_last_test
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation._summary import Scored
@@ -40,6 +44,8 @@ def add_options(add: shared.Options) -> None:
     add("--time", "", what)
     what = "run the programs of corpora that have workloads, too, and count their instructions"
     add("--run", "", what, dest="with_programs")
+    what = "put into the models' cards that they were evaluated on corpora of the split 'final'"
+    add("--record-in-card", "", what)
     add("--plots", "DIR", "write plots, as PNG files")
     add("--html", "FILE", "write a page of it all")
     add("--modules", "", "print every module, too")
@@ -60,6 +66,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise OptionsError("expected --model or --policy, found neither")
     _check_outputs(options)
     packages = shared.packages_of(options)
+    is_final = _check_final(packages, options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
     how |= {"with_text": options.text, "traces": options.traces}
     how |= {"keep_smaller": options.keep_smaller}
@@ -94,6 +101,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if programs:
         record["run"] = programs_record(programs, list(policies), _RUN_METERS, options.seed)
     output.json(record)
+    if is_final:
+        _record_last_test(packages, record, options, output)
     _save(scored, options, output)
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
@@ -108,6 +117,43 @@ def _check_outputs(options: argparse.Namespace) -> None:
     if options.plots:
         check_can_plot()
         make_folder(options.plots)
+
+
+def _check_final(packages: Packages, options: argparse.Namespace) -> bool:
+    """Whether all corpora are of the split ``final``; if cards are to say so, they must be."""
+    final = final_corpora(packages)
+    is_final = {corpus.folder for corpus in packages.corpora.values()} == set(final)
+    if options.record_in_card:
+        if not is_final:
+            raise OptionsError(
+                "--record-in-card: expected corpora of the split 'final' alone, found others"
+            )
+        if not options.model:
+            raise OptionsError("--record-in-card: expected models, found none")
+        for model in options.model:
+            if read_card(Path(find_model(model))) is None:
+                raise OptionsError(
+                    f"--record-in-card: expected models with {CARD_FILE}, found {model!r}"
+                )
+    return is_final
+
+
+def _record_last_test(
+    packages: Packages, record: dict[str, Any], options: argparse.Namespace, output: Output
+) -> None:
+    from mlgo_gym.training._data import describe
+
+    if not options.record_in_card:
+        if options.model:
+            output.print("This was the split 'final': --record-in-card keeps it in models' cards.")
+        return
+    about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), **describe(packages)}
+    about |= {key: record[key] for key in ("llvm_version", "opt_level")}
+    for model, name in zip(options.model, record["policies"], strict=False):  # models come first
+        groups = {key: each for key, each in record["total"].items() if isinstance(each, dict)}
+        changes = {key: each["policies"][name] for key, each in groups.items()}
+        times = record_last_test(Path(find_model(model)), about | {"results": changes})
+        output.print(f"{name}: evaluated on the split 'final' {times} times, by its card.")
 
 
 def _save(scored: Scored, options: argparse.Namespace, output: Output) -> None:

@@ -23,6 +23,8 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
 _INTERRUPTED = 130
+_UNSAID = "error return without exception set"
+"""What CPython raises where it has no memory for the frame of a call, and forgets to say so."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -70,9 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser().parse_args(arguments)
         from mlgo_gym.cli._ray import on_cluster
         from mlgo_gym.cli._timeline import drawing_timeline
+        from mlgo_gym.cli._values import fetch_models
 
         output = Output(as_json=options.json)
-        with on_cluster(options), drawing_timeline(options, output):
+        fetch_models(options)
+        with on_cluster(options, output), drawing_timeline(options, output):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
@@ -84,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = error.strerror or str(error)
         Output(as_json=False).error(f"{error.filename}: {reason}" if error.filename else reason)
         return 1
-    except MemoryError:
+    except (MemoryError, SystemError) as error:
+        if isinstance(error, SystemError) and _UNSAID not in str(error):
+            raise
         Output(as_json=False).error("out of memory")
         return 1
     except KeyboardInterrupt:

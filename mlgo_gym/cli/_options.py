@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli._values import TYPES
+from mlgo_gym.cli._values import TYPES, model, place
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._packages import SPLITS, Packages, corpus_folders
 from mlgo_gym.errors import OptionsError
@@ -80,11 +80,12 @@ class Options:
     def corpus(self) -> None:
         """``--corpus``, which may be repeated, and ``--split``."""
         what = (
-            "the corpus of a package, or a folder of corpora; repeat for more (default: the sample "
-            "in this package)"
+            "the corpus of a package, or a folder of corpora, also as s3://BUCKET/KEY; repeat for "
+            "more (default: the sample in this package)"
         )
-        self("--corpus", "DIR", what, many=True)
-        self("--split", SPLITS, "only corpora whose recipes are of this split")
+        self("--corpus", "DIR", what, many=True, type=place)
+        what = "only corpora whose recipes are of this split (default: all that are given, but of "
+        self("--split", SPLITS, what + "folders of corpora none of 'final')")
 
     def compilation(self) -> None:
         """How modules are compiled, and how many at once; `drawing_timeline` draws them."""
@@ -138,13 +139,15 @@ class Options:
     def seed(self, of: str = "the random policy") -> None:
         self("--seed", "N", f"of {of}", 0, type=whole(0))
 
-    def output(self, what: str) -> None:
-        """``--output``, which must be given."""
-        self("--output", "DIR", what, required=True)
+    def output(self, what: str, *, may_be_remote: bool = False) -> None:
+        """``--output``, which must be given; a URI, too, if it may be one of S3."""
+        what += ", also as s3://BUCKET/KEY" if may_be_remote else ""
+        kind = place if may_be_remote else TYPES["DIR"]
+        self("--output", "DIR", what, required=True, type=kind)
 
     def reward(self, default: str, limit: str) -> None:
         """``--reward``, and ``--most-text``, which limits the text beside it."""
-        what = "what is to be less: text, instructions, cost, estimate, or several as in "
+        what = "what is to be less: text, linked, instructions, cost, estimate, or several as in "
         self("--reward", "REWARD", f"{what}'text:0.5,instructions:0.5' (default: {default})")
         what = f"{limit} more than so many times LLVM's own text, at least 1; with --reward"
         self("--most-text", "NUMBER", what)
@@ -164,15 +167,14 @@ class Options:
 
         By default there are all modes.
         """
-        from mlgo_gym.model._card import find_model
-
         if modes is None:
             from mlgo_gym.runners._load import MODES
 
             modes = MODES
-        what += ": a model directory, a frozen model, or the name of one that ships"
+        what += ": a model directory, a frozen model, its s3:// address, or the name of one that "
+        what += "ships"
         what += "; with --mode interactive, a host's address" if "interactive" in modes else ""
-        self("--model", "DIR", what, many=many, type=find_model, **settings)
+        self("--model", "DIR", what, many=many, type=model, **settings)
         if len(modes) > 1:
             self("--mode", modes, f"how it runs: {', '.join(modes)}", modes[0])
         what = "run the model's files in this process, a frozen model of somebody else's too"

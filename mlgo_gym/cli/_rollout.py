@@ -11,6 +11,7 @@ from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
+from mlgo_gym.corpus._packages import Packages, check_not_final
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.model._card import read_card
 from mlgo_gym.problems._policy import PolicyLike
@@ -58,7 +59,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         raise OptionsError(f"--traces: expected inlining-for-size alone, found {found}")
     if options.sites and not (options.log or options.traces):
         raise OptionsError("--sites: expected --log or --traces, found neither")
-    packages = shared.packages_of(options)
+    packages = _packages(options)
     also = dict(_further(each, options) for each in options.also)
     reports: list[ModuleReport] = []
     logged = 0
@@ -91,6 +92,14 @@ def run(options: argparse.Namespace, output: Output) -> int:
         output.print(f"{logged:,} decisions in {options.log}")
     output.json(comparison.as_json(reports, [name]))
     return output.warn_of_failures(reports)
+
+
+def _packages(options: argparse.Namespace) -> Packages:
+    """The modules, which are not of the split ``final`` where something is to be recorded."""
+    packages = shared.packages_of(options)
+    if options.log or options.traces:
+        check_not_final(packages, "to record")
+    return packages
 
 
 def _warn_of_another_llvm(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
@@ -42,6 +42,8 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.workloads._measures import runs_programs
+
     problem = shared.problem_of(options)
     if not isinstance(problem, InliningForSize):
         raise OptionsError(
@@ -49,15 +51,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
         )
     if options.build is None:
         return _search(options, output, problem, shared.packages_of(options))[1]
-    if problem != InliningForSize() or options.corpus or options.opt_level:
+    if replace(problem, derived=False) != InliningForSize() or options.corpus or options.opt_level:
         raise OptionsError(
             "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
         )
     if options.ray:
         raise OptionsError("search: expected --build without --ray: clang compiles a build here")
-    if options.reward or options.most_text:
+    if options.reward and runs_programs(options.reward):
         raise OptionsError(
-            "search: expected --build without --reward and --most-text: a build has no workloads"
+            f"search: expected --build with a reward that runs no programs, found "
+            f"{options.reward!r}: a build has no workloads"
         )
     return _search_build(options, output, problem)
 

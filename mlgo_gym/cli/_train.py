@@ -10,7 +10,6 @@ from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import OptionsError
 from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train
 
 DESCRIPTION = (
@@ -40,8 +39,6 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    if options.ray and options.trainer == "group":
-        raise OptionsError("train group: expected no --ray: what it asks cannot be sent")
     trained = train_watched(
         options.trainer,
         shared.packages_of(options),
@@ -80,13 +77,13 @@ def train_watched(
             seed=options.seed,
             reward=getattr(options, "reward", None),
             most_text=getattr(options, "most_text", None),
-            watcher=_Shown(show, shown),
+            watcher=Shown(show, shown),
             **shared.workers_of(options),
             **settings,
         )
 
 
-class _Shown(Watcher):
+class Shown(Watcher):
     """What is shown of a training run."""
 
     def __init__(self, show: Callable[[str], None], output: Output) -> None:

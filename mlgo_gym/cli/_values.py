@@ -11,7 +11,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.command_line import whole
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.storage._address import ObjectAddress, place_of
 
+_S3: Final = "s3://"
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
 
@@ -39,9 +42,48 @@ def above_zero(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a number above 0, found {text!r}")
 
 
+def path(text: str) -> Path:
+    """An argparse type: a file or folder here.
+
+    >>> path("runs/a"), path("file:///srv/runs/a")
+    (PosixPath('runs/a'), PosixPath('/srv/runs/a'))
+    """
+    found = place(text)
+    if isinstance(found, str):
+        raise argparse.ArgumentTypeError(f"expected a path on this machine, found {text!r}")
+    return found
+
+
+def place(text: str) -> Path | str:
+    """An argparse type: a folder here, or the URI of one of S3."""
+    try:
+        found = place_of(text)
+    except OptionsError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return str(found) if isinstance(found, ObjectAddress) else found
+
+
+def model(text: str) -> str:
+    """An argparse type: a model as `find_model` finds it; one of S3 is for `fetch_models`."""
+    from mlgo_gym.model._card import find_model
+
+    return text if text.startswith(_S3) else find_model(text)
+
+
+def fetch_models(options: argparse.Namespace) -> None:
+    """Have the models of ``--model`` that are of S3 here."""
+    from mlgo_gym.model._card import find_model
+
+    given = getattr(options, "model", None)
+    if isinstance(given, list):
+        options.model = [find_model(each) if each.startswith(_S3) else each for each in given]
+    elif isinstance(given, str) and given.startswith(_S3):
+        options.model = find_model(given)
+
+
 TYPES: Final[Mapping[str, Callable[[str], Any]]] = MappingProxyType(
     {
-        **dict.fromkeys(("DIR", "FILE", "IN", "OUT", "BUILD_A", "BUILD_B"), Path),
+        **dict.fromkeys(("DIR", "FILE", "IN", "OUT", "BUILD_A", "BUILD_B"), path),
         "N": whole(1),
         "TIME": duration,
         "NUMBER": above_zero,

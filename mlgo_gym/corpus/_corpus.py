@@ -13,17 +13,20 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
 from mlgo_gym.errors import CorpusError, ModuleError
 from mlgo_gym.files import read_bounded
+from mlgo_gym.storage._mirror import local_folder
 
 SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
@@ -51,7 +54,6 @@ class Module:
         data: its bytes.
         command: the clang ``-cc1`` command line it was compiled with, if that is known.
         is_text: the bytes are LLVM assembly (``.ll``) and not bitcode.
-        sha256: the hash of the bytes, in hexadecimal digits.
 
     >>> Module.from_ir("define void @f() { ret void }").is_text
     True
@@ -61,10 +63,11 @@ class Module:
     data: bytes = field(repr=False)
     command: tuple[str, ...] | None = field(default=None, repr=False)
     is_text: bool = False
-    sha256: str = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sha256", hashlib.sha256(self.data).hexdigest())
+    @cached_property
+    def sha256(self) -> str:
+        """The hash of the bytes, in hexadecimal digits."""
+        return hashlib.sha256(self.data).hexdigest()
 
     @property
     def has_profile(self) -> bool:
@@ -85,6 +88,66 @@ class Module:
         """
         path = Path(path)
         return _read(path.name, path, is_text=path.suffix == ".ll")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFile:
+    """A module of a corpus that is yet to be read, by this process or by another one.
+
+    Attributes:
+        stamps: the sizes and times of its files, as far as there are any.
+    """
+
+    name: str
+    path: str
+    command: tuple[str, ...] | None
+    stamps: tuple[tuple[int, int] | None, ...]
+
+    @classmethod
+    def of(cls, name: str, path: str, command: tuple[str, ...] | None) -> ModuleFile:
+        """The file of that path, without ``.bc``."""
+        return cls(name, path, command, _stamps(path))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there was bitcode, where it was looked for."""
+        return self.stamps[0] is not None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this process sees the same files."""
+        return _stamps(self.path) == self.stamps
+
+    def read(self) -> Module:
+        """The module.
+
+        Raises:
+            ModuleError: its files cannot be read, or its command line is not one of ``-cc1``.
+        """
+        return _read(self.name, Path(f"{self.path}.bc"), is_text=False, command=self.command)
+
+
+def read_files(taken: Any) -> Any:
+    """The same with its modules read that are yet to be, also in tuples.
+
+    Raises:
+        ModuleError: one cannot be.
+    """
+    if isinstance(taken, ModuleFile):
+        return taken.read()
+    return tuple(map(read_files, taken)) if type(taken) is tuple else taken
+
+
+def _stamps(path: str) -> tuple[tuple[int, int] | None, ...]:
+    found: list[tuple[int, int] | None] = []
+    for suffix in (".bc", ".cmd"):
+        try:
+            status = os.stat(path + suffix)  # noqa: PTH116 - a Path takes three times as long
+        except (OSError, ValueError):
+            found.append(None)
+        else:
+            found.append((status.st_size, status.st_mtime_ns))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -117,7 +180,7 @@ class Corpus:
         return iter(self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names
+        return name in self._known
 
     def __getitem__(self, name: str) -> Module:
         """Read a module.
@@ -128,6 +191,15 @@ class Corpus:
         """
         self._check(name)
         return _read(name, self.folder / f"{name}.bc", is_text=False, command=self.global_command)
+
+    def file(self, name: str) -> ModuleFile:
+        """A module that is yet to be read.
+
+        Raises:
+            CorpusError: the corpus has no such module.
+        """
+        self._check(name)
+        return ModuleFile.of(name, f"{self._place}/{name}", self.global_command)
 
     def only(self, names: Iterable[str]) -> Corpus:
         """The same corpus with some of its modules, in the order given.
@@ -142,11 +214,19 @@ class Corpus:
 
     def size_bytes(self, name: str) -> int:
         """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
-        path = self.folder / f"{name}.bc"
-        return path.stat().st_size if path.exists() else 0
+        stamp, _ = _stamps(f"{self._place}/{name}")
+        return stamp[0] if stamp else 0
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(self.names)
+
+    @cached_property
+    def _place(self) -> str:
+        return str(self.folder.absolute())
 
     def _check(self, name: str) -> None:
-        if name not in self.names:
+        if name not in self._known:
             near = [each for each in self.names if each.endswith(f"/{name}")]
             near = near or difflib.get_close_matches(name, self.names, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
@@ -160,14 +240,14 @@ class Corpus:
         """Open a corpus; the manifest is checked, the modules are not read yet.
 
         Args:
-            folder: where it is.
+            folder: where it is; also by URI, ``file:///PATH`` or ``s3://BUCKET/KEY``.
             allow_thinlto: take one that was made for ThinLTO too.
 
         Raises:
             CorpusError: there is no usable manifest, it names missing files or files elsewhere,
                 it names no module, its command line was left open, or it is one for ThinLTO.
         """
-        folder = Path(folder)
+        folder = local_corpora(folder)
         if not (folder / MANIFEST_NAME).exists():
             raise CorpusError(
                 f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it, found none; "
@@ -186,6 +266,19 @@ class Corpus:
                 "command line there"
             )
         return cls(folder, manifest.modules, manifest.global_command_override, manifest.has_thinlto)
+
+
+def local_corpora(given: str | Path) -> Path:
+    """The folder here of a corpus, or of several, that is given by path or URI.
+
+    Raises:
+        CorpusError: it is of S3 and cannot be read.
+    """
+    try:
+        return local_folder(given)
+    except OSError as error:
+        where = error.filename or given
+        raise CorpusError(f"corpus {str(where)!r}: cannot be read: {error.strerror}") from error
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -12,12 +12,19 @@ from typing import Any, Final, NamedTuple
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
+from mlgo_gym.corpus._corpus import (
+    SAMPLE_CORPUS,
+    Corpus,
+    Module,
+    ModuleFile,
+    local_corpora,
+)
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.files import read_json
 
-SPLITS: Final = ("train", "test")
-"""What recipes say of themselves: whether policies may be trained on them."""
+FINAL: Final = "final"
+SPLITS: Final = ("train", "test", FINAL)
+"""What recipes say of themselves: whether policies may be trained on them, and chosen by them."""
 
 _EVERY: Final = 4
 _SAMPLE: Final = "sample"
@@ -65,8 +72,7 @@ class Packages:
         if isinstance(given, Packages):
             return given
         if not isinstance(given, Mapping | Corpus):
-            folders = [given] if isinstance(given, Path | str) else given
-            return cls.load([Path(folder) for folder in folders])
+            return cls.load([given] if isinstance(given, Path | str) else given)
         named = {"": given} if isinstance(given, Corpus) else given
         return cls(
             {
@@ -78,13 +84,14 @@ class Packages:
 
     @classmethod
     def load(
-        cls, folders: Sequence[Path], split: str | None = None, *, allow_thinlto: bool = False
+        cls, folders: Sequence[Path | str], split: str | None = None, *, allow_thinlto: bool = False
     ) -> Packages:
         """The corpora of folders, by the shortest ends of their paths that tell them apart.
 
         Args:
-            folders: corpora, and folders of corpora.
-            split: leave out those that ``corpus_info.json`` says are of the other split.
+            folders: corpora, and folders of corpora, by path or URI.
+            split: leave out those that ``corpus_info.json`` says are of another split; ``None``
+                takes those of ``final`` only where they are named themselves.
             allow_thinlto: take those that were made for ThinLTO too.
 
         Raises:
@@ -117,9 +124,17 @@ class Packages:
         """
         return self._corpus(key)[key.name]
 
-    def keyed(self, key: ModuleKey) -> tuple[ModuleKey, Module]:
-        """The key, and the module, which is read."""
-        return key, self[key]
+    def file(self, key: ModuleKey) -> ModuleFile:
+        """A module that is yet to be read, by whoever compiles it.
+
+        Raises:
+            CorpusError: there is no such module.
+        """
+        return self._corpus(key).file(key.name)
+
+    def keyed(self, key: ModuleKey) -> tuple[ModuleKey, ModuleFile]:
+        """The key, and the same."""
+        return key, self.file(key)
 
     def size_bytes(self, key: ModuleKey) -> int:
         """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
@@ -183,8 +198,10 @@ class Packages:
             Those to train on, and those held out.
 
         Raises:
+            CorpusError: a package is of the split ``final``.
             OptionsError: there is no such package, or nothing is left on a side.
         """
+        check_not_final(self, "to train and to choose on")
         known = self.by_package
         if unknown := [name for name in names if name not in known]:
             raise OptionsError(
@@ -214,10 +231,13 @@ PackagesLike = Packages | Mapping[str, Corpus] | Corpus | Path | str | Sequence[
 """What is taken wherever packages are asked for: also corpora by name, one corpus, and folders."""
 
 
-def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Path]:
-    """Corpora, of folders without a manifest those in them, but for those of another split."""
+def corpus_folders(folders: Sequence[Path | str], split: str | None = None) -> list[Path]:
+    """Corpora, of folders without a manifest those in them, but for those of another split.
+
+    Without a split, what a folder has of `FINAL` is left out: nobody looks at it by accident.
+    """
     found: list[Path] = []
-    for folder in folders:
+    for folder in map(local_corpora, folders):
         if (folder / MANIFEST_NAME).exists():
             inside = [folder]
         else:
@@ -227,11 +247,31 @@ def corpus_folders(folders: Sequence[Path], split: str | None = None) -> list[Pa
                 f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it or in folders in it, "
                 "found none; 'mlgo-gym corpus build' makes a corpus"
             )
-        found += inside
-    chosen = [each for each in found if split is None or _split_of(each) in {None, split}]
+        found += [each for each in inside if each == folder or split or split_of(each) != FINAL]
+    chosen = [each for each in found if split is None or split_of(each) in {None, split}]
     if not chosen:
-        raise CorpusError(f"corpora: expected some of the split {split!r}, found none")
+        wanted = f"the split {split!r}" if split else f"a split other than {FINAL!r}"
+        raise CorpusError(f"corpora: expected some of {wanted}, found none")
     return chosen
+
+
+def final_corpora(packages: Packages) -> list[Path]:
+    """The folders of the corpora that are of the split `FINAL`."""
+    folders = dict.fromkeys(corpus.folder for corpus in packages.corpora.values())
+    return [folder for folder in folders if split_of(folder) == FINAL]
+
+
+def check_not_final(packages: Packages, what: str) -> None:
+    """See that nothing is done with corpora of the split `FINAL` but to evaluate on them.
+
+    Raises:
+        CorpusError: naming the first of them, and what was to be done.
+    """
+    for folder in final_corpora(packages):
+        raise CorpusError(
+            f"corpus {str(folder)!r}: expected one of the split 'train' or 'test' {what}, found "
+            f"{FINAL!r}, which is only evaluated on"
+        )
 
 
 def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[Path, str]:
@@ -264,6 +304,7 @@ def corpus_info(folder: Path) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def _split_of(folder: Path) -> str | None:
+def split_of(folder: Path) -> str | None:
+    """The split that a corpus says it is of, if any."""
     split = corpus_info(folder).get("split")
     return split if isinstance(split, str) else None

@@ -69,7 +69,7 @@ def describe_modules(
     ['digest.c']
     """
     packages = Packages.of(corpora)
-    compiler, read = partial(Compiler, timeout_s=timeout_s), packages.__getitem__
+    compiler, read = partial(Compiler, timeout_s=timeout_s), packages.file
     return each(packages, describe_module, compiler, read=read, jobs=jobs, in_order=True)
 
 

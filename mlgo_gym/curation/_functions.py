@@ -22,6 +22,7 @@ from typing import Final
 from corpus_tools.manifest import Manifest, encode_command, write_json
 from corpus_tools.staging import INFO_NAME, staged_folder
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._packages import split_of
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compilation import plain_options
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -122,6 +123,7 @@ def split_functions(
         info = {
             "optimized": True,
             "source": corpus.folder.resolve().name,
+            "split": split_of(corpus.folder),
             "opt_level": opt_level,
             "minimum_instructions": minimum_instructions,
             "sha256": hashes,

@@ -22,7 +22,7 @@ from typing import Any, Final
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 from corpus_tools.staging import INFO_NAME, check_output, staged_folder
-from mlgo_gym.corpus._packages import SPLITS
+from mlgo_gym.corpus._packages import check_not_final
 from mlgo_gym.corpus._sources import JoinedCorpora
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.curation._similarity import NearDuplicate, joined, near_duplicates, overlap
@@ -31,6 +31,7 @@ from mlgo_gym.errors import CorpusError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Jobs
 
+_SIDES: Final = ("train", "test")
 _SUFFIXES: Final = (".bc", ".cmd", ".thinlto.bc")
 
 
@@ -83,7 +84,12 @@ def split_corpora(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     progress: Callable[[], None] = lambda: None,
 ) -> Split:
-    """Decide which module goes to which side. A module that LLVM cannot read is left out."""
+    """Decide which module goes to which side. A module that LLVM cannot read is left out.
+
+    Raises:
+        CorpusError: a corpus is of the split ``final``, or there is nothing for a side.
+    """
+    check_not_final(corpora.packages, "to split")
     facts: dict[str, ModuleFacts] = {}
     failures: dict[str, str] = {}
     with closing(describe_modules(corpora.packages, jobs=jobs, timeout_s=timeout_s)) as found:
@@ -108,8 +114,7 @@ def _decide(
     groups = _groups(corpora, units, pairs)
     sides = _deal(groups, options)
     train, test = (
-        [facts[name] for group in sides[side] for name in group.modules]
-        for side in ("train", "test")
+        [facts[name] for group in sides[side] for name in group.modules] for side in _SIDES
     )
     return Split(
         sides,
@@ -199,7 +204,7 @@ def check_split_output(output: Path, inputs: Sequence[Path]) -> None:
         raise OutputError(output, "expected a folder or nothing, found a file")
     if (output / MANIFEST_NAME).exists():
         raise OutputError(output, "expected a folder for two corpora, found a corpus")
-    for side in SPLITS:
+    for side in _SIDES:
         check_output(output / side)
 
 
@@ -207,7 +212,7 @@ def write_split(
     corpora: JoinedCorpora, split: Split, options: SplitOptions, output: Path
 ) -> dict[str, Path]:
     """Write both sides; files are hard links where the file system allows, otherwise copies."""
-    folders = {side: output / side for side in SPLITS}
+    folders = {side: output / side for side in _SIDES}
     with ExitStack() as stack:
         for side, folder in folders.items():
             staged = stack.enter_context(staged_folder(folder))

@@ -23,7 +23,15 @@ from mlgo_gym.datasets._arrow import (
 from mlgo_gym.datasets._episodes import LABELS, MAX_EPISODE_BYTES, Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._pages import check_pages
-from mlgo_gym.datasets._parts import ModuleEntry, Part, merged, opened, part_paths, read_part
+from mlgo_gym.datasets._parts import (
+    ModuleEntry,
+    Part,
+    local_parts,
+    merged,
+    opened,
+    part_paths,
+    read_part,
+)
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.files import parse_json
 from mlgo_gym.llvm._site import Site
@@ -68,13 +76,13 @@ class Dataset:
         llvm_version: str | None = None,
         allow_mixed: bool = False,
     ) -> Self:
-        """Open folders, or single parts; only metadata are read.
+        """Open folders, or single parts; only metadata are read. Folders of S3 are mirrored first.
 
         Datasets go together where problem, problem's settings, LLVM version and forced level are
         equal, and the levels that the modules were compiled at are the same in each folder.
 
         Args:
-            path: a folder, or one part.
+            path: a folder, by path or URI (``s3://BUCKET/KEY``), or one part.
             more: others that are read after it.
             problem: what it must be of; given as an instance, with the same settings.
             llvm_version: the LLVM that it must be of.
@@ -84,7 +92,7 @@ class Dataset:
         Raises:
             DatasetError: a part cannot be used, or is not of this problem or LLVM, or two differ.
         """
-        folders = [_parts(Path(each)) for each in (path, *more)]
+        folders = [_parts(local_parts(each)) for each in (path, *more)]
         first = _first([part for parts in folders for part in parts])
         expected = _expected(folders[0][0].header.taking(first.problem), problem, llvm_version)
         differences: list[str] = []
@@ -159,7 +167,7 @@ def _first(parts: Sequence[Part]) -> DatasetHeader:
 def _parts(path: Path) -> list[Part]:
     if path.is_file():
         return [read_part(path)]
-    parts = [read_part(each) for each in part_paths(path).values()]
+    parts = [read_part(each) for _, each in part_paths(path)]
     if not parts:
         raise DatasetError(str(path), "expected part-00000.parquet and so on in it, found none")
     return parts

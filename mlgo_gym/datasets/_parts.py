@@ -1,5 +1,6 @@
 """Parts: the Parquet files of a dataset, each whole by itself.
 
+They are ``part-NUMBER.parquet``; in S3, where several may write, ``part-NUMBER-WRITER.parquet``.
 A part holds whole modules. Besides the dataset's header its metadata has, under `MODULES_KEY`, a
 JSON list of them, with those of no decision: ``package``, ``module``, ``module_sha256``,
 ``policy``, ``opt_level`` and ``decisions``.
@@ -22,6 +23,8 @@ from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.datasets._pages import check_footer
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.files import open_regular, parse_json, replacing
+from mlgo_gym.storage._address import ObjectAddress
+from mlgo_gym.storage._mirror import local_folder
 
 MODULES_KEY: Final = b"mlgo_gym.modules"
 """The key of the list of modules in a Parquet file's metadata."""
@@ -29,9 +32,11 @@ MODULES_KEY: Final = b"mlgo_gym.modules"
 _ROW_GROUP_BYTES: Final = 8 << 20
 """How many bytes of observations are written, and read, at once."""
 
+SUFFIX: Final = ".parquet"
+
 _BUFFER_BYTES: Final = 1 << 16
 _SHOWN: Final = 80
-_NAME: Final = re.compile(r"part-(\d{5,9})\.parquet", re.ASCII)
+_NAME: Final = re.compile(r"part-(\d{5,9})(-[0-9a-f]{16})?\.parquet", re.ASCII)
 _TEXTS: Final = (*SourceKey._fields, "opt_level")
 
 
@@ -63,14 +68,36 @@ class Part:
     size_bytes: int
 
 
-def part_paths(folder: Path) -> dict[int, Path]:
-    """The parts of a folder by their numbers, in order."""
-    paths = {
-        int(match.group(1)): path
+def part_paths(folder: Path) -> list[tuple[int, Path]]:
+    """The parts of a folder with their numbers, in order; of one number, in that of their names."""
+    return sorted(
+        (int(match.group(1)), path)
         for path in folder.glob("part-*.parquet")
         if (match := _NAME.fullmatch(path.name))
-    }
-    return dict(sorted(paths.items()))
+    )
+
+
+def part_name(number: int, writer: str = "") -> str:
+    """What a part is called; a writer that is not alone has 16 digits of its own.
+
+    >>> part_name(3), part_name(3, "0123456789abcdef")
+    ('part-00003.parquet', 'part-00003-0123456789abcdef.parquet')
+    """
+    return f"part-{number:05}{writer and '-' + writer}.parquet"
+
+
+def local_parts(given: str | Path | ObjectAddress) -> Path:
+    """The folder here that has the parts of a dataset, which is given by path or URI.
+
+    Raises:
+        DatasetError: it is of S3 and cannot be read.
+    """
+    try:
+        return local_folder(given, SUFFIX)
+    except OSError as error:
+        raise DatasetError(
+            str(error.filename or given), f"cannot be read: {error.strerror}"
+        ) from error
 
 
 def read_part(path: Path) -> Part:
@@ -146,7 +173,7 @@ def reading(path: Path) -> Iterator[BufferedReader]:
         raise cannot("read", path, error) from error
 
 
-def cannot(verb: str, path: Path, error: OSError) -> DatasetError:
+def cannot(verb: str, path: Path | ObjectAddress, error: OSError) -> DatasetError:
     """What an error of the operating system says of a file."""
     return DatasetError(str(path), f"cannot be {verb}: {error.strerror or error}")
 

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Generator
 from importlib import metadata
 
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike, check_not_final
 from mlgo_gym.datasets._episodes import Source, episodes_of_report
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
@@ -75,13 +75,15 @@ def record(
 ) -> Generator[ModuleReport]:
     """Compile modules plainly and under a policy, and put the decisions into a dataset.
 
-    A module that LLVM refuses, or crashes or hangs on, is reported and left out. Reports, without
-    decisions, come as modules are finished.
+    A module that LLVM refuses, or crashes or hangs on, is reported and left out. The largest
+    modules are the first, here and in the dataset, whoever is done first: its bytes are the same
+    however many workers there are, and wherever. Reports come without decisions.
 
     The modules are of packages or of a corpus, such as `remaining` leaves; the level is that of the
     dataset's header. Policy, problem, jobs, seconds and sites are as in `mlgo_gym.rollout.rollout`.
 
     Raises:
+        CorpusError: a package is of the split ``final``.
         DatasetError: the dataset cannot be written.
         UsageError: its header is one of another problem or of other settings, or it has a module
             already.
@@ -101,18 +103,18 @@ def record(
             f"dataset {str(writer.folder)!r}: expected settings {expected}, found {found}"
         )
     packages = Packages.of(corpora)
+    check_not_final(packages, "to record")
+    largest_first = packages.only(sorted(packages, key=packages.size_bytes, reverse=True))
     how: Comparison = {"opt_level": writer.header.opt_level, "keep_decisions": True, "sites": sites}
     policies = {policy_name: policy}
-    reports = rollout(
-        packages, policies, problem, jobs=jobs, timeout_s=timeout_s, in_order=False, **how
-    )
+    reports = rollout(largest_first, policies, problem, jobs=jobs, timeout_s=timeout_s, **how)
     with contextlib.closing(reports):
         for report in reports:
             (attempt,) = report.attempts or (None,)
             if attempt and attempt.result:
                 # The result of register allocation has the hash of the optimised module.
-                module, settings = packages[report.key], dict(attempt.result.settings)
-                source = Source(*report.key, module.sha256, policy_name, settings)
+                settings = dict(attempt.result.settings)
+                source = Source(*report.key, report.module_sha256, policy_name, settings)
                 writer.add(source, episodes_of_report(report, attempt, problem, source))
             yield report.without_decisions()
 

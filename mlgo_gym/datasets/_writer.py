@@ -11,18 +11,12 @@ from typing import Final
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._pages import MAX_FOOTER_BYTES
-from mlgo_gym.datasets._parts import (
-    ModuleEntry,
-    cannot,
-    merged,
-    part_paths,
-    read_part,
-    write_part,
-)
+from mlgo_gym.datasets._part_folder import PartFolder, part_folder
+from mlgo_gym.datasets._parts import ModuleEntry, merged, read_part, write_part
 from mlgo_gym.errors import DatasetError, UsageError
-from mlgo_gym.files import PARTIAL, locked_folder
 from mlgo_gym.problems._headers import layout_differences
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.storage._address import place_of
 
 _ENTRY_BYTES: Final = 128
 
@@ -32,14 +26,16 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
 
     What is added is kept in memory until it makes a part; a part is written to another name,
     flushed to the disk, and renamed. Leaving the ``with`` block writes what is left, also where an
-    exception ends it. A process that is killed loses at most what came after the last part.
+    exception ends it. One that takes long to fill is written as it is now and then, and replaced
+    once it is full: a process that is killed loses little, and time does not show in the bytes.
 
     Args:
-        folder: where the parts are; it is made if need be.
+        folder: where the parts are; it is made if need be. In S3 (``s3://BUCKET/KEY``) several may
+            write at once: each has part names of its own, and does not see what the others add.
         header: what all decisions have in common; the first of them may have more tensors, which
             all others then have too.
         max_part_bytes: a part is written when it has this many bytes of observations.
-        max_part_age_s: or when its first module was added this many seconds ago.
+        max_part_age_s: how long it may be filled before it is written as it is, in seconds.
 
     Attributes:
         keys: the modules that are there, with those that are in no part yet.
@@ -65,7 +61,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         max_part_bytes: int = 64 << 20,
         max_part_age_s: float = 300.0,
     ) -> None:
-        self.folder: Final = Path(folder)
+        self.folder: Final = place_of(folder)
         self.header = header
         self._has_decisions = False
         self.keys: set[SourceKey] = set()
@@ -75,14 +71,10 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._episodes: list[Episode] = []
         self._size_bytes = self._listed_bytes = 0
         self._started_s = 0.0
+        self._written = 0  # of these modules, how many the part has that was written as it was
         self._next_number = 0
         with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(locked_folder(self.folder, patience_s=0))
-            except BlockingIOError as error:
-                raise DatasetError(str(folder), "another process is writing there") from error
-            except OSError as error:
-                raise cannot("written", self.folder, error) from error
+            self._parts: PartFolder = stack.enter_context(part_folder(self.folder))
             self._go_on()
             self._resources: contextlib.ExitStack | None = stack.pop_all()
 
@@ -118,10 +110,11 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._episodes += taken
         self._size_bytes += sum(each.observations.nbytes for each in taken)
         self._listed_bytes += _ENTRY_BYTES + 6 * sum(map(len, source.key))  # as JSON, escaped
-        is_old = time.monotonic() - self._started_s >= self._max_part_age_s
         is_long = self._listed_bytes >= MAX_FOOTER_BYTES // 2
-        if is_old or is_long or self._size_bytes >= self._max_part_bytes:
+        if is_long or self._size_bytes >= self._max_part_bytes:
             self.flush()
+        elif time.monotonic() - self._started_s >= self._max_part_age_s:
+            self._write()
 
     def differences(self, header: DatasetHeader, *, of_decisions: bool = True) -> list[str]:
         """What keeps out decisions that have this header, or what has it and no decisions."""
@@ -130,23 +123,32 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         return self.header.differences(header.taking(self.header.problem))
 
     def flush(self) -> None:
-        """Write what was added since the last part as a part.
+        """Write what was added since the last whole part as a part.
 
         Raises:
-            DatasetError: it cannot be written. What it would have held is dropped.
+            DatasetError: it cannot be written. What was not there of it is dropped.
         """
-        modules, episodes = merged(self._modules), self._episodes
-        self._modules, self._episodes, self._size_bytes = [], [], 0
-        self._listed_bytes = 0
-        if not modules:
-            return
+        if self._modules:
+            self._write()
+            self._begin_next()
+
+    def _write(self) -> None:
+        """Write the part as far as it is filled."""
         try:
-            path = self.folder / f"part-{self._next_number:05}.parquet"
-            write_part(path, self.header, modules, episodes)
+            with self._parts.new(self._next_number) as path:
+                write_part(path, self.header, merged(self._modules), self._episodes)
         except DatasetError:
-            self.keys.difference_update(each.key for each in modules)
+            there = {each.key for each in self._modules[: self._written]}
+            self.keys -= {each.key for each in self._modules} - there
+            self._begin_next()
             raise
-        self._next_number += 1
+        self._written = len(self._modules)
+        self._started_s = time.monotonic()
+
+    def _begin_next(self) -> None:
+        self._next_number += self._written > 0
+        self._modules, self._episodes, self._size_bytes = [], [], 0
+        self._listed_bytes = self._written = 0
 
     def close(self) -> None:
         """Write what is left and let go of the folder; safe to call twice."""
@@ -159,13 +161,8 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self.close()
 
     def _go_on(self) -> None:
-        """See what is there, and remove what an interrupted writer left."""
-        try:
-            for stale in self.folder.glob(f".part-*{PARTIAL}"):
-                stale.unlink()
-        except OSError as error:
-            raise cannot("written", self.folder, error) from error
-        for number, path in part_paths(self.folder).items():
+        """See what is there."""
+        for number, path in self._parts.there():
             part = read_part(path)
             differences = self.differences(part.header, of_decisions=part.rows > 0)
             if differences := differences + self.header.score_differences(part.header):

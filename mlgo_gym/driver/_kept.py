@@ -16,15 +16,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.errors import EnvironmentSetupError
 from mlgo_gym.files import read_bounded, replacing, write_atomically
+from mlgo_gym.storage._own_folder import is_ours, remove
 
 _DIGEST_BYTES: Final = 32
 _KEY_BYTES: Final = 16
@@ -37,46 +36,6 @@ _SAVED_FILES: Final = (
 )
 _MAX_MODEL_FILE_BYTES: Final = 1 << 28
 MAX_KEPT_BYTES: Final = 1 << 30
-_MODE: Final = 0o1700
-"""Of a folder: opened to others by mistake, they still cannot replace what is in it."""
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-
-
-def check_way(folder: Path) -> None:
-    """See that nobody else can put another in a folder's place, as far as its path is there.
-
-    Folders above it are the user's or root's; others write to them only where they cannot replace
-    what is not theirs, as in ``/tmp``. A group of the owner's number is the owner's own.
-    """
-    top = Path("/").stat().st_uid  # root may be nobody, in a user namespace
-    real = Path(os.path.realpath(folder))
-    for each in (*reversed(real.parents), real, *reversed(folder.parents), folder):
-        try:
-            about = each.stat()
-        except FileNotFoundError:
-            continue
-        group_writes = about.st_mode & stat.S_IWGRP and about.st_gid != about.st_uid
-        is_shared = group_writes or about.st_mode & stat.S_IWOTH
-        is_trusted = about.st_uid in {os.geteuid(), 0, top}
-        if not is_trusted or (is_shared and not about.st_mode & stat.S_ISVTX):
-            raise EnvironmentSetupError(
-                f"{str(each)!r}: expected a folder that nobody else can write to, found owner "
-                f"{about.st_uid}, mode {stat.S_IMODE(about.st_mode):04o}; MLGO_CACHE names another"
-            )
-
-
-def claim(folder: Path) -> None:
-    """Make a folder that nobody else can write to; one that others could write to is emptied."""
-    with suppress(FileNotFoundError):
-        about = folder.lstat()
-        if stat.S_ISDIR(about.st_mode) and _is_ours(about):
-            if not about.st_mode & stat.S_ISVTX:  # without it the scripts prepare at every call
-                folder.chmod(_MODE)
-            return
-    _remove(folder)
-    with suppress(FileExistsError):  # another process was faster
-        folder.mkdir(mode=0o700)
-        folder.chmod(_MODE)
 
 
 def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:
@@ -85,7 +44,7 @@ def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:
     A program gets the oldest time there is: the script that starts it can see whether it was
     written to since, for nobody but its owner can set that time again.
     """
-    _remove(path)  # what is replaced would keep its permissions
+    remove(path)  # what is replaced would keep its permissions
     with replacing(path) as file:
         file.write(data + checksum(path.name, data))
         file.flush()
@@ -94,17 +53,11 @@ def keep(path: Path, data: bytes, *, is_program: bool = False) -> None:
             os.utime(file.fileno(), (0, 0))
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-
-
 def is_kept(path: Path, *, is_program: bool = False) -> bool:
     """Whether a file is whole and nobody else's."""
     try:
         about = path.lstat()
-        if not (stat.S_ISREG(about.st_mode) and _is_ours(about)):
+        if not (stat.S_ISREG(about.st_mode) and is_ours(about)):
             return False
         data = read_bounded(path, MAX_KEPT_BYTES)
     except OSError:
@@ -175,7 +128,3 @@ def _is_there(path: Path) -> bool:
     with suppress(OSError):
         return path.exists()
     return False
-
-
-def _is_ours(about: os.stat_result) -> bool:
-    return about.st_uid in {os.geteuid(), 0} and not about.st_mode & _OTHERS_WRITE

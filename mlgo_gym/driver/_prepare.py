@@ -31,8 +31,6 @@ from typing import Final
 from mlgo_gym import __version__
 from mlgo_gym.driver._c_compiler import c_compiler, compile_c
 from mlgo_gym.driver._kept import (
-    check_way,
-    claim,
     copy_model,
     is_kept,
     keep,
@@ -54,6 +52,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import MAX_BYTES, PRESETS, Vocabulary
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S
+from mlgo_gym.storage._own_folder import check_way, claim, remove
 
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
@@ -104,7 +103,7 @@ def build_driver(folder: Path) -> None:
     """
     program, *others = (folder / "bin" / name for name in PROGRAMS)
     library = folder / "kept" / "inside.so"
-    with _cache(folder):
+    with _cache(folder), contextlib.ExitStack() as undo:
         if not is_kept(library):  # before the program, which then has it
             flags = [*_LIBRARY_FLAGS, *_LIBRARIES]
             keep(library, _compile_c(folder, flags, _INSIDE, library.name))
@@ -117,11 +116,13 @@ def build_driver(folder: Path) -> None:
             defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
             sources = {each.name for each in NATIVE.glob("*.c")} - {*_ONLY_INSIDE}
             made = _compile_c(folder, [*defines, *_LIBRARIES], sorted(sources), program.name)
+            undo.callback(program.unlink, missing_ok=True)  # who has it does not ask for the others
             keep(program, made, is_program=True)
         for other in others:
             if not (other.exists() and other.samefile(program)):
-                other.unlink(missing_ok=True)
+                remove(other)
                 other.hardlink_to(program)
+        undo.pop_all()
 
 
 def _compile_c(folder: Path, flags: Sequence[str], sources: Sequence[str], name: str) -> bytes:

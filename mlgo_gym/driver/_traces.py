@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +40,7 @@ from corpus_tools.scratch import scratch_folder
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.files import write_atomically
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.records._trace import Trace, trace_path
 from mlgo_gym.search._corpus_search import ModuleSearch
 from mlgo_gym.stream._events import Header
@@ -52,6 +54,8 @@ _PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
 MAX_ANSWERS: Final = 1 << 22
 MAX_BYTES: Final = 1 << 26
 """What the driver takes of a module, and of a file."""
+_DERIVED: Final = frozenset(InliningForSize.optional["derived"])
+"""What LLVM does not send, behind what it does."""
 _UNLIKE: Final = "clang does not repeat what was searched"
 
 
@@ -97,8 +101,25 @@ def open_build(database: Path, jobs: int, timeout_s: float) -> Iterator[Build]:
                 store.commit(describe([each.name for each in modules], None, has_thinlto=False))
         except CorpusToolsError as error:
             raise OptionsError(f"build: {error}") from error
-        commands = {each.name: each for each in listed if isinstance(each, BuildCommand)}
-        yield Build(Corpus.load(folder), commands, failures, programs)
+        yield Build(Corpus.load(folder), _by_name(listed), failures, programs)
+
+
+def build_of(database: Path, corpus: Corpus) -> Build:
+    """The build whose modules `open_build` has made a corpus of before, which was kept.
+
+    Raises:
+        OptionsError: it is no ``compile_commands.json``.
+        EnvironmentSetupError: ``mlgo-cc`` is not installed.
+    """
+    try:
+        listed = list_commands(database)
+    except CorpusToolsError as error:
+        raise OptionsError(f"build: {error}") from error
+    return Build(corpus, _by_name(listed), (), _programs())
+
+
+def _by_name(listed: Iterable[BuildCommand | Outcome]) -> dict[str, BuildCommand]:
+    return {each.name: each for each in listed if isinstance(each, BuildCommand)}
 
 
 def _programs() -> tuple[str, str]:
@@ -125,7 +146,7 @@ def _compiled(
 def write_answers(
     build: Build, searches: Iterable[ModuleSearch], folder: Path, jobs: int, timeout_s: float
 ) -> dict[str, str | None]:
-    """Write what was found for each module that is smaller by it, also by clang's own inliner.
+    """Write what was found for each module whose text is less, also in clang, and score no more.
 
     Args:
         build: the modules.
@@ -141,7 +162,11 @@ def write_answers(
         OptionsError: the folder cannot be written.
         TraceError: a trace that was just written cannot be read.
     """
-    better = [each for each in searches if each.size_bytes < each.default_size_bytes]
+    better = [
+        each
+        for each in searches
+        if each.score <= each.default_score and each.size_bytes < each.default_size_bytes
+    ]
     with ThreadPoolExecutor(jobs) as pool:
         lines = list(pool.map(partial(_line, build, folder, timeout_s), better))
     kept = sorted((line for line, _ in lines if line), key=lambda line: line.split(" ", 4)[4])
@@ -203,9 +228,11 @@ def _sizes(build: Build, command: BuildCommand, line: str, timeout_s: float) -> 
 
 def _questions(trace: Trace) -> str:
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    digest.update(f"{Header(trace.features, advice=trace.advice_spec).to_json()}\n".encode())
+    sent = tuple(takewhile(lambda spec: spec.name not in _DERIVED, trace.features))
+    size_bytes = sum(spec.size_bytes for spec in sent)
+    digest.update(f"{Header(sent, advice=trace.advice_spec).to_json()}\n".encode())
     for index, action in enumerate(trace.actions()):
-        digest.update(trace.observation(index) or b"")
+        digest.update((trace.observation(index) or b"")[:size_bytes])
         digest.update(bytes([int(action.item())]))
     return digest.hexdigest()[:_KEY_DIGITS]
 

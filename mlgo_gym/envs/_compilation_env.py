@@ -41,7 +41,8 @@ class CompilationEnv(DecisionEnv):
         sites: ``info["site"]`` says where the call is that is decided about.
         settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
-            problem's measure: ``text``, ``instructions`` or ``cost`` of the corpus's workloads
+            problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's other
+            objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
             (`mlgo_gym.workloads`), ``estimate`` of the counts in the bitcode
             (`mlgo_gym.profiles`), or several with weights, as in
             ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or ``fallback``;

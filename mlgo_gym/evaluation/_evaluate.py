@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
@@ -21,7 +22,14 @@ from mlgo_gym.policies._models import model_policies, problem_of_models, setting
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace, trace_path
-from mlgo_gym.rollout._rollout import BASELINE, SMALLEST, Comparison, ModuleReport, rollout
+from mlgo_gym.rollout._rollout import (
+    BASELINE,
+    SMALLEST,
+    Comparison,
+    ModuleReport,
+    made_of_reports,
+    rollout,
+)
 from mlgo_gym.scoring._measures import TextSize, measure_of
 
 
@@ -150,14 +158,10 @@ def module_scores(
         if name in policies:
             raise OptionsError(f"policy: expected a name other than {name!r}, found it")
     packages = Packages.of(corpora)
-    with closing(_compiled(packages, policies, setting)) as reports:
-        for parts in reports:
-            language = _language(packages, parts[0].key)
-            scores, *more = (scores_of(each, language) for each in parts)
-            for other in more:
-                scores = scores.with_code(other)
-            if setting.keep_smaller:
-                scores = scores.with_smallest()
+    with closing(_compiled(packages, policies, setting)) as found:
+        for key, scores in found:
+            if not scores.language:
+                scores = replace(scores, language=_language(packages, key))  # noqa: PLW2901
             yield _with_oracle(scores, setting.traces)
 
 
@@ -176,17 +180,27 @@ def _language(packages: Packages, key: ModuleKey) -> str:
 
 def _compiled(
     packages: Packages, policies: Mapping[str, PolicyLike], setting: Setting
-) -> Generator[tuple[ModuleReport, ...]]:
-    """The reports of each module: of what it is scored by and, if asked for, of its code."""
-    with closing(setting.rollout(packages, policies, in_order=False)) as reports:
-        if not setting.with_text or measure_of(setting.problem).makes_objects:
-            yield from ((report,) for report in reports)
+) -> Generator[tuple[ModuleKey, ModuleScores]]:
+    """The scores of each module and, if asked for, its code, which is made by itself then."""
+    how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s, "in_order": False}
+    by = partial(made_of_reports, packages, policies, setting.problem, **how)
+    by = partial(by, opt_level=setting.opt_level)
+    alone = not setting.with_text or measure_of(setting.problem).makes_objects
+    kept = partial(_scores_of, keep_smaller=setting.keep_smaller)
+    with closing(by(make=kept if alone else _scores_of)) as found:
+        if alone:
+            yield from found
             return
-        first = {report.key: report for report in reports}
-    objects = setting.rollout(packages, policies, in_order=False, measure=TextSize())
-    with closing(objects):
-        for report in objects:
-            yield first[report.key], report
+        first = dict(found)
+    with closing(by(make=_scores_of, measure=TextSize())) as found:
+        for key, other in found:
+            scores = first[key].with_code(other)
+            yield key, scores.with_smallest() if setting.keep_smaller else scores
+
+
+def _scores_of(report: ModuleReport, *, keep_smaller: bool = False) -> ModuleScores:
+    scores = scores_of(report, report.language)
+    return scores.with_smallest() if keep_smaller else scores
 
 
 def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:

@@ -1,8 +1,8 @@
 """Sums and means over modules, each with a bootstrap interval, and the modules that got worse.
 
-Every statistic is a ratio of two sums over modules, less 1, or the exponential of one, less 1; a
-negative change is an improvement. All sums are over the modules that LLVM compiled under every
-policy.
+Every statistic is a ratio of two sums over modules, less 1, or the exponential of one, less 1, or
+the geometric mean of packages' ratios, less 1; a negative change is an improvement. All sums are
+over the modules that LLVM compiled under every policy.
 
 The intervals say what a policy does to other programs of this kind. Modules of one package resemble
 each other, so packages are drawn first, with replacement, and then for each of them as many of its
@@ -51,12 +51,17 @@ class Worse:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """What policies are compared by: a geometric mean of ratios, otherwise a ratio of totals."""
+    """What policies are compared by: a geometric mean of ratios, otherwise a ratio of totals.
+
+    Means are of modules or of functions; ``of_packages`` are those where each package counts the
+    same, which are there where packages are several.
+    """
 
     key: str
     title: str
     is_mean: bool
     is_minor: bool = False
+    of_packages: bool = False
 
 
 STATISTICS: Final = (
@@ -64,6 +69,9 @@ STATISTICS: Final = (
     Statistic("score", "score, total", is_mean=False),
     Statistic("text", "text", is_mean=False),
     Statistic("linked_text", "linked text", is_mean=False),
+    Statistic(
+        "linked_text_package_mean", "linked text, mean of packages", is_mean=True, of_packages=True
+    ),
     Statistic("text_mean", "text, mean", is_mean=True, is_minor=True),
     Statistic("score_module_mean", "score, mean of modules", is_mean=True, is_minor=True),
 )
@@ -153,7 +161,10 @@ class Scored:
         """Those that these modules have."""
         has = {"score": bool(self.modules and self.modules[0].costs), "text": self._has_code}
         return [
-            each for each in STATISTICS if has["score" if each.key.startswith("score") else "text"]
+            each
+            for each in STATISTICS
+            if has["score" if each.key.startswith("score") else "text"]
+            and (not each.of_packages or len(self.packages) > 1)
         ]
 
     @property
@@ -178,6 +189,8 @@ class Scored:
 
     def change(self, statistic: Statistic, policy: str) -> RelativeChange:
         """How a policy changes a statistic."""
+        if statistic.of_packages:
+            return self._mean_of_packages(policy)
         above, below = self._sums(statistic, policy)
         to_change = math.expm1 if statistic.is_mean else lambda ratio: ratio - 1
         total = below.sum()
@@ -207,6 +220,30 @@ class Scored:
             return np.array([each.code[name].text_bytes for each in self.modules], float)
         return np.array([each.costs[name] for each in self.modules], float)
 
+    def _mean_of_packages(self, policy: str) -> RelativeChange:
+        """The geometric mean of the packages' ratios of linked text, each counting the same."""
+        if not self.modules:
+            return RelativeChange(0.0, None)
+        number = {name: place for place, name in enumerate(self.packages)}
+        belongs = np.zeros((len(self.modules), len(number)))
+        belongs[range(len(belongs)), [number[each.package] for each in self.modules]] = 1
+        values, baselines = self.values("linked_text", policy), self.values("linked_text", BASELINE)
+
+        def logarithms(weights: NDArray[Any]) -> NDArray[Any]:
+            above, below = (weights * values) @ belongs, (weights * baselines) @ belongs
+            known = (above > 0) & (below > 0)
+            ratios = np.divide(above, below, where=known, out=np.ones_like(above))
+            drawn = known * (weights @ belongs) / belongs.sum(axis=0)
+            total = drawn.sum(axis=1)
+            means: NDArray[Any] = (drawn * np.log(ratios)).sum(axis=1) / np.maximum(total, 1)
+            return means
+
+        value = math.expm1(logarithms(np.ones((1, len(values))))[0])
+        if len(self.modules) < 2:
+            return RelativeChange(value, None)
+        low, high = np.percentile(logarithms(self._weights), LEVEL)
+        return RelativeChange(value, (math.expm1(low), math.expm1(high)))
+
     @property
     def _has_code(self) -> bool:
         return bool(self.modules) and all(each.code for each in self.modules)
@@ -224,6 +261,8 @@ class Scored:
 
     def _sums(self, statistic: Statistic, policy: str) -> tuple[NDArray[Any], NDArray[Any]]:
         """What is summed up above and below the line, each ``[modules]``."""
+        if statistic.of_packages:
+            return np.zeros(0), np.ones(len(self.packages))
         if statistic.key == "score_mean":
             means = [each.functions[policy] for each in self.modules]
             counts = np.array([each.count for each in means], float)

@@ -5,19 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
+from mlgo_gym.corpus._corpus import read_files
 from mlgo_gym.errors import CompilationError, InputError, OptionsError
 
 _Item = TypeVar("_Item")
@@ -168,8 +163,8 @@ def each(
         work: called once with each item, and with the state of the worker that has it. Where the
             workers are elsewhere, it is sent there, and so is what makes the state.
         state: makes what a worker keeps, or workers that are open already and stay open.
-        read: makes of an item what the work is called with, such as the module of a name; it is
-            called on this machine, where the files are, wherever the workers are.
+        read: makes of an item, on this machine, what the work is called with; `Packages.file`s in
+            it workers read themselves.
         jobs: how many workers there are, where they are not open already.
         size: about how long an item takes, in any unit. The largest are started first, so that
             nobody waits for the last one, unless the order is given.
@@ -247,7 +242,7 @@ def tried(work: Callable[[_State, Any], _Value], state: _State, taken: Any) -> M
     if isinstance(taken, Made):
         return taken
     try:
-        return Made(None, (work(state, taken),))
+        return Made(None, (work(state, read_files(taken)),))
     except (CompilationError, InputError) as error:
         return Made(error)
 

@@ -1,7 +1,8 @@
 """Timelines: compilations and their decisions in the lanes of workers, for Perfetto's viewer.
 
-https://ui.perfetto.dev opens the file: a Perfetto trace of track events. A lane is a worker, in it
-are compilations, and in these their decisions, each from the question to the next one.
+https://ui.perfetto.dev opens the file: a Perfetto trace of track events. A lane is a worker, here
+or on a node, in it are compilations, and in these their decisions, each from the question to the
+next one.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Timeline:
         self._kinds: Final = perfetto_trace_pb2.TrackEvent
         self._start_ns: Final = monotonic_ns()
         self._lock: Final = Lock()
-        self._workers: Final[set[int]] = set()
+        self._lanes: Final[dict[tuple[str, int], int]] = {}
         packet = self._packet()
         packet.track_descriptor.uuid = _ROOT
         packet.track_descriptor.process.pid = os.getpid()
@@ -69,7 +70,7 @@ class Timeline:
             self._draw(ended)
 
     def _draw(self, ended: Ended) -> None:
-        lane = self._lane(ended.worker_pid)
+        lane = self._lane(ended.node, ended.worker_pid)
         notes: dict[str, int | str] = {"decisions": ended.decisions}
         if not ended.is_whole:
             notes["ended"] = "given up"
@@ -87,14 +88,15 @@ class Timeline:
             self._end(lane, end_ns)
         self._end(lane, ended.end_ns)
 
-    def _lane(self, worker_pid: int) -> int:
-        lane = _ROOT + worker_pid
-        if worker_pid not in self._workers:
-            self._workers.add(worker_pid)
+    def _lane(self, node: str, worker_pid: int) -> int:
+        lane = self._lanes.get((node, worker_pid))
+        if lane is None:
+            lane = self._lanes[node, worker_pid] = _ROOT + 1 + len(self._lanes)
             packet = self._packet()
             packet.track_descriptor.uuid = lane
             packet.track_descriptor.parent_uuid = _ROOT
-            packet.track_descriptor.name = f"worker {worker_pid}"
+            where = f"{node}: " if node else ""
+            packet.track_descriptor.name = _text(f"{where}worker {worker_pid}")
             self._builder.write_packet(packet)
         return lane
 
@@ -128,7 +130,10 @@ class Timeline:
 
 @contextmanager
 def drawing(file: BinaryIO) -> Iterator[Timeline]:
-    """Write a timeline of all that is compiled in the block by workers of this process."""
+    """Write a timeline of all that is compiled in the block by workers of this process.
+
+    Those of nodes that it has are its own, too.
+    """
     timeline = Timeline(file)
     with watching(timeline.add):
         yield timeline

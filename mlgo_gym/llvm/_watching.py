@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic_ns
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
 from mlgo_gym.llvm.process._exchange import Exchange
 from mlgo_gym.llvm.process._timing import Answered, Timing
@@ -28,6 +28,7 @@ class Ended:
         answers: those whose moments are known, in their order; what was answered in the worker
             before it died is not.
         is_whole: it came to its end, and was not given up.
+        node: where, if on another machine; moments are then about those of this one's clock.
     """
 
     module: str
@@ -37,6 +38,14 @@ class Ended:
     decisions: int
     answers: tuple[Answered, ...]
     is_whole: bool
+    node: str = ""
+
+
+class Counts(NamedTuple):
+    """How many compilations have ended in this process, and how many decisions were in them."""
+
+    compilations: int = 0
+    decisions: int = 0
 
 
 _WATCHERS: Final[list[Callable[[Ended], None]]] = []
@@ -52,6 +61,22 @@ def watching(watch: Callable[[Ended], None]) -> Iterator[None]:
         _WATCHERS.remove(watch)
 
 
+def is_watched() -> bool:
+    """Whether somebody watches."""
+    return bool(_WATCHERS)
+
+
+def tell(ended: Ended) -> None:
+    """Tell whoever watches."""
+    for watch in _WATCHERS:
+        watch(ended)
+
+
+def counted() -> Counts:
+    """What has ended in this process so far, watched or not; exact where one thread compiles."""
+    return Watch.counts
+
+
 def told(sent: SentPolicy) -> SentPolicy:
     """What answers in a worker, which tells of it afterwards where somebody watches."""
     return replace(sent, keep=True) if _WATCHERS else sent
@@ -60,11 +85,14 @@ def told(sent: SentPolicy) -> SentPolicy:
 class Watch:
     """One compilation, from its beginning on; tells of its end once."""
 
+    counts: ClassVar[Counts] = Counts()
+
     def __init__(self, module: str, exchange: Exchange, *, is_timed: bool) -> None:
         self._module = module
         self._exchange = exchange
         self._start_ns = monotonic_ns()
-        self._is_over = not _WATCHERS
+        self._is_over = False
+        self._is_watched = is_watched()
         if is_timed or _WATCHERS:
             exchange.timing = Timing()
 
@@ -73,15 +101,18 @@ class Watch:
         if self._is_over:
             return
         self._is_over = True
+        decisions = len(self._exchange.advice)
+        Watch.counts = Counts(Watch.counts[0] + 1, Watch.counts[1] + decisions)
+        if not self._is_watched:
+            return
         timing = self._exchange.timing
         ended = Ended(
             self._module,
             self._exchange.worker.pid,
             self._start_ns,
             monotonic_ns(),
-            len(self._exchange.advice),
+            decisions,
             tuple(timing.answers) if timing else (),
             is_whole,
         )
-        for watch in _WATCHERS:
-            watch(ended)
+        tell(ended)

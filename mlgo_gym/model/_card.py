@@ -5,9 +5,11 @@
     {"problem": "InliningForSize", "llvm_version": "22.1.0", "features": ["sroa_savings", ...],
      "settings": {"ir2vec": "ir2vec.json", "ir2vec_sha256": "..."}}
 
-It is optional, and may hold more. A model of another LLVM loads where the features that it was
-trained on are all offered; the differences are reported. Its settings are those of its problem
-without which LLVM does not send its features: a name that is known, or that of a file beside it.
+It is optional, and may hold more, such as how the model was made and, in `LAST_TESTS`, when it was
+evaluated on packages of the split ``final``. A model of another LLVM loads where the features that
+it was trained on are all offered; the differences are reported. Its settings are those of its
+problem without which LLVM does not send its features: a name that is known, or that of a file
+beside it.
 
 Models that ship with the package are found by name: folders in ``models`` at the top of the
 repository, and in ``shipped`` here in a wheel.
@@ -21,10 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import ModelError
+from mlgo_gym.files import write_json
 from mlgo_gym.model._output_spec import read_model_json
+from mlgo_gym.storage._mirror import is_mirror, local_folder
 from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
+LAST_TESTS: Final = "final_tests"
 PLACES: Final = (Path(__file__).parent / "shipped", Path(__file__).parents[2] / "models")
 """Where they may be: in a wheel, and in a checkout."""
 
@@ -91,6 +96,35 @@ def read_card(model: Path, inputs: Sequence[TensorSpec] = ()) -> ModelCard | Non
     return card
 
 
+def record_last_test(model: Path, entry: Mapping[str, Any]) -> int:
+    """Put into a model's card that it was evaluated on packages of the split ``final``.
+
+    Args:
+        model: the folder, which has a card.
+        entry: when, on what, and what came of it.
+
+    Returns:
+        How often it was, this time included.
+
+    Raises:
+        ModelError: the card has another form, or cannot be written.
+    """
+    if is_mirror(model):
+        raise ModelError(str(model), "expected a folder to write to, found a mirror of S3's")
+    card = read_model_json(model / CARD_FILE, str(model))
+    known = card.get(LAST_TESTS, [])
+    if not isinstance(known, list):
+        text = f"{CARD_FILE}: expected {LAST_TESTS} as a list, found {known!r}"
+        raise ModelError(str(model), text)
+    entries = [*known, dict(entry)]
+    try:
+        write_json(model / CARD_FILE, card | {LAST_TESTS: entries})
+    except OSError as error:
+        text = f"{CARD_FILE} cannot be written: {error.strerror}"
+        raise ModelError(str(model), text) from error
+    return len(entries)
+
+
 def _parse(value: Any, source: str) -> ModelCard:
     match value:
         case {"problem": str(problem), "llvm_version": str(version), "features": [*features]}:
@@ -109,7 +143,7 @@ def shipped_models() -> dict[str, Path]:
     """The models by name.
 
     >>> sorted(shipped_models())
-    ['inlining-for-size', 'regalloc-eviction']
+    ['inlining-for-size', 'inlining-for-size-derived', 'regalloc-eviction']
     """
     found: dict[str, Path] = {}
     for place in PLACES:
@@ -122,13 +156,21 @@ def find_model(text: str) -> str:
     """The folder of a shipped model, where a text is its name and nothing of that name is here.
 
     Args:
-        text: a path, an address, or the name of a shipped model.
+        text: a path, a URI, an address, or the name of a shipped model.
 
     Returns:
-        The folder; the text as it was where it is no such name.
+        The folder, of S3 a mirror; the text as it was where it is no such name.
+
+    Raises:
+        ModelError: it is of S3 and cannot be read.
 
     >>> Path(find_model("inlining-for-size")).name, find_model("localhost:5000")
     ('inlining-for-size', 'localhost:5000')
     """
+    if text.startswith(("s3://", "file://")):  # gRPC has others
+        try:
+            return str(local_folder(text))
+        except OSError as error:
+            raise ModelError(text, f"cannot be read: {error.strerror}") from error
     folder = None if Path(text).exists() else shipped_models().get(text)
     return text if folder is None else str(folder)

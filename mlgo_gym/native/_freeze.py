@@ -221,7 +221,7 @@ def load_frozen(model: Path | str, *, trusted: bool = False) -> tuple[NativeMode
         native = _parse(description, path, source)
     except (KeyError, TypeError, AttributeError, SpecError) as error:
         raise ModelError(source, f"{path.name}: not a frozen model: {error!r}") from error
-    _check_machine(native)
+    check_machine(native)
     if not (trusted or is_sealed(description)):
         raise OptionsError(
             f"model {source!r}: expected machine code that this user has frozen on this machine, "
@@ -299,7 +299,12 @@ def _parse_port(value: dict[str, Any]) -> NativePort:
     return NativePort(TensorSpec.from_value(value["spec"]), str(value["tensor"]))
 
 
-def _check_machine(model: NativeModel) -> None:
+def check_machine(model: NativeModel) -> None:
+    """See that code can run on this machine.
+
+    Raises:
+        ModelError: it is for another kind, or this CPU lacks some of its instructions.
+    """
     from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
 
     triple = binding.default_triple()

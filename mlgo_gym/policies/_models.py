@@ -190,7 +190,7 @@ def model_policies(
     names = shortest_names([Path(model) for model in models], taken)
     with contextlib.ExitStack() as stack:
         yield {
-            name: _native_policy(path, problem, stack, trusted=trusted)
+            name: native_policy(path, problem, stack, trusted=trusted)
             if mode == _RELEASE
             else RunnerPolicy(load_model(path, problem, mode, trusted=trusted).runner)
             for path, name in names.items()
@@ -209,8 +209,9 @@ def native_runner(
     return runner_factory(folder, _RELEASE, trusted=True)  # it was made here, just now
 
 
-def _native_policy(
-    path: Path, problem: Problem, stack: contextlib.ExitStack, *, trusted: bool
+def native_policy(
+    path: Path, problem: Problem, stack: contextlib.ExitStack, *, trusted: bool = False
 ) -> Policy:
+    """A policy that asks such a runner, until the stack ends."""
     runner = native_runner(path, problem, stack, trusted=trusted)
     return stack.enter_context(RunnerPolicy(runner, keep=True))

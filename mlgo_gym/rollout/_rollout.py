@@ -11,13 +11,13 @@ functions. For networks that are faster with many at once there is `policies.Bat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypedDict, Unpack
+from typing import Final, TypedDict, TypeVar, Unpack
 
-from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._corpus import Module, language_of
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
 from mlgo_gym.errors import CompilationError, InputError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -31,6 +31,8 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
 from mlgo_gym.scoring._measures import Measure, Result, check_alone, check_sites, measure_of
 from mlgo_gym.stream._events import Observation
+
+_Value = TypeVar("_Value")
 
 BASELINE: Final = "LLVM"
 """What LLVM's own heuristic is called among the policies."""
@@ -126,6 +128,8 @@ class ModuleReport:
         error: why the plain compilation failed; then there are no attempts.
         not_honoured: what the embedded compiler leaves out of the module's command line.
         package: the name of the package that the module is of; ``""`` where there is but a corpus.
+        language: what the module is written in, as `language_of` has it; ``""`` if it is not known.
+        module_sha256: the hash of the module's bytes; ``""`` if they are not known.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
@@ -142,6 +146,8 @@ class ModuleReport:
     error: str | None = None
     not_honoured: tuple[str, ...] = ()
     package: str = ""
+    language: str = ""
+    module_sha256: str = ""
 
     @property
     def key(self) -> ModuleKey:
@@ -230,20 +236,64 @@ def rollout(
     >>> report.reward(report.attempts[0]) <= 0
     True
     """
+    packages = Packages.of(corpora)
+    found = made_of_reports(
+        packages,
+        policies,
+        problem,
+        _as_it_is,
+        jobs=jobs,
+        timeout_s=timeout_s,
+        in_order=in_order,
+        **how,
+    )
+    with closing(found):
+        yield from (report for _, report in found)
+
+
+def made_of_reports(
+    packages: Packages,
+    policies: Mapping[str, PolicyLike],
+    problem: Problem,
+    make: Callable[[ModuleReport], _Value],
+    *,
+    jobs: Jobs,
+    timeout_s: float,
+    in_order: bool,
+    **how: Unpack[Comparison],
+) -> Generator[tuple[ModuleKey, _Value]]:
+    """What a function makes of each report, by whom that was made; the others as in `rollout`."""
     CompileOptions(how.get("opt_level"))
     measure = how.get("measure") or measure_of(problem)
     check_alone(measure, problem, how.get("also", {}))
     check_sites(problem, wanted=how.get("sites", False))
-    packages = Packages.of(corpora)
-    work = partial(compared, policies=policies, problem=problem, **how)
+    work = partial(_made, make=make, policies=policies, problem=problem, **how)
     compiler, size = partial(Compiler, timeout_s=timeout_s), packages.size_bytes
-    read = packages.__getitem__
+    read = packages.keyed
     running = each(packages, work, compiler, read=read, jobs=jobs, size=size, in_order=in_order)
     with closing(running) as found:
         for done in found:
-            failed = ModuleReport(done.item.name, measure, None, (), str(done.error))
-            report = failed if done.error else done.value
-            yield replace(report, package=done.item.package)
+            package, name = done.item
+            failed = ModuleReport(name, measure, None, (), str(done.error), package=package)
+            yield done.item, make(failed) if done.error else done.value
+
+
+def _as_it_is(report: ModuleReport) -> ModuleReport:
+    return report
+
+
+def _made(
+    compiler: Compiler,
+    read: tuple[ModuleKey, Module],
+    *,
+    make: Callable[[ModuleReport], _Value],
+    policies: Mapping[str, PolicyLike],
+    problem: Problem,
+    **how: Unpack[Comparison],
+) -> _Value:
+    key, module = read
+    report = compared(compiler, module, policies, problem, **how)
+    return make(replace(report, package=key.package))
 
 
 def compared(
@@ -256,6 +306,7 @@ def compared(
     """One module, compiled plainly and under each policy; what fails is in the report."""
     measure = how.get("measure") or measure_of(problem)
     lacking: tuple[str, ...] = ()
+    about = {"language": language_of(module), "module_sha256": module.sha256}
     try:
         options = options_of(module, how.get("opt_level"))
         lacking = options.not_honoured
@@ -263,7 +314,7 @@ def compared(
         unit = measure.unit(compiler, module, options, problem, also, sites=sites)
         baseline = unit.baseline()
     except (CompilationError, InputError) as error:
-        return ModuleReport(module.name, measure, None, (), str(error), lacking)
+        return ModuleReport(module.name, measure, None, (), str(error), lacking, **about)
     attempts = []
     for name, policy in policies.items():
         decisions: list[Decision] = []
@@ -275,4 +326,4 @@ def compared(
         except (CompilationError, InputError) as error:
             failure = str(error)
         attempts.append(Attempt(name, result, failure, tuple(decisions)))
-    return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
+    return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking, **about)

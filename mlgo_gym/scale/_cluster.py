@@ -6,14 +6,17 @@ import importlib
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from mlgo_gym.corpus._corpus import ModuleFile
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._schedule import Executor, State
 from mlgo_gym.scale._executor import RayExecutor, Room
+from mlgo_gym.scale._nodes import NodeReport, ask_nodes
+from mlgo_gym.scale._tally import NodeWork
 
 _State = TypeVar("_State", bound=State)
 
@@ -23,6 +26,7 @@ _SETTINGS: Final = MappingProxyType(
     {
         "RAY_USAGE_STATS_ENABLED": "0",  # it would tell its makers of each cluster
         "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # it would print what nodes say amid our output
+        "RAY_worker_niceness": "0",  # of a Ray that is started here; its own is 15
     }
 )
 _NO_RAY: Final = "clusters: need Ray; run: pip install 'mlgo-gym[ray]'"
@@ -61,10 +65,10 @@ class RayCluster(AbstractContextManager["RayCluster"]):
             if value is not None and not value > 0:
                 raise OptionsError(f"{name}: expected a number above 0, found {value!r}")
         _check_answers(address)
-        self._room = Room()
         self._workers = workers
         self._wait_s = wait_s
         self._ray = _ray()
+        self._room = Room()
         self._is_open = not self._ray.is_initialized()
         if self._is_open:
             _connect(self._ray, address)
@@ -73,6 +77,22 @@ class RayCluster(AbstractContextManager["RayCluster"]):
         """An executor on the nodes, whose workers have states that this function makes."""
         how: dict[str, Any] = {"count": self._workers, "wait_s": self._wait_s}
         return RayExecutor(state, self._ray, self._room, **how)
+
+    def nodes(self, modules: Sequence[ModuleFile] = ()) -> list[NodeReport]:
+        """What each node of the cluster runs and has, and whether it can work for this process.
+
+        Args:
+            modules: of how many of them each node has the same file is in its report.
+
+        Raises:
+            EnvironmentSetupError: LLVM cannot be loaded here.
+        """
+        return ask_nodes(self._ray, modules)
+
+    @property
+    def work(self) -> list[NodeWork]:
+        """What each node has done for this process so far, also of nodes that have gone since."""
+        return self._room.tally.nodes
 
     def close(self) -> None:
         """Leave the cluster, and end it where it was started here; safe to call twice."""

@@ -1,8 +1,9 @@
 """Which worker gets what next: batches, in which order, and what becomes of a lost worker's.
 
 Nothing here knows where workers are, or what time it is. The largest items are the first of those
-that it is given. A batch is as many items as take about `BATCH_S`, for a call to a worker costs the
-caller something whatever is in it, but always few enough that all workers have a share of the rest.
+that it is given. A batch is as many items as take about `BATCH_S`, and longer where there are very
+many workers, for a call to one costs the caller something whatever is in it, but always few enough
+that all workers have a share of the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +22,18 @@ _Item = TypeVar("_Item")
 BATCH_S: Final = 2.0
 """How long a worker is to be busy with one batch, in seconds, where items are shorter."""
 
+CALL_S: Final = 6e-4
+"""What a call costs the caller, in seconds of a CPU, as ``benchmarks.cluster`` measures it."""
+
 LEAST_S: Final = 0.05
-"""How long at least, however little is left: a call for less would cost more than it evens out."""
+"""How long at least, however little is left: a call for less would cost more than it evens out.
+Where there are very many workers it is as long as the caller needs for a call to each."""
 
 LONG_S: Final = 0.5
 """From how many seconds an item takes on nothing is given out behind what a worker does."""
+
+_CALLS: Final = 0.1
+"""The part of the caller's time that calls may take."""
 
 _AHEAD: Final = 4
 _PARTS: Final = 4
@@ -171,7 +179,9 @@ class Dispatch(Generic[_Item]):
     def _most(self) -> int:
         item_s = max(self._item_s, _SHORTEST_S)
         share = self._left // (_PARTS * max(len(self._workers), 1))
-        return max(1, int(LEAST_S / item_s), min(int(BATCH_S / item_s), share))
+        all_s = CALL_S * len(self._workers)  # for a call to each
+        least, batch = max(LEAST_S, all_s), max(BATCH_S, all_s / _CALLS)
+        return max(1, int(least / item_s), min(int(batch / item_s), share))
 
 
 def _lost(item: object, losses: int) -> CompilationError | InputError:

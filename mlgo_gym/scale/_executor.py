@@ -11,31 +11,40 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeVar
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import EnvironmentSetupError, UsageError
+from mlgo_gym.corpus._corpus import Module, read_files
+from mlgo_gym.errors import EnvironmentSetupError, InputError, UsageError
 from mlgo_gym.llvm._schedule import Executor, ItemWork, Made, State
+from mlgo_gym.llvm._watching import is_watched
 from mlgo_gym.scale._dispatch import Dispatch, ItemBatch
-from mlgo_gym.scale._worker import RemoteWorker, facts, packed
+from mlgo_gym.scale._tally import Place, Tally, shift_ns
+from mlgo_gym.scale._worker import RemoteWorker, facts, files_in, lack_of_space, packed
 
 _State = TypeVar("_State", bound=State)
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
 
 SMALL_BYTES: Final = 1 << 16
-"""Modules up to this size come with each batch; larger ones are stored, once for each node."""
+"""Modules up to this size come with each batch, where nodes cannot read them themselves; larger
+ones are stored, once for each node."""
 
 STORED_BYTES: Final = 1 << 28
 """How much of what was stored is kept for another time."""
 
 _LOOK_S: Final = 1.0
 _MEETING_S: Final = 10.0
+_CLOSING_S: Final = 5.0
 _MOST_FAILURES: Final = 3
 
 
 class Room:
-    """The cluster's CPUs, which one of several executors has at a time."""
+    """The cluster's CPUs, which one of several executors has at a time.
+
+    Attributes:
+        tally: what they all had done there.
+    """
 
     def __init__(self) -> None:
+        self.tally: Final = Tally()
         self._holder: RayExecutor[Any] | None = None
 
     def take(self, holder: RayExecutor[Any]) -> None:
@@ -80,7 +89,8 @@ class RayExecutor(Executor[_State]):
         self._numbers = itertools.count()
         self._runs = itertools.count()
         self._actors: dict[int, Any] = {}
-        self._here: set[int] = set()
+        self._here: dict[int, Place] = {}
+        self._far: set[int] = set()  # who does not see the files that are here
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stored: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self._failures = 0
@@ -104,6 +114,8 @@ class RayExecutor(Executor[_State]):
             while not dispatch.is_finished:
                 for worker, batch in dispatch.hand_out():
                     self._send(worker, batch, steps.take, sent, dispatch)
+                    while not self._events.empty():  # of those who are done meanwhile
+                        self._events.get()()
                 if not dispatch.is_finished:
                     self._next_event(dispatch)
                 for item, outcome in dispatch.take():
@@ -125,7 +137,10 @@ class RayExecutor(Executor[_State]):
         self._kill()
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers, which have a moment to remove what they have on their nodes."""
+        closed = [self._actors[worker].close.remote() for worker in self._here]
+        if closed:
+            self._ray.wait(closed, num_returns=len(closed), timeout=_CLOSING_S)
         self._kill()
         self._stored.clear()
 
@@ -151,16 +166,25 @@ class RayExecutor(Executor[_State]):
         dispatch: Dispatch[_Item],
     ) -> None:
         beside: list[Any] = []
-        items = [packed(take(item), partial(self._store, beside)) for item in batch.items]
-        call = self._actors[worker].do.remote(*sent, items, *beside)
+        items = [take(item) for item in batch.items]
+        if worker in self._far or not all(each.is_there for each in files_in(items)):
+            items = [packed(_read(item), partial(self._store, beside)) for item in items]
+        call = self._actors[worker].do.remote(*sent, is_watched(), items, *beside)
 
         def done(future: Future[Any]) -> None:
-            if worker in self._here:
-                outcomes, seconds = self._result(worker, future) or ((), 0.0)
-                if worker in self._here:
-                    dispatch.finish(worker, batch, outcomes, seconds)
-                else:
-                    dispatch.lose(worker)
+            if worker not in self._here:
+                return
+            place = self._here[worker]
+            found = self._result(worker, future)
+            if worker not in self._here:
+                dispatch.lose(worker)
+            elif found is None:
+                self._far.add(worker)
+                self._send(worker, batch, take, sent, dispatch)
+            else:
+                outcomes, report = found
+                self._room.tally.done(place, outcomes, report)
+                dispatch.finish(worker, batch, outcomes, report.seconds)
 
         self._when_done(call, done)
 
@@ -188,7 +212,8 @@ class RayExecutor(Executor[_State]):
         except errors.RayTaskError as error:
             raise error.cause from error
         except errors.RayError as error:
-            self._here.discard(worker)
+            if place := self._here.pop(worker, None):
+                self._room.tally.lost(place)
             self._ray.kill(self._actors.pop(worker))
             self._reason = str(error)
             return None
@@ -242,19 +267,23 @@ class RayExecutor(Executor[_State]):
         if found is None:
             self._failed(self._reason)
             return
-        node, runs, failure = found
+        node, runs, failure, *more = found  # older code says less, and is refused for that
         for name, value in runs.items():
             if value != (expected := self._facts[name]):
                 raise EnvironmentSetupError(
                     f"ray: node {node}: {name}: expected {expected}, as here, found {value}: "
                     "results could not be compared"
                 )
+        folder, free_bytes, node_id, there_ns = more
+        if lack := lack_of_space(folder, free_bytes):
+            raise EnvironmentSetupError(f"ray: node {node}: {lack}")
         if failure:
             self._ray.kill(self._actors.pop(worker))
             self._failed(f"node {node}: {failure}")
             return
         self._failures = 0
-        self._here.add(worker)
+        self._here[worker] = place = Place(node, node_id, shift_ns(there_ns))
+        self._room.tally.joined(place)
         if self._dispatch:
             self._dispatch.join(worker)
 
@@ -263,6 +292,14 @@ class RayExecutor(Executor[_State]):
         self._failures += 1
         if self._failures > _MOST_FAILURES * (len(self._actors) + 1):
             raise EnvironmentSetupError(f"ray: workers cannot be started: {reason}")
+
+
+def _read(taken: Any) -> Any:
+    """What was taken with its modules, which are read here, or as `Made` why they cannot be."""
+    try:
+        return read_files(taken)
+    except InputError as error:
+        return Made(error)
 
 
 class _Plain:

@@ -7,11 +7,15 @@ is, and unpickles them here (`docs/threat-model.md`).
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
+import shutil
 import socket
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -19,10 +23,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import mlgo_gym
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.corpus._corpus import Module, ModuleFile
+from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._schedule import Made, State
+from mlgo_gym.llvm._watching import Counts, Ended, counted, watching
+from mlgo_gym.scale._tally import BatchReport
+
+FREE_BYTES: Final = 1 << 28
+"""How much a node's temporary folder must have room for: the files of a model, at their largest."""
 
 _DIGITS: Final = 12
 _MOST_CODE_BYTES: Final = 1 << 24
@@ -74,6 +83,71 @@ def _source_digest() -> str:
     return found.hexdigest()[:_DIGITS]
 
 
+def introduction() -> tuple[str, Mapping[str, str], str, str, int]:
+    """Where this is, its `facts`, and why LLVM is not among them, if it is not.
+
+    And its temporary folder, with the bytes that are free there.
+    """
+    folder, free_bytes = _space()
+    try:
+        return socket.gethostname(), facts(), "", folder, free_bytes
+    except (EnvironmentSetupError, ImportError, OSError) as error:
+        return socket.gethostname(), versions(), str(error), folder, free_bytes
+
+
+def lack_of_space(folder: str, free_bytes: int) -> str:
+    """What is said of a temporary folder that has too little room; empty where it has enough.
+
+    >>> lack_of_space("/tmp", 3 << 20)
+    "temporary folder '/tmp': expected at least 256 MiB free, found 3; TMPDIR names another"
+    """
+    if free_bytes >= FREE_BYTES:
+        return ""
+    expected = f"expected at least {FREE_BYTES >> 20} MiB free, found {free_bytes >> 20}"
+    return f"temporary folder {folder!r}: {expected}; TMPDIR names another"
+
+
+def _space() -> tuple[str, int]:
+    """The temporary folder and what is free in it, for this user."""
+    try:
+        folder = tempfile.gettempdir()
+        return folder, shutil.disk_usage(folder).free
+    except OSError:  # of those that there may be, none can be written
+        return os.environ.get("TMPDIR", "/tmp"), 0  # noqa: S108 - it is named, not used
+
+
+def sees(file: ModuleFile) -> bool:
+    """Whether this node would read a module itself.
+
+    Raises:
+        ModuleError: it is there and cannot be read.
+    """
+    return file.is_here and bool(file.read())
+
+
+def answers(files: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """What a node says of itself, and of module files, given as their fields.
+
+    All of it is what Python itself has: who asks may have another version of this package.
+    """
+    node, runs, failure, folder, free_bytes = introduction()
+    seen = 0
+    for each in files:
+        try:
+            seen += sees(ModuleFile(*each))
+        except ModuleError as error:
+            failure = failure or str(error)
+    return {
+        "node": node,
+        "runs": dict(runs),
+        "failure": failure,
+        "temporary_folder": folder,
+        "free_bytes": free_bytes,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "seen": seen,
+    }
+
+
 class RemoteWorker:
     """What Ray keeps on a node; its calls come one after the other."""
 
@@ -82,31 +156,44 @@ class RemoteWorker:
         self._state: State | None = None
         self._work: tuple[int, Callable[[Any, Any], Made[Any]]] | None = None
 
-    def introduce(self) -> tuple[str, Mapping[str, str], str]:
-        """Where it is, its `facts`, and why LLVM is not among them, if it is not."""
-        try:
-            return socket.gethostname(), facts(), ""
-        except (EnvironmentSetupError, ImportError, OSError) as error:
-            return socket.gethostname(), versions(), str(error)
+    def introduce(self) -> tuple[Any, ...]:
+        """The node's `introduction`, Ray's id of it, and what its clock says, in nanoseconds."""
+        import ray  # noqa: PLC0415 (it is there where this runs)
+
+        return *introduction(), ray.get_runtime_context().get_node_id(), time.monotonic_ns()
 
     def do(
-        self, run: int, work: Sequence[Any], items: Sequence[Any], *stored: bytes
-    ) -> tuple[list[Made[Any]], float]:
-        """The outcomes of items, and the seconds that they took.
+        self,
+        run: int,
+        work: Sequence[Any],
+        is_watched: bool,
+        items: Sequence[Any],
+        *stored: bytes,
+    ) -> tuple[list[Made[Any]], BatchReport] | None:
+        """The outcomes of items, and what is said of them.
+
+        ``None``, and nothing is done, where there are modules to be read that are not here.
 
         Args:
             run: which run of the executor it is.
             work: where what is done with an item is to be had, once for each run.
+            is_watched: compilations are described.
             items: what the work is called with.
             stored: the bytes of modules that are `Stored` in the items.
         """
         start = time.perf_counter()
+        if not all(each.is_here for each in files_in(items)):
+            return None
         if self._work is None or self._work[0] != run:
             self._work = run, _received(work[0])
         if self._state is None:
             self._state = self._make()
-        made = [self._work[1](self._state, unpacked(item, stored)) for item in items]
-        return made, time.perf_counter() - start
+        ended: list[Ended] = []
+        before = counted()
+        with watching(ended.append) if is_watched else nullcontext():
+            made = [self._work[1](self._state, unpacked(item, stored)) for item in items]
+        counts = Counts(*(now - then for now, then in zip(counted(), before, strict=True)))
+        return made, BatchReport(time.perf_counter() - start, counts, tuple(ended))
 
     def close(self) -> None:
         """Close the state."""
@@ -137,15 +224,20 @@ def packed(item: Any, store: Callable[[Module], int | None]) -> Any:
     if isinstance(item, Module):
         index = store(item)
         return item if index is None else Stored(index, item.name, item.command, item.is_text)
-    if type(item) is tuple:
-        return tuple(packed(part, store) for part in item)
-    return item
+    return tuple(packed(part, store) for part in item) if type(item) is tuple else item
 
 
 def unpacked(item: Any, stored: Sequence[bytes]) -> Any:
     """The item that was packed."""
     if isinstance(item, Stored):
         return Module(item.name, stored[item.index], item.command, item.is_text)
-    if type(item) is tuple:
-        return tuple(unpacked(part, stored) for part in item)
-    return item
+    return tuple(unpacked(part, stored) for part in item) if type(item) is tuple else item
+
+
+def files_in(items: Iterable[Any]) -> Iterator[ModuleFile]:
+    """The modules of items that are yet to be read."""
+    for item in items:
+        if isinstance(item, ModuleFile):
+            yield item
+        elif type(item) is tuple:
+            yield from files_in(item)

@@ -161,6 +161,10 @@ class Measure(ABC):
         """What a compilation does whose result it looks at, where it is an object's."""
         return self.unit.task
 
+    def context(self) -> dict[str, str]:
+        """What must be the same besides for scores to be compared, as JSON values."""
+        return {}
+
     def score(self, result: Result) -> float:
         """What compilations are compared by; less is better."""
         return result.score

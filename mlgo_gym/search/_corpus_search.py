@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
+from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike, check_not_final
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import read_json, write_json
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
@@ -88,7 +88,8 @@ def search_corpus(
         output: the folder; what an earlier search left in it is gone on with.
         problem: what LLVM asks for.
         setting: how long each module is searched in all, and in which order.
-        policy: one more policy to start from.
+        policy: one more policy to start from, and for the reward ``linked`` that of the package's
+            other modules.
         reward: what is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
             `workloads.measure_named` has it; ``None`` is the problem's own measure, the text.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
@@ -99,6 +100,7 @@ def search_corpus(
         One for each module, as they are finished.
 
     Raises:
+        CorpusError: a package is of the split ``final``: what is found may be learnt from.
         OptionsError: ``jobs`` is not above 0, there is no such level or reward, text is limited
             without a reward besides it, or the folder cannot be written.
         WorkloadError: programs are to run, and no package has workloads.
@@ -106,21 +108,21 @@ def search_corpus(
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
     >>> corpus = Corpus.load(SAMPLE_CORPUS).only(["digest.c"])
-    >>> half_a_second = SearchSetting(budget_s=0.5)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     searches = search_corpus(corpus, Path(folder), InliningForSize(), half_a_second)
-    ...     (found,) = searches
+    ...     (found,) = search_corpus(corpus, Path(folder), InliningForSize(), SearchSetting(0.5))
     >>> found.size_bytes <= found.default_size_bytes
     True
     """
-    CompileOptions(opt_level)
     packages = Packages.of(corpora)
+    check_not_final(packages, "to search")
     name = reward_beside(problem, reward)
     check_most_text(setting.most_text, name, reward)
+    CompileOptions(opt_level)
     compiler = partial(Compiler, timeout_s=timeout_s)
+    others = (problem, policy) if policy else None
+    made = name and Rewards(name, packages, opt_level, timeout_s, policy=others, jobs=jobs)
     with ExitStack() as stack:
-        rewards = name and stack.enter_context(Rewards(name, packages, opt_level, timeout_s))
-        how = (problem, setting, opt_level, name, rewards or None)
+        how = (problem, setting, opt_level, name, stack.enter_context(made) if made else None)
         records = _Records(packages, output, *how)
         task = _Task(*how, policy, _Kept())
         read, size = records.begun, packages.size_bytes

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.errors import ModuleError, OptionsError, UsageError, WorkloadError
+from mlgo_gym.llvm._schedule import Jobs
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
 from mlgo_gym.workloads._finding import corpora_with_workloads, inputs_sha256
@@ -61,6 +65,8 @@ class Rewards(AbstractContextManager["Rewards"]):
         packages: whose workloads run.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         timeout_s: how long LLVM may take for one module, in seconds.
+        policy: as `measure_named` has it.
+        jobs: how many modules of a package are compiled at once.
 
     Attributes:
         name: the reward.
@@ -71,7 +77,14 @@ class Rewards(AbstractContextManager["Rewards"]):
     """
 
     def __init__(
-        self, name: str, packages: Packages, opt_level: str | None, timeout_s: float
+        self,
+        name: str,
+        packages: Packages,
+        opt_level: str | None,
+        timeout_s: float,
+        *,
+        policy: tuple[InliningForSize, PolicyLike] | None = None,
+        jobs: Jobs = 1,
     ) -> None:
         self.name: Final = name
         self.packages: Final = packages
@@ -82,6 +95,8 @@ class Rewards(AbstractContextManager["Rewards"]):
             corpora_with_workloads(self._corpora)
         self._opt_level = opt_level
         self._timeout_s = timeout_s
+        self._policy = policy
+        self._jobs = jobs
         self._alone = threading.Lock()
         self._made: dict[str, Reward] = {}
         self._stack = ExitStack()
@@ -89,7 +104,7 @@ class Rewards(AbstractContextManager["Rewards"]):
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def __reduce__(self) -> tuple[type[Rewards], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Rewards], tuple[Any, ...]]:
         """A copy for workers elsewhere.
 
         Raises:
@@ -100,7 +115,8 @@ class Rewards(AbstractContextManager["Rewards"]):
                 f"reward {self.name!r}: expected workers on this machine, where its programs run, "
                 "found a cluster"
             )
-        return Rewards, (self.name, self.packages, self._opt_level, self._timeout_s)
+        how = (self.name, self.packages, self._opt_level, self._timeout_s)
+        return partial(Rewards, policy=self._policy), how
 
     def of(self, key: ModuleKey) -> Reward:
         """The reward of a module's package.
@@ -114,8 +130,14 @@ class Rewards(AbstractContextManager["Rewards"]):
                 corpus = self._corpora[key.package]
                 inputs = inputs_sha256(corpus) if runs_programs(self.name) else None
                 measure = measure_named(
-                    self.name, corpus, opt_level=self._opt_level, timeout_s=self._timeout_s
+                    self.name,
+                    corpus,
+                    self._policy,
+                    opt_level=self._opt_level,
+                    jobs=self._jobs,
+                    timeout_s=self._timeout_s,
                 )
                 self._stack.callback(measure.close)
-                self._made[key.package] = Reward(measure, {"programs_sha256": inputs})
+                same = {"programs_sha256": inputs, **measure.context()}
+                self._made[key.package] = Reward(measure, same)
             return self._made[key.package]

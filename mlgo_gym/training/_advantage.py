@@ -3,7 +3,8 @@
 Rounds in the manner of DAgger (Ross, Gordon, Bagnell 2011): label decisions of the training
 packages under the policy so far (`_label_rounds`), fit gradient boosting to all labels so far, the
 sign as class and the bytes as cost (`_teacher`), distil it into a network (`_distillation`), and
-choose the round that does best on the validation packages. The first policy is LLVM's own default.
+choose the round that does best on the validation packages. The first policy is LLVM's own default,
+or the model that ``start`` names, which is also what is learned where labels say nothing.
 By a reward shares of its baseline take the place of the bytes.
 
 ::
@@ -31,6 +32,7 @@ from mlgo_gym.training._export import save_model
 from mlgo_gym.training._label_rounds import LabelRounds
 from mlgo_gym.training._networks import network_features
 from mlgo_gym.training._run import Checkpoint, TrainingRun
+from mlgo_gym.training._start import load_start
 from mlgo_gym.training._validation import Validation, validate
 
 
@@ -69,6 +71,7 @@ class _Trainer:
         self._data = data
         self._problem = problem
         self._features = network_features(problem, config.features)
+        self._start = load_start(config.start, problem) if config.start else None
         self._labels = LabelRounds(run, problem, config, data)
         checkpoint = run.restore() or Checkpoint(0, {}, {"validations": []})
         self._round = checkpoint.step
@@ -91,9 +94,9 @@ class _Trainer:
         return self._best
 
     def _policy(self) -> Policy:
-        if self._round == 0:
+        if self._round == 0 and self._start is None:
             return WorkerPolicy(default)
-        model = str(self._model(self._round))
+        model = str(self._model(self._round)) if self._round else self._config.start
         return RunnerPolicy(runner_factory(model, RELEASE), keep=True)
 
     def _learn(self) -> None:
@@ -105,6 +108,7 @@ class _Trainer:
             self._config.linked_weight,
             by_reward=self._data.rewards is not None,
             hot_bytes=self._config.hot_bytes,
+            start=self._start,
         )
         network = distilled(run, labels, self._config, self._round)
         model = self._model(number)

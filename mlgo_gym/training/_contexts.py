@@ -86,7 +86,7 @@ class TrainingContext:
 
 
 class Workshop:
-    """Compilers that stay, each in a thread of its own, and what they make of contexts."""
+    """Compilers that stay, each in a thread of its own or on a node, and what they make."""
 
     def __init__(
         self,
@@ -152,16 +152,25 @@ class Workshop:
         return measure, measure.unit(compiler, module, options_of(module), self.problem)
 
     def each(
-        self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]
+        self,
+        items: Iterable[_K],
+        work: Callable[[Compiler, Any], _T],
+        read: Callable[[_K], Any] | None = None,
     ) -> Generator[Done[_K, _T]]:
-        """What a function makes of each item with one of the compilers, in the items' order."""
-        return each(items, work, self._workers, in_order=True)
+        """What a function makes of each item with one of the compilers, in the items' order.
+
+        It is called with what is read of the item.
+        """
+        return each(items, work, self._workers, read=read, in_order=True)
 
     def successes(
-        self, items: Iterable[_K], work: Callable[[Compiler, _K], _T]
+        self,
+        items: Iterable[_K],
+        work: Callable[[Compiler, Any], _T],
+        read: Callable[[_K], Any] | None = None,
     ) -> Iterator[tuple[_K, _T]]:
         """As `each`; those that fail are warned of and left out."""
-        return successes(self.each(items, work), self._warn)
+        return successes(self.each(items, work, read), self._warn)
 
     def __enter__(self) -> Self:
         return self
@@ -221,3 +230,7 @@ class Sampler:
         count = min(count, int(np.count_nonzero(self._probabilities)))
         drawn = generator.choice(len(self.contexts), count, replace=False, p=self._probabilities)
         return [int(index) for index in drawn]
+
+    def numbered(self, index: int) -> tuple[int, TrainingContext]:
+        """A context behind its index."""
+        return index, self.contexts[index]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.errors import MlgoGymError, TrainingError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Done, Jobs
 from mlgo_gym.search._rewards import Rewards
 
+_PASSING: Final = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 
@@ -67,10 +70,34 @@ def rewards_of(
 
 
 def describe(packages: Packages) -> dict[str, Any]:
-    """For a card: how many modules of each package, and a hash of those that can be read."""
+    """For a card: how many modules of each package, and a hash of those that can be read.
+
+    Raises:
+        ModuleError: one cannot be read now that could be another time, with another hash.
+    """
     digest = hashlib.sha256()
     for key in packages:
-        with suppress(MlgoGymError):
+        try:
             digest.update(bytes.fromhex(packages[key].sha256))
+        except MlgoGymError as error:
+            if _may_pass(error):
+                raise
     counts = {package: len(keys) for package, keys in packages.by_package.items()}
     return {"modules": counts, "sha256": digest.hexdigest()}
+
+
+def check_lasting(message: str) -> None:
+    """See that what is left out would be left out another time, too; reports have words alone.
+
+    Raises:
+        TrainingError: it comes of the system.
+    """
+    if message.endswith(tuple(f": {os.strerror(each)}" for each in _PASSING)):
+        raise TrainingError(f"{message}; this may pass, start again")
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Whether it comes of the system, and of no file."""
+    return error is not None and (
+        getattr(error, "errno", None) in _PASSING or _may_pass(error.__cause__)
+    )

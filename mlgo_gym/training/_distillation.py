@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,13 +14,19 @@ from mlgo_gym.problems._inlining_features import MOST_SHARE, SHARE_STEPS
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
 from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
-from mlgo_gym.training._networks import InliningNetwork
+from mlgo_gym.training._networks import InliningNetwork, PolicyNetwork
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._teacher import Labels, TeacherConfig, fit_teacher
 from mlgo_gym.training._validation import WORSE_WEIGHT
 
 _SHARE: Final = "call_share"
+_AT_ONCE: Final = 1 << 16
+"""Rows that a network answers at once."""
+
+MOST_CERTAIN: Final = 3.0
+"""In log-odds, of a network that is learned from."""
+
 _PARTS: Final = 10_000
 """A teacher's limits are meant for bytes of a module: a share's ten-thousandth is about as much."""
 
@@ -32,6 +38,7 @@ class AdvantageConfig:
     seed: int = 0
     rounds: int = 3
     labels: tuple[str, ...] = ()
+    start: str = ""
     batches: int = 2
     flips: int = 12
     joint_labels: bool = False
@@ -56,11 +63,13 @@ def labels_of(
     *,
     by_reward: bool = False,
     hot_bytes: float = 0.0,
+    start: PolicyNetwork | None = None,
 ) -> Labels:
     """What inlining would save, in bytes, of which those of linked text count so much.
 
     By a reward it is in ten-thousandths of the baseline. To inline a call of all the counts of a
-    profile would be worth so many hot bytes besides, and others their share of that.
+    profile would be worth so many hot bytes besides, and others their share of that. What a network
+    to start from answers takes the place of LLVM's default.
     """
     known = list(episodes)
     if not known:
@@ -82,9 +91,37 @@ def labels_of(
         np.concatenate([_table(observations[name]) for name in dict.fromkeys(features)], axis=-1),
         np.concatenate(advantages),
         np.concatenate([each.label("sample_weight") for each in known]),
-        np.where(observations[DEFAULT_ADVICE] == 1, 1, -1),
+        _defaults(observations, start),
         np.repeat(packages, [len(each) for each in known]),
     )
+
+
+def _defaults(
+    observations: np.ndarray[Any, Any], start: PolicyNetwork | None
+) -> np.ndarray[Any, Any]:
+    """Above 0 where a call is inlined: by default, 1 or -1; by a network, as certain as it is."""
+    if start is None:
+        inlined: np.ndarray[Any, Any] = observations[DEFAULT_ADVICE].reshape(-1) == 1
+        return np.where(inlined, 1, -1)
+    tables = {name: _table(observations[name]) for name in start.features()}
+    columns = {name: each[:, 0] if each.shape[1] == 1 else each for name, each in tables.items()}
+    return log_odds(start, columns).clip(-MOST_CERTAIN, MOST_CERTAIN)
+
+
+def log_odds(
+    network: PolicyNetwork, columns: Mapping[str, np.ndarray[Any, Any]]
+) -> np.ndarray[Any, Any]:
+    """How certain an inliner is to inline each call: float64 ``[calls]``, above 0 where it does.
+
+    Args:
+        network: answers with two logits.
+        columns: its features by their names, each ``[calls]`` or ``[calls, width]``.
+    """
+    parts = []
+    for at in range(0, len(next(iter(columns.values()))), _AT_ONCE):
+        logits = network({name: each[at : at + _AT_ONCE] for name, each in columns.items()}).numpy()
+        parts.append(logits[:, 1] - logits[:, 0])
+    return np.concatenate(parts).astype(np.float64)
 
 
 def _part_of_counts(episode: Episode) -> np.ndarray[Any, Any]:

@@ -18,14 +18,17 @@ The signature's inputs carry the names of LLVM's features. Compiled ahead of tim
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
 
+from corpus_tools.reading import reason_of
 from mlgo_gym.errors import ModelError
 from mlgo_gym.files import read_bounded, staged_folder, write_json
 from mlgo_gym.llvm._compiler import llvm_version
@@ -39,12 +42,23 @@ from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 _NETWORK_FILE: Final = "network.json"
 _WEIGHTS_FILE: Final = "weights.npz"
 _MAX_WEIGHTS_BYTES: Final = 1 << 28
+_OPERATION: Final = re.compile(r"\{\{.*?\}\} | \[Op:.*", re.DOTALL)
+"""What TensorFlow says of itself around a reason."""
+FILE_ERRORS: Final = (OSError, tf.errors.OpError)
+"""What comes of a file that cannot be written, by Python or by TensorFlow."""
 
 
 def save_model(
-    model: PolicyNetwork | Path, problem: Problem, directory: Path, card: Mapping[str, Any]
+    model: PolicyNetwork | Path,
+    problem: Problem,
+    directory: Path,
+    card: Mapping[str, Any],
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write a model directory, or replace it at once, by a network or another one's copy."""
+    """Write a model directory, or replace it at once, by a network or another one's copy.
+
+    Texts are files besides, by name.
+    """
     try:
         with staged_folder(directory) as staged:
             if isinstance(model, Path):
@@ -58,8 +72,17 @@ def save_model(
                 if files := [each for each in needed if each in problem.file_settings]:
                     made_for["settings"] = _with_files(problem, files, staged)
             write_json(staged / CARD_FILE, made_for | dict(card))
-    except OSError as error:
-        raise ModelError(str(directory), f"cannot be written: {error.strerror}") from error
+            for name, text in texts.items():
+                (staged / name).write_bytes(text.encode())
+    except FILE_ERRORS as error:
+        raise ModelError(str(directory), f"cannot be written: {reason(error)}") from error
+
+
+def reason(error: OSError | tf.errors.OpError) -> str:
+    """Why a file cannot be written, which TensorFlow says of those that it writes itself."""
+    if isinstance(error, OSError):
+        return reason_of(error)
+    return str(_OPERATION.sub("", error.message)).partition("\n")[0]
 
 
 def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, Any]:
@@ -72,7 +95,7 @@ def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, A
         logits, _ = network.stateless_call(module.weights, [], features)
         return {problem.advice.name: tf.argmax(logits, axis=-1, output_type=tf.int64)}
 
-    module.action = tf.function(action)
+    module.action = tf.function(action, autograph=False)
     return module, module.action.get_concrete_function(**_inputs(network, problem))
 
 
@@ -89,7 +112,7 @@ def logits_graph(network: PolicyNetwork, problem: Problem) -> bytes:
         return network.stateless_call(values, [], given)[0]
 
     inputs = _inputs(network, problem) | weights
-    function = tf.function(logits).get_concrete_function(**inputs)
+    function = tf.function(logits, autograph=False).get_concrete_function(**inputs)
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module())
     graph: bytes = converter.convert()
     return graph

@@ -110,4 +110,4 @@ def _step(network: PolicyNetwork, config: FitConfig, steps: int, goal: _Goal) ->
         agreeing = tf.cast(agrees(logits, targets), tf.float32)
         return total, tf.reduce_sum(agreeing * weights)
 
-    return tf.function(step, reduce_retracing=True)
+    return tf.function(step, autograph=False, reduce_retracing=True)

@@ -31,7 +31,8 @@ import tensorflow as tf
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._export import save_model
-from mlgo_gym.training._networks import FORBIDDEN, networked_problems
+from mlgo_gym.training._network_code import FORBIDDEN
+from mlgo_gym.training._networks import networked_problems
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,29 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from time import monotonic
 from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import OptionsError, WorkloadError
-from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.problems._policy import Action
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._features import ALL_FEATURES
-from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
+from mlgo_gym.training._group_update import Update, UpdateConfig
 from mlgo_gym.training._networks import (
-    FORBIDDEN,
     PolicyNetwork,
     network_for,
     network_from_config,
+    with_margin,
 )
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
+from mlgo_gym.training._trials import Trial, Trials, TrialSetting, Tried
 from mlgo_gym.training._validation import Validation, validate, validate_functions
 
 _Array = np.ndarray[Any, Any]
@@ -62,6 +59,7 @@ class GroupConfig:
     update: UpdateConfig = field(default_factory=UpdateConfig)
     validate_every: int = 20
     start: str = ""
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("generations", "contexts", "tries", "most_modules", "validate_every"):
@@ -76,18 +74,10 @@ class GroupConfig:
                     f"{name}: expected a number above 0, found {getattr(self, name)}"
                 )
 
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A context's `cost` with the likeliest actions, and of tries, with what these drew.
-
-    Tries with which a program went wrong are not among them; `errors` say what it did.
-    """
-
-    cost: float
-    costs: tuple[float, ...]
-    tried: tuple[tuple[Tried, ...], ...]
-    errors: tuple[str, ...] = ()
+    def setting(self, generation: int) -> TrialSetting:
+        """How contexts are tried in a generation."""
+        tries, drawn = self.tries, self.drawn
+        return TrialSetting(self.seed, generation, tries, drawn, self.temperature, self.tolerated)
 
 
 def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
@@ -153,9 +143,9 @@ class _Trainer:
         """The network of a model directory, or a new one, which answers as LLVM's own rule."""
         config, problem = self._config, self._run.problem
         if config.start:
-            return load_start(config.start, problem)
+            return with_margin(load_start(config.start, problem), config.margin)
         found = statistics(self._workshop, self._sampler, config.seed, config.features)
-        return network_for(problem, found, config.hidden, config.seed)
+        return with_margin(network_for(problem, found, config.hidden, config.seed), config.margin)
 
     def _validate(self) -> None:
         """Find what the average is worth, and export it if it is the best so far."""
@@ -191,34 +181,12 @@ class _Trainer:
         drawn = self._sampler.draw(self._config.contexts, generator)
         started = monotonic()
         self.compiled.take_weights(self._update.network)
-        trials = list(self._workshop.successes(drawn, partial(self._trial, generation=number)))
+        work = Trials(self._workshop, self.compiled, self._config.setting(number))
+        trials = list(self._workshop.successes(drawn, work, self._sampler.numbered))
         for error in (each for _, trial in trials for each in trial.errors):
             self._data.warn(error)
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
-
-    def _trial(self, compiler: Compiler, index: int, generation: int) -> Trial:
-        """Compile a context with the likeliest actions and, if there is a choice, with others."""
-        config, context = self._config, self._sampler.contexts[index]
-
-        def cost(answers: _Answers) -> float:
-            score = self._workshop.score(compiler, context, answers)
-            return context.cost(score, config.tolerated)
-
-        likeliest = _Answers(self.compiled)
-        least = cost(likeliest)
-        costs, tried, errors = [], [], []
-        for number in range(config.tries if likeliest.open else 0):
-            share = min(1.0, config.drawn / likeliest.open)
-            generator = np.random.default_rng([config.seed, generation, index, number])
-            answers = _Answers(self.compiled, share, config.temperature, generator)
-            try:
-                costs.append(cost(answers))
-            except WorkloadError as error:
-                errors.append(str(error))
-                continue
-            tried.append(tuple(answers.tried))
-        return Trial(least, tuple(costs), tuple(tried), tuple(errors))
 
     def _learn(
         self, trials: Sequence[tuple[int, Trial]], generator: np.random.Generator
@@ -239,33 +207,6 @@ class _Trainer:
         if tried:
             metrics |= self._update.learn(tried, np.concatenate(advantages), generator)
         return metrics
-
-
-@dataclass(slots=True)
-class _Answers:
-    """Answers with the likeliest action or, for a share of those with a choice, a drawn one."""
-
-    network: CompiledNetwork
-    share: float = 0.0
-    temperature: float = 1.0
-    generator: np.random.Generator | None = None
-    open: int = 0
-    tried: list[Tried] = field(default_factory=list)
-
-    def __call__(self, observation: Observation) -> Action:
-        logits = self.network.logits(observation.payload)
-        best = int(logits.argmax())
-        if np.count_nonzero(logits > FORBIDDEN) < 2:
-            return best
-        self.open += 1
-        if self.generator is None or self.generator.random() >= self.share:
-            return best
-        powers = np.exp((logits.astype(np.float64) - logits[best]) / self.temperature)
-        ends = np.cumsum(powers)
-        action = int(np.searchsorted(ends, self.generator.random() * ends[-1], side="right"))
-        logarithm = float(np.log(powers[action] / ends[-1]))
-        self.tried.append(Tried(observation.payload, action, logarithm))
-        return action
 
 
 def advantages_of(trial: Trial, config: GroupConfig) -> _Array:

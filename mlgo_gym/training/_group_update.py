@@ -18,6 +18,7 @@ import tensorflow as tf
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._networks import PolicyNetwork
+from mlgo_gym.training._trials import Tried
 
 _Array = np.ndarray[Any, Any]
 
@@ -37,15 +38,6 @@ class UpdateConfig:
     average: float = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """A decision that was drawn, and the logarithm of its probability then."""
-
-    payload: bytes
-    action: int
-    log_probability: float
-
-
 class Update:
     """A network that learns in place, its optimiser, and the average of its weights."""
 
@@ -60,7 +52,7 @@ class Update:
         self._average = [each.numpy() for each in self._variables]
         self._optimizer = keras.optimizers.Adam(config.learning_rate, beta_2=0.98)
         self._optimizer.build(self._variables)
-        self._step = tf.function(self._take_step, reduce_retracing=True)
+        self._step = tf.function(self._take_step, autograph=False, reduce_retracing=True)
 
     def learn(
         self, tried: Sequence[Tried], advantages: _Array, generator: np.random.Generator

@@ -25,6 +25,7 @@ from mlgo_gym.errors import TrainingError
 from mlgo_gym.files import write_json
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._data import Data, successes
 from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._labels import (
@@ -118,18 +119,9 @@ class LabelRounds:
         Raises:
             TrainingError: they are not of this run's reward.
         """
-        reward = self.data.rewards and self.data.rewards.name
         own = [self._folder] if self._folder.exists() else []
         for folder in (*own, *map(Path, self.config.labels)):
-            for episode in Dataset.open(folder, problem=self.problem).episodes():
-                key = ModuleKey(episode.source.package, episode.source.module)
-                if (found := episode.source.settings.get(REWARD)) != reward:
-                    raise TrainingError(
-                        f"labels {str(folder)!r}: expected labels by {reward or _BYTES}, found "
-                        f"{found or _BYTES}"
-                    )
-                if key not in self.data.validation:
-                    yield episode
+            yield from labels_in(folder, self.problem, self.data)
 
     @property
     def _folder(self) -> Path:
@@ -149,3 +141,22 @@ class LabelRounds:
             order = random.permutation(len(keys))
             turns += [(turn, random.random(), keys[index]) for turn, index in enumerate(order)]
         return [key for _, _, key in sorted(turns)]
+
+
+def labels_in(
+    folder: Path, problem: Problem | type[Problem], data: Data, llvm_version: str | None = None
+) -> Iterator[Episode]:
+    """The labels in a folder, but those of modules that are held out.
+
+    Raises:
+        TrainingError: they are not of what is trained for.
+    """
+    reward = data.rewards and data.rewards.name
+    for episode in Dataset.open(folder, problem=problem, llvm_version=llvm_version).episodes():
+        if (found := episode.source.settings.get(REWARD)) != reward:
+            raise TrainingError(
+                f"labels {str(folder)!r}: expected labels by {reward or _BYTES}, found "
+                f"{found or _BYTES}"
+            )
+        if ModuleKey(episode.source.package, episode.source.module) not in data.validation:
+            yield episode

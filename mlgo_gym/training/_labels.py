@@ -92,7 +92,7 @@ def survey(
 ) -> Generator[Done[ModuleKey, tuple[str, ...]]]:
     """Compile all modules plainly: the functions of each object that are in COMDAT groups."""
     compiler = partial(Compiler, timeout_s=timeout_s)
-    read, size = packages.__getitem__, packages.size_bytes
+    read, size = packages.file, packages.size_bytes
     return each(packages, _in_comdats, compiler, read=read, jobs=jobs, size=size)
 
 
@@ -105,7 +105,7 @@ def _in_comdats(compiler: Compiler, module: Module) -> tuple[str, ...]:
 def shares_of(found: Mapping[ModuleKey, Sequence[str]]) -> dict[str, dict[str, int]]:
     """`Shares`, from what `survey` found."""
     counts: dict[str, Counter[str]] = {}
-    for (package, _), functions in found.items():
+    for (package, _), functions in sorted(found.items()):
         counts.setdefault(package, Counter()).update(functions)
     return {
         package: {name: count for name, count in each.items() if count > 1}
@@ -120,7 +120,7 @@ def label_modules(
     shares: Shares,
     setting: LabelSetting,
 ) -> Generator[Done[ModuleKey, Labelled]]:
-    """Label modules in order, by bytes of code or by a reward."""
+    """Label modules, by bytes of code or by a reward; they come in order, whoever is done first."""
     work = partial(
         _labelled,
         policy=policy,
@@ -129,7 +129,7 @@ def label_modules(
         setting=replace(setting, jobs=1),  # a cluster is not sent to itself
     )
     compiler = partial(Compiler, timeout_s=setting.timeout_s)
-    return each(packages, work, compiler, read=packages.keyed, jobs=setting.jobs)
+    return each(packages, work, compiler, read=packages.keyed, jobs=setting.jobs, in_order=True)
 
 
 def _labelled(

@@ -21,6 +21,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
 from mlgo_gym.problems._registry import problem_named, problems
 from mlgo_gym.training._features import ALL_FEATURES, choose_features
+from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._normalization import Normalization
 
 # LLVM's own rules as logits.
@@ -34,9 +35,6 @@ _HEAVIEST: Final = 2.0
 _LIGHTER: Final = 6.0
 _BROKEN_HINT: Final = 4.0
 _NOTHING: Final = 0.01
-FORBIDDEN: Final = -1e9
-"""The logit of what may not be chosen."""
-
 _STAGES: Final = 7
 
 
@@ -140,15 +138,25 @@ class EvictionNetwork(PolicyNetwork):
     and then the lightest; where nothing is, evict nothing. The network never evicts what is heavier
     than the range that asks, unless something must go: such evictions look good one by one, and
     together go round in circles.
+
+    It answers otherwise than the rule only where its logit is larger by more than the margin, which
+    is added to that of the rule's choice.
     """
 
     problem = RegallocEviction
     rule_features = ("use_def_density", "nr_broken_hints", "max_stage", "min_stage")
 
     def __init__(
-        self, normalization: Normalization, hidden: Sequence[int] = (32, 16), seed: int = 0
+        self,
+        normalization: Normalization,
+        hidden: Sequence[int] = (32, 16),
+        seed: int = 0,
+        margin: float = 0.0,
     ) -> None:
         super().__init__(normalization, hidden, seed)
+        if not 0 <= margin < -FORBIDDEN:
+            raise OptionsError(f"margin: expected a number from 0 to below 1e9, found {margin!r}")
+        self.margin = margin
         self._embeddings = {
             name: self.add_weight(
                 shape=(_STAGES, 2),
@@ -158,6 +166,9 @@ class EvictionNetwork(PolicyNetwork):
             for i, name in enumerate(("max_stage", "min_stage"))
         }
         self.build(dict.fromkeys(self.features(), (None,)))
+
+    def config(self) -> dict[str, Any]:
+        return super().config() | ({"margin": self.margin} if self.margin else {})
 
     def build(self, _: Any) -> None:
         self.call({s.name: tf.zeros(s.shape, s.dtype) for s in RegallocEviction.sent()})
@@ -185,11 +196,14 @@ class EvictionNetwork(PolicyNetwork):
         is_lighter = tf.cast(weight < weight[:, ASKING_POSITION:], tf.float32)
         is_asking = tf.one_hot([ASKING_POSITION], POSITIONS)
         rule = _LIGHTER * is_lighter - _BROKEN_HINT * observations["nr_broken_hints"] - weight
-        scores += rule * (1.0 - is_asking) + _NOTHING * is_asking
+        rule = rule * (1.0 - is_asking) + _NOTHING * is_asking
         mask = tf.cast(observations["mask"], tf.float32)
         must_evict = 1.0 - mask[:, ASKING_POSITION:]
         allowed = mask * tf.maximum(must_evict, tf.maximum(is_lighter, is_asking))
-        return scores * allowed + FORBIDDEN * (1.0 - allowed)
+        if self.margin:
+            choice = tf.argmax(rule * allowed + FORBIDDEN * (1.0 - allowed), axis=-1)
+            rule += self.margin * tf.one_hot(choice, POSITIONS)
+        return (scores + rule) * allowed + FORBIDDEN * (1.0 - allowed)
 
 
 def network_features(problem: Problem | type[Problem], text: str = ALL_FEATURES) -> tuple[str, ...]:
@@ -218,6 +232,21 @@ def network_for(
     return _made(type(problem), normalization, hidden, seed)
 
 
+def with_margin(network: PolicyNetwork, margin: float) -> PolicyNetwork:
+    """A network of the same weights and this margin; 0 leaves it as it is.
+
+    Raises:
+        OptionsError: it cannot be, or the network is one without.
+    """
+    if not margin:
+        return network
+    if not isinstance(network, EvictionNetwork):
+        raise OptionsError(f"margin: expected 0 for {network.problem.name}, found {margin!r}")
+    found = network_from_config(network.config() | {"margin": margin})
+    found.set_weights(network.get_weights())
+    return found
+
+
 def _kind(problem: Problem | type[Problem]) -> type[PolicyNetwork]:
     if not problem.network:
         raise OptionsError(
@@ -244,6 +273,8 @@ def network_from_config(config: Mapping[str, Any]) -> PolicyNetwork:
             more["band"] = tuple(map(int, config["band"]))
         if "threshold" in config:
             more["threshold"] = int(config["threshold"])
+        if "margin" in config:
+            more["margin"] = float(config["margin"])
     except (KeyError, TypeError, ValueError) as error:
         raise OptionsError(
             f"network: expected problem, normalization, hidden and seed: {error!r}"

@@ -37,7 +37,7 @@ from mlgo_gym.files import (
 )
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.training._arrays import read_arrays
-from mlgo_gym.training._export import save_model
+from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
 
 _DATA: Final = ("trained_on", "validated_on")
@@ -159,13 +159,17 @@ class TrainingRun:
             (self.directory / _PROGRESS_FILE).open("a", encoding="utf-8") as file,
         ):
             file.write(json.dumps(line) + "\n")
+        with self._named("tensorboard cannot be written"):
+            self._draw(step, values)
+        self.report(step, values)
+
+    def _draw(self, step: int, values: Mapping[str, float]) -> None:
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
         with self._writer.as_default(step):
             for name, value in values.items():
                 tf.summary.scalar(name, float(value))
         self._writer.flush()
-        self.report(step, values)
 
     def export(self, model: PolicyNetwork | Path, results: Mapping[str, Any]) -> None:
         """Make a network, or a copy of a model directory with another card, the run's model."""
@@ -230,8 +234,8 @@ class TrainingRun:
         """Errors of files under the run's name."""
         try:
             yield
-        except OSError as error:
-            raise self._error(f"{what}: {error.strerror}") from error
+        except FILE_ERRORS as error:
+            raise self._error(f"{what}: {reason(error)}") from error
 
     def _error(self, message: str) -> TrainingError:
         return TrainingError(f"run {str(self.directory)!r}: {message}")

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.corpus._packages import Packages, check_not_final
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Jobs, each
@@ -34,7 +34,7 @@ from mlgo_gym.problems._vocabulary import (
     TYPES,
     Vocabulary,
 )
-from mlgo_gym.training._data import describe, successes
+from mlgo_gym.training._data import check_lasting, describe, successes
 from mlgo_gym.training._triplets import Triplet, TripletRun, TripletTool
 
 _NAMES: Final = dict(zip(SECTIONS, (OPCODES, TYPES, ARGUMENTS), strict=True))
@@ -103,13 +103,16 @@ def train_vocabulary(
         doing: told what is done.
 
     Raises:
+        CorpusError: a package is of the split ``final``.
         EnvironmentSetupError: LLVM's tool is not there, or of another LLVM.
-        TrainingError: there is nothing to train on.
+        TrainingError: there is nothing to train on, or a module cannot be read now.
     """
+    check_not_final(packages, "to train on")
     tool = TripletTool.find()
     left_out: list[str] = []
 
     def leave_out(message: str) -> None:
+        check_lasting(message)
         left_out.append(message)
         warn(f"{message}; left out")
 
@@ -146,7 +149,7 @@ def _count(
     """The triplets of all modules between names that a vocabulary has."""
     state = partial(TripletRun, tool.path, how.pop("timeout_s"))
     total: Counter[Triplet] = Counter()
-    read, size = packages.__getitem__, packages.size_bytes
+    read, size = packages.file, packages.size_bytes
     found = each(packages, TripletRun.count, state, read=read, size=size, **how)
     for done, (_, counts) in enumerate(successes(found, warn), 1):
         total.update(counts)

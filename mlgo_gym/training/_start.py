@@ -10,10 +10,8 @@ from typing import Final
 import numpy as np
 
 from mlgo_gym.errors import ModelError, OptionsError, TrainingError
-from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
@@ -22,6 +20,7 @@ from mlgo_gym.training._kept_contexts import kept_contexts
 from mlgo_gym.training._networks import PolicyNetwork, network_features, networked_problems
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._trials import Asked
 
 _CONTEXTS: Final = 256
 _MOST_DECISIONS: Final = 300
@@ -72,16 +71,10 @@ def statistics(
         raise OptionsError(
             f"training: expected a problem of {networked_problems()}, found {problem.name}"
         )
-    rule = problem.policy(problem.rule)
-
-    def seen(compiler: Compiler, index: int) -> list[bytes]:
-        decisions: list[Decision] = []
-        watched = RecordingPolicy(rule, problem, decisions)
-        workshop.score(compiler, sampler.contexts[index], watched)
-        return [each.payload for each in decisions[:_MOST_DECISIONS]]
-
     drawn = sampler.draw(_CONTEXTS, np.random.default_rng([seed, 0]))
-    payloads = [each for _, found in workshop.successes(drawn, seen) for each in found]
+    work = Asked(workshop, _MOST_DECISIONS)
+    found = workshop.successes(drawn, work, sampler.numbered)
+    payloads = [each for _, asked in found for each in asked]
     if not payloads:
         raise TrainingError("training: expected contexts that ask for decisions, found none")
     values = columns(observation_array(payloads, problem), problem)

@@ -37,7 +37,7 @@ class Labels:
     """What is known of decisions: features ``[N, numbers]``, ``[N]`` of all else.
 
     Each number has its feature's name. Advantages are bytes that inlining saves, or NaN; defaults,
-    LLVM's, are 1 or -1.
+    LLVM's, are 1 or -1, and those of a model as far from 0 as it is certain.
     """
 
     names: tuple[str, ...]

@@ -42,7 +42,7 @@ _REWARDLESS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Why some trainers take no reward."""
 
-_TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
+TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets nobody, and its sums do not depend on the machine's load."""
 
 
@@ -131,7 +131,8 @@ def train(
         OptionsError: there is no such trainer, package, setting or reward, or the trainer takes
             none.
         WorkloadError: programs are to run, and none are there to train on or to choose on.
-        TrainingError: the folder holds another run, or there is nothing to train on.
+        TrainingError: the folder holds another run, there is nothing to train on, or a module
+            cannot be read now: started again, the run goes on.
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
@@ -153,7 +154,7 @@ def train(
         asked,
         configured(_config(trainer)(seed=how.get("seed", 0)), settings),
         budget_s=None if budget_minutes is None else 60 * budget_minutes,
-        provenance=_provenance(kept, held_out),
+        provenance=provenance(kept, held_out),
         **goal,
     )
     return _trained(imported(trainer).train, run, kept, held_out, how)
@@ -203,7 +204,7 @@ def _goal(
     return {"reward": name, "most_text": most_text}
 
 
-def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
+def provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
     describe = imported("data").describe
     return {
         "command": shlex.join(["mlgo-gym", *sys.argv[1:]]),
@@ -213,6 +214,7 @@ def _provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
 
 
 def _left_out(failures: dict[str, None], watcher: Watcher, message: str) -> None:
+    imported("data").check_lasting(message)
     if message not in failures:
         failures[message] = None
         watcher.warn(f"{message}; left out")
@@ -251,7 +253,7 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
 
 def imported(name: str) -> ModuleType:
     """A module of `mlgo_gym.training`, which needs the extra ``train``."""
-    for variable, value in _TENSORFLOW_SETTINGS.items():
+    for variable, value in TENSORFLOW_SETTINGS.items():
         os.environ.setdefault(variable, value)
     try:
         return importlib.import_module(f"mlgo_gym.training._{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,14 +18,15 @@ from mlgo_gym.evaluation._scores import ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import each
+from mlgo_gym.policies._models import native_policy
+from mlgo_gym.problems._policy import Policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import BASELINE, compared
-from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.search._rewards import Rewards, of_module
-from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data, successes
+from mlgo_gym.training._network_code import NetworkCode
+from mlgo_gym.training._trials import Scores
 
 WORSE_WEIGHT: Final = 0.1
 """What the share of modules that are worse counts beside the change itself."""
@@ -32,8 +34,8 @@ WORSE_WEIGHT: Final = 0.1
 _LEAST: Final = 1e-9
 _TOO_MUCH: Final = 1e6
 _MODEL: Final = "model"
-_CHOSEN_BY: Final = ("score_module_mean", "linked_text")
-"""Of the statistics that there are: a measure of a problem's own comes before its code."""
+_CHOSEN_BY: Final = ("score_module_mean", "linked_text_package_mean", "linked_text")
+"""The first of these that there is: a measure of a problem's own comes before its code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +43,34 @@ class Validation:
     """Changes against LLVM's own heuristic by the statistic's key, negative is better.
 
     Worse are modules by more than 1 % (of text, and 64 bytes); failed are modules, or functions
-    alone.
+    alone. The interval, of 95 %, is over packages, of the change that models are chosen by.
     """
 
     changes: Mapping[str, float]
     worse: int
     modules: int
     failed: int
+    interval: tuple[float, float] | None = None
 
     def loss(self, worse_weight: float = WORSE_WEIGHT, most_text: float | None = None) -> float:
         """What models are chosen by, the lower the better; infinite where no module was compiled.
 
-        The change of linked text, or of the score in the mean where the measure is another, and
-        ``worse_weight`` times the share of the modules that are worse. Where there is more than
+        The change of linked text, each package counting the same, or of the score in the mean where
+        the measure is another, and ``worse_weight`` times the share of the modules that are worse.
+        Where there is more than
         ``most_text`` times LLVM's own text, it is more than any without, and the more text the
         more.
         """
         if most_text is not None and (more := 1 + self.changes.get("text", 0.0) - most_text) > 0:
             return _TOO_MUCH + more
-        found = (self.changes[key] for key in _CHOSEN_BY if key in self.changes)
-        change = next(found, math.inf)
+        key = _chosen_by(self.changes)
+        change = self.changes[key] if key else math.inf
         return change + worse_weight * self.worse / max(1, self.modules)
 
     def to_json(self) -> dict[str, Any]:
         return {
             **{key: round(value, 6) for key, value in self.changes.items()},
+            **({"interval": [round(each, 6) for each in self.interval]} if self.interval else {}),
             "worse_modules": self.worse,
             "modules": self.modules,
             "failed_modules": self.failed,
@@ -83,43 +88,59 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
     Raises:
         TrainingError: programs are to run, and none reaches a module.
     """
-    policy = RunnerPolicy(partial(ReleaseModeModelRunner, model))
+    return validate_all({_MODEL: model}, data, problem)[_MODEL]
+
+
+def validate_all(models: Mapping[str, Path], data: Data, problem: Problem) -> dict[str, Validation]:
+    """The same of several models, by name, over the modules that LLVM compiles with all of them."""
     packages = data.validation
-    if data.rewards:
-        scores = in_order(_rewarded(policy, data, problem, data.rewards), packages)
-    else:
-        setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
-        scores = in_order(list(module_scores(packages, {_MODEL: policy}, setting)), packages)
+    with ExitStack() as stack:
+        policies = {name: native_policy(model, problem, stack) for name, model in models.items()}
+        if data.rewards:
+            found = _rewarded(policies, data, problem, data.rewards)
+        else:
+            setting = Setting(problem, jobs=data.jobs, timeout_s=data.timeout_s)
+            found = list(module_scores(packages, policies, setting))
+    scores = in_order(found, packages)
     for failed in scores:
         for error in failed.errors:
             data.warn(f"{failed.package}: {error}")
-    scored = Scored(scores, [_MODEL], resamples=1)
-    changes = {
-        statistic.key: scored.change(statistic, _MODEL).value for statistic in scored.statistics()
-    }
+    scored = Scored(scores, list(models))
     if data.rewards and not scored.modules:
         raise TrainingError(
             f"validation: expected held-out modules that can be measured by {data.rewards.name}, "
             f"found none of {len(packages)}"
         )
-    worse, known = _worse(scored), len(scored.modules)
-    return Validation(changes, worse, known, len(packages) - known)
+    return {name: _validation(scored, name, len(packages)) for name in models}
 
 
-def _worse(scored: Scored) -> int:
+def _chosen_by(changes: Mapping[str, Any]) -> str | None:
+    return next((key for key in _CHOSEN_BY if key in changes), None)
+
+
+def _validation(scored: Scored, name: str, modules: int) -> Validation:
+    found = {each.key: scored.change(each, name) for each in scored.statistics()}
+    changes = {key: each.value for key, each in found.items()}
+    known = len(scored.modules)
+    key = _chosen_by(found)
+    interval = found[key].interval if key else None
+    return Validation(changes, _worse(scored, name), known, modules - known, interval)
+
+
+def _worse(scored: Scored, name: str) -> int:
     """How many modules are worse, by the score where there is one."""
     if not scored.modules or not scored.modules[0].costs:
-        return len(scored.worse(_MODEL))
-    model, baseline = (scored.values("score", name) for name in (_MODEL, BASELINE))
+        return len(scored.worse(name))
+    model, baseline = (scored.values("score", each) for each in (name, BASELINE))
     return int((model > WORSE_RATIO * baseline).sum())
 
 
 def _rewarded(
-    policy: RunnerPolicy, data: Data, problem: Problem, rewards: Rewards
+    policies: Mapping[str, Policy], data: Data, problem: Problem, rewards: Rewards
 ) -> list[ModuleScores]:
     """What is held out, scored by a reward; what cannot be is warned of and left out."""
     packages = data.validation
-    work = partial(_scored, policy=policy, problem=problem, rewards=rewards)
+    work = partial(_scored, policies=policies, problem=problem, rewards=rewards)
     compiler = partial(Compiler, timeout_s=data.timeout_s)
     read, size = packages.keyed, packages.size_bytes
     found = each(packages, work, compiler, read=read, jobs=data.jobs, size=size)
@@ -130,27 +151,24 @@ def _scored(
     compiler: Compiler,
     read: tuple[ModuleKey, Module],
     *,
-    policy: RunnerPolicy,
+    policies: Mapping[str, Policy],
     problem: Problem,
     rewards: Rewards,
 ) -> ModuleScores:
     key, module = read
     measure = rewards.of(key).measure
-    report = compared(compiler, module, {_MODEL: policy}, problem, measure=measure)
+    report = compared(compiler, module, policies, problem, measure=measure)
     with of_module(key.name):
         return scores_of(replace(report, package=key.package), OTHER_LANGUAGE)
 
 
 def validate_functions(
-    workshop: Workshop, contexts: Sequence[TrainingContext], network: CompiledNetwork
+    workshop: Workshop, contexts: Sequence[TrainingContext], network: NetworkCode
 ) -> Validation:
     """Allocate held-out functions with a network, each by itself; a failure counts as unchanged."""
     largest_first = sorted(contexts, key=lambda each: -each.size_bytes)
 
-    def score(compiler: Compiler, context: TrainingContext) -> float:
-        return workshop.score(compiler, context, network.answer)
-
-    scored = list(workshop.successes(largest_first, score))
+    scored = list(workshop.successes(largest_first, Scores(workshop, network)))
     ratios = {context.module: 1.0 for context in contexts}
     for context, value in scored:
         ratios[context.module] += context.share * (value / context.baseline - 1)

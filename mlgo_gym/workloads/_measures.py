@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import Corpus
@@ -20,7 +20,10 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.scoring._estimate import Estimate, KeptEstimateUnit
+from mlgo_gym.scoring._linked_text import LinkedText
 from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, Result, TextSize, Unit
 from mlgo_gym.workloads._meters import executed_functions, meter_named
 from mlgo_gym.workloads._program import Programs
@@ -166,6 +169,10 @@ class Mix(Measure):
         total = sum(weights.values())
         self._weights = {measure: weight / total for measure, weight in weights.items()}
 
+    def context(self) -> dict[str, str]:
+        """That of all."""
+        return {name: value for each in self._weights for name, value in each.context().items()}
+
     def score(self, result: Result) -> float:
         """The mean, in no unit; 0 where one is 0."""
         scores = {measure: measure.score(result) for measure in self._weights}
@@ -204,12 +211,13 @@ _RUN: Final = MappingProxyType({"instructions": ExecutedInstructions, "cost": Es
 _PLAIN: Final[Mapping[str, type[Measure]]] = MappingProxyType(
     {"text": TextSize, "estimate": Estimate}
 )
-_NAMES: Final = ("text", *_RUN, "estimate")
+_NAMES: Final = ("text", "linked", *_RUN, "estimate")
 
 
 def measure_named(
     text: str,
     corpus: Corpus,
+    policy: tuple[InliningForSize, PolicyLike] | None = None,
     *,
     opt_level: str | None = None,
     jobs: Jobs = 1,
@@ -218,8 +226,11 @@ def measure_named(
     """The measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
 
     Args:
-        text: ``text``, ``instructions``, ``cost``, ``estimate``, or several, each with a weight.
-        corpus: whose workloads run.
+        text: ``text``, ``linked``, ``instructions``, ``cost``, ``estimate``, or several, each with
+            a weight.
+        corpus: whose workloads run, and whose objects are linked.
+        policy: what LLVM asks and what answers it in the other objects of what is linked; ``None``
+            is LLVM's own heuristic. Programs that run have that in any case.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are compiled at once.
         timeout_s: how long LLVM may take for one module, in seconds.
@@ -239,6 +250,9 @@ def measure_named(
         reach = Reach(programs)
         made |= {_RUN[name](reach): weights[name] for name in run}
     made |= {_PLAIN[name](): weights[name] for name in weights if name in _PLAIN}
+    if "linked" in weights:
+        how: dict[str, Any] = {"opt_level": opt_level, "jobs": jobs, "timeout_s": timeout_s}
+        made[LinkedText.of(corpus, policy, **how)] = weights["linked"]
     if len(made) == 1:
         return next(iter(made))
     return EstimatedMix(made) if "estimate" in weights else Mix(made)

@@ -247,7 +247,7 @@ class Programs(AbstractContextManager["Programs"]):
     ) -> dict[str, CompilationResult]:
         work = partial(_compiled, answers=dict(answers), opt_level=self._opt_level)
         how: dict[str, Any] = {"jobs": self._jobs, "size": self._corpus.size_bytes}
-        items, read = dict.fromkeys(names), self._corpus.__getitem__
+        items, read = dict.fromkeys(names), self._corpus.file
         with closing(each(items, work, self._compiler, read=read, **how)) as found:
             return {done.item: self.keep(done.value) for done in found}
 

@@ -126,13 +126,14 @@ def test_a_search_by_what_programs_take(corpus: MakeCorpus, tmp_path: Path) -> N
     assert "Passed over, since a program went wrong: 3 of 9 compilations." in shown
 
 
-@pytest.mark.parametrize("option", [("--reward", "instructions"), ("--most-text", "1.5")])
-def test_a_build_has_no_workloads(option: tuple[str, str], tmp_path: Path) -> None:
-    done = run("search", "--build", "x.json", "--output", "found", *option, cwd=tmp_path)
+@pytest.mark.parametrize("reward", ["instructions", "linked:0.5,cost:0.5"])
+def test_a_build_has_no_workloads(reward: str, tmp_path: Path) -> None:
+    options = ("--build", "x.json", "--output", "found", "--reward", reward)
+    done = run("search", *options, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (
         1,
-        "mlgo-gym: error: search: expected --build without --reward and --most-text: a build has "
-        "no workloads\n",
+        "mlgo-gym: error: search: expected --build with a reward that runs no programs, found "
+        f"{reward!r}: a build has no workloads\n",
     )
 
 
@@ -141,8 +142,8 @@ def test_a_build_has_no_workloads(option: tuple[str, str], tmp_path: Path) -> No
     [
         (
             ("--reward", "speed"),
-            "reward: expected measures out of text, instructions, cost, estimate, each once, "
-            "several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
+            "reward: expected measures out of text, linked, instructions, cost, estimate, each "
+            "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
         ),
         (("--most-text", "1"), "most_text: expected a reward other than text, found None"),
         (

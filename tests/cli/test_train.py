@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.cli._main import main
-from mlgo_gym.cli._train import _Shown
+from mlgo_gym.cli._train import Shown
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
@@ -19,7 +19,7 @@ from mlgo_gym.errors import OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._train import TRAINERS, _provenance, configured, imported
+from mlgo_gym.training._train import TRAINERS, configured, imported, provenance
 from tests.cli.command import run
 from tests.cli.test_evaluate import MODELS, copied
 
@@ -139,7 +139,7 @@ def test_a_finished_run_is_summed_up(small: Corpus, tmp_path: Path) -> None:
     config = configured(AdvantageConfig(), ["rounds=1"])
     with TrainingRun(
         tmp_path / "run", "advantage", InliningForSize(), config,
-        provenance=_provenance(kept, held_out),
+        provenance=provenance(kept, held_out),
     ) as going:  # fmt: skip
         going.save(1, {}, {"validations": []})
         (going.directory / "survey.json").write_text("{}")
@@ -166,7 +166,7 @@ def test_a_finished_run_is_summed_up(small: Corpus, tmp_path: Path) -> None:
 
 def test_what_is_shown_of_a_run() -> None:
     lines: list[str] = []
-    shown = _Shown(lines.append, Output(as_json=False))
+    shown = Shown(lines.append, Output(as_json=False))
     shown.report(3, {"fit/loss": 0.123456, "fit/agreement": 1.0})
     shown.doing("fitting")
     shown.report(12, {"loss": 20000.0})
@@ -179,5 +179,5 @@ def test_what_is_shown_of_a_run() -> None:
 
 
 def test_what_a_run_leaves_out_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    _Shown(lambda _: None, Output(as_json=True)).warn("module 'a': broken; left out")
+    Shown(lambda _: None, Output(as_json=True)).warn("module 'a': broken; left out")
     assert capsys.readouterr() == ("", "mlgo-gym: module 'a': broken; left out\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.corpus._packages import ModuleKey, Packages, corpus_folders
+from mlgo_gym.corpus._packages import ModuleKey, Packages, corpus_folders, final_corpora
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError
 
 SIX = tuple("abcdef")
@@ -90,6 +90,17 @@ def test_folders_are_packages_by_the_ends_that_tell_them_apart(tmp_path: Path) -
     assert corpus_folders(folders, "test") == [tmp_path / "y/corpus", tmp_path / "y/other"]
 
 
+def test_the_last_split_is_looked_at_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    for name, split in (("a", "train"), ("b", "final"), ("c", "test"), ("d", None)):
+        shutil.copytree(SAMPLE_CORPUS, tmp_path / name)
+        (tmp_path / name / "corpus_info.json").write_text(json.dumps({"split": split}))
+    assert [each.name for each in corpus_folders([tmp_path])] == ["a", "c", "d"]
+    assert [each.name for each in corpus_folders([tmp_path], "final")] == ["b", "d"]
+    assert corpus_folders([tmp_path / "b"]) == [tmp_path / "b"]
+    assert final_corpora(Packages.load([tmp_path])) == []
+    assert final_corpora(Packages.load([tmp_path, tmp_path / "b"])) == [tmp_path / "b"]
+
+
 def unknown_module(sample: Corpus, _: Path) -> object:
     return Packages.of({"a": sample})[ModuleKey("b", "digest.c")]
 
@@ -127,6 +138,20 @@ def other_split(_: Corpus, folder: Path) -> object:
     shutil.copytree(SAMPLE_CORPUS, folder / "corpus")
     (folder / "corpus/corpus_info.json").write_text('{"split": "test"}')
     return Packages.load([folder], "train")
+
+
+def final_alone(_: Corpus, folder: Path) -> object:
+    return Packages.load([last(folder).parent])
+
+
+def final_held_out(_: Corpus, folder: Path) -> object:
+    return Packages.load([SAMPLE_CORPUS, last(folder)]).hold_out(["sample"])
+
+
+def last(folder: Path) -> Path:
+    shutil.copytree(SAMPLE_CORPUS, folder / "last")
+    (folder / "last/corpus_info.json").write_text('{"split": "final"}')
+    return folder / "last"
 
 
 def twice(_: Corpus, folder: Path) -> object:
@@ -177,6 +202,17 @@ def twice(_: Corpus, folder: Path) -> object:
             "none; 'mlgo-gym corpus build' makes a corpus",
         ),
         (other_split, CorpusError, "corpora: expected some of the split 'train', found none"),
+        (
+            final_alone,
+            CorpusError,
+            "corpora: expected some of a split other than 'final', found none",
+        ),
+        (
+            final_held_out,
+            CorpusError,
+            "corpus '{folder}/last': expected one of the split 'train' or 'test' to train and to "
+            "choose on, found 'final', which is only evaluated on",
+        ),
         (
             twice,
             OptionsError,

@@ -79,9 +79,36 @@ def test_parts_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_part_is_written_when_it_is_old(tmp_path: Path) -> None:
+    """As it is; how long it took to fill does not show in the end."""
+    for name, age_s in (("slow", 0.0), ("fast", 1e6)):
+        how = {"max_part_bytes": 2000, "max_part_age_s": age_s}
+        with DatasetWriter(tmp_path / name, HEADER, **how) as writer:  # type: ignore[arg-type]
+            for number in range(7):
+                add(writer, number)
+                expected = [f"m{each}.c" for each in range(number + 1)]
+                assert name == "fast" or modules(tmp_path / name) == expected
+    slow, fast = (
+        {each.name: each.read_bytes() for each in (tmp_path / folder).iterdir()}
+        for folder in ("slow", "fast")
+    )
+    assert slow == fast
+    assert len(fast) == 3
+
+
+def test_what_was_written_early_stays_where_the_whole_part_cannot_be(tmp_path: Path) -> None:
     with DatasetWriter(tmp_path, HEADER, max_part_age_s=0) as writer:
-        add(writer, 0, 1)
-        assert names(tmp_path) == ["part-00000.parquet", "part-00001.parquet"]
+        add(writer, 0)
+        path = tmp_path / "part-00000.parquet"
+        aside = path.rename(tmp_path / "aside")
+        path.mkdir()
+        with pytest.raises(DatasetError, match="expected a file or nothing there"):
+            add(writer, 1)
+        path.rmdir()
+        aside.rename(path)
+        assert writer.keys == {source(0).key}
+        add(writer, 1)
+    assert names(tmp_path) == ["part-00000.parquet", "part-00001.parquet"]
+    assert modules(tmp_path) == ["m0.c", "m1.c"]
 
 
 def test_it_goes_on(tmp_path: Path) -> None:
@@ -242,10 +269,11 @@ def test_the_first_decisions_say_what_there_is(tmp_path: Path) -> None:
     """What asks nothing says nothing, before them or behind; and so when it goes on."""
     problem = more(TensorSpec("new", "float", (2,)))
     for numbers in ((1, 2, 3), (4, 5)):
-        with DatasetWriter(tmp_path, HEADER, max_part_age_s=0) as writer:
+        with DatasetWriter(tmp_path, HEADER) as writer:
             for number in numbers:
                 rows = [episode(source(number), 2, problem=problem)] if number in {2, 5} else []
                 writer.add(source(number), rows)
+                writer.flush()
     assert len(names(tmp_path)) == 5
     sent = [part.header.problem.sent() for part in Dataset.open(tmp_path).parts]
     assert sent == [InliningForSize.sent(), *[problem.sent()] * 4]

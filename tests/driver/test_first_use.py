@@ -14,9 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from mlgo_gym.driver._prepare import PROGRAMS
 from tests.conftest import one_in, require
 from tests.driver.conftest import (
     NEVER,
+    ROOT,
     UNADVISED,
     Driver,
     Objects,
@@ -123,6 +125,12 @@ def test_files_that_cannot_be_finished(
     assert (work / "f.o").read_bytes() == objects.plain
     assert not scraps(own)
     assert compile_file(own, work, NEVER) == (objects.never, b"")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_script_is_one_page(name: str) -> None:
+    """Its start has read it: a shell that cannot read more would end with 0 and do nothing."""
+    assert (ROOT / "scripts" / name).stat().st_size <= 4096
 
 
 @needs_root

@@ -71,6 +71,18 @@ long write(int file, const void *data, unsigned long size) {
 }
 """
 
+# One that leaves no memory to be mapped with others.
+FULL = """
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+void *mmap(void *at, size_t size, int access, int flags, int file, off_t from) {
+  if (flags & MAP_SHARED) { errno = ENOMEM; return MAP_FAILED; }
+  return (void *)syscall(SYS_mmap, at, size, access, flags, file, from);
+}
+"""
+
 
 def made_by(
     driver: Driver, folder: Path, line: tuple[str, ...], settings: Mapping[str, str]
@@ -170,6 +182,21 @@ def test_a_clang_that_cannot_be_preloaded(own: Driver, work: Path, never: bytes)
     assert only(own, "kept/clang-*").read_bytes()[:-64] == b"22"
     done = own.run("-O2", "-c", "f.c", cwd=work, settings=settings | INSIDE)
     assert done.stderr.startswith(b"mlgo-cc: error: cannot make a folder in '/proc'")
+
+
+@pytest.mark.parametrize("trouble", ["kill -9 $$", "LD_PRELOAD=./full.so:$LD_PRELOAD"])
+def test_a_clang_in_trouble(own: Driver, work: Path, never: bytes, trouble: str) -> None:
+    """What it cannot be loaded into this once, it is asked about again."""
+    only(own, "kept/clang-*").unlink()
+    (work / "full.c").write_text(FULL)
+    assert own.plain("-shared", "-fPIC", "-w", "full.c", "-o", "full.so", cwd=work).returncode == 0
+    asked = 'test "$1" = --version && test "$LD_PRELOAD" && test -e full.so'
+    settings = in_place_of_clang(own, work, f"{asked} && {trouble}\n{WITH}")
+    assert compile_file(own, work, settings) == (never, b"")
+    assert list(folder_of(own).glob("kept/clang-*")) == []
+    (work / "full.so").unlink()
+    assert compile_file(own, work, settings) == (never, b"")
+    assert only(own, "kept/clang-*").read_bytes()[:-64] == b"22 inside"
 
 
 def test_a_wrapper_that_closes_descriptors(own: Driver, work: Path, never: bytes) -> None:

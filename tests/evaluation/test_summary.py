@@ -54,6 +54,18 @@ def test_totals(scored: Scored) -> None:
     assert math.isclose(change(scored, "text_mean"), math.prod(ratios) ** (1 / 3) - 1)
 
 
+def test_each_package_counts_the_same(scored: Scored) -> None:
+    """However large: p has 1,500 linked bytes, which stay, and q has 400, which become 500."""
+    mean = BY_KEY["linked_text_package_mean"]
+    found = scored.change(mean, "mine")
+    assert scored.baseline(mean) == 2
+    assert math.isclose(found.value, math.sqrt(500 / 400) - 1)
+    assert found.interval is not None
+    assert found.interval[0] < 0 < found.value
+    assert math.isclose(found.interval[1], 500 / 400 - 1)  # of samples in which q is all there is
+    assert mean not in scored.of_package("p").statistics()
+
+
 def test_parts_add_up(scored: Scored) -> None:
     linked = BY_KEY["linked_text"]
     for groups in (

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym import files
+from mlgo_gym.training._train import TENSORFLOW_SETTINGS
 from tests.conftest import require
 from tests.faults.scenarios import SCENARIOS
 
@@ -51,7 +52,7 @@ class Bench(AbstractContextManager["Bench"]):
         temporary = Path(self._folder.name) / "tmp"
         temporary.mkdir()
         own = {"LD_PRELOAD": str(library), "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
-        quiet = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        quiet = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "80", **TENSORFLOW_SETTINGS}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.bench", library, scenario, place],
             cwd=self._folder.name,
@@ -81,6 +82,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--kind", nargs="*", help="of calls that fail, or a signal; by default all")
     parser.add_argument("--place", nargs="*", choices=PLACES, default=PLACES)
+    parser.add_argument("--again", action="store_true", help="what broke before is tried again")
     parser.add_argument("--record", type=Path, default=ROOT / "build" / "faults.json")
     options = parser.parse_args()
     options.record.parent.mkdir(exist_ok=True)
@@ -91,7 +93,13 @@ def main() -> int:
         for scenario, place in itertools.product(options.only, options.place):
             with Bench(library, scenario, place) as bench:
                 for kind in options.kind or (*KINDS, *SIGNALS[place]):
+                    if kind in KINDS and place not in SCENARIOS[scenario].calls:
+                        continue
                     rows = known.setdefault(f"{scenario} {place} {kind}", [])
+                    for row in rows if options.again else ():
+                        if row["bad"]:
+                            row.update(bench.fault(kind, row["number"]))
+                            files.write_json(options.record, known)
                     while len(rows) < options.last and not _is_over(kind, rows, place):
                         rows.append(bench.fault(kind, len(rows) + 1))
                         files.write_json(options.record, known)

@@ -28,10 +28,11 @@ import numpy as np
 import psutil
 
 from mlgo_gym.problems._registry import problems
+from tests.faults.results import Files, state_of
 from tests.faults.scenarios import SCENARIOS, Outcome, Scenario
 
 _SUBREAPER: Final = 36
-_DEADLINE_S: Final = 60.0
+_DEADLINE_S: Final = 180.0
 _LEAVING_S: Final = 30.0
 _SAYING_S: Final = 0.5
 _OF_TENSORFLOW: Final = "__autograph_generated_file"
@@ -40,8 +41,6 @@ _SAYS: Final = ("mlgo-", "error: ")
 """How a command's own messages begin."""
 _INTERRUPTED: Final = 130
 _KILLED: Final = "killed"
-
-Files = dict[str, bytes]
 
 
 def main() -> None:
@@ -72,6 +71,7 @@ class _Bench:
         self._whole: Files = {}
         self._duration_s = 0.0
         self._of_the_killed: set[str] = set()
+        self._goes_on_from: set[str] = set()
 
     def load(self) -> None:
         """Import what the work imports; it runs in a fork, since what it starts does not fork."""
@@ -91,15 +91,7 @@ class _Bench:
         self._duration_s = time.monotonic() - start
         if found["status"]:
             raise RuntimeError(f"without a fault: {found}")
-        return self._files()
-
-    def _files(self) -> Files:
-        out = self._folder / "out"
-        return {
-            str(path.relative_to(out)): path.read_bytes()
-            for path in out.rglob("*")
-            if path.is_file()
-        }
+        return self._scenario.results(self._folder)
 
     def fault(self, place: str, kind: str, number: int) -> dict[str, Any]:
         """Have a call fail, or a signal come; what it came to, with ``bad``: what should not be."""
@@ -189,17 +181,24 @@ class _Bench:
             return f"not whole: {traceback.format_exc()}"
         if found["status"]:
             return ""
-        there = self._files()
+        there = self._scenario.results(self._folder)
         others = sorted(name for name, data in self._whole.items() if there.get(name) != data)
         return f"done, but other than without a fault: {others}" if others else ""
 
     def _again(self, found: dict[str, Any]) -> str:
+        """The same command once more; from equal files it need not go on twice."""
         if not (found["status"] and self._scenario.goes_on):
+            return ""
+        state = state_of(self._folder / "out", self._folder / "tmp")
+        if state in self._goes_on_from:
             return ""
         again = self._forked(self._ran)
         if again.get("bad") or again["status"]:
             return f"a second run, without a fault: {again.get('bad') or again['said']}"
-        return self._leftovers() or self._broken(again)
+        bad = self._leftovers() or self._broken(again)
+        if not bad:
+            self._goes_on_from.add(state)
+        return bad
 
     def _leftovers(self, *, killed: bool = False) -> str:
         """Processes and temporary files of a run that has ended."""

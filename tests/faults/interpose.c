@@ -73,6 +73,26 @@ static int is_file(int descriptor) {
   return is;
 }
 
+// A shell's redirection to /dev/null asks for a new file, too, which no full disk refuses.
+static int is_device(int folder, const char *path) {
+  struct stat found;
+  int before = errno;
+  int is = fstatat(folder, path, &found, 0) == 0 && S_ISCHR(found.st_mode);
+  errno = before;
+  return is;
+}
+
+// Where a script is started, the system has read its first page, for the line with the interpreter:
+// if the disk does not give it, the start itself fails. What a shell then reads of it is in memory.
+static int is_start_of_script(int descriptor) {
+  char first[2];
+  int before = errno;
+  int is = lseek(descriptor, 0, SEEK_CUR) == 0 && pread(descriptor, first, 2, 0) == 2 &&
+           first[0] == '#' && first[1] == '!';
+  errno = before;
+  return is;
+}
+
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 #define FORWARD(result, failed, name, parameters, arguments, condition)                           \
@@ -83,7 +103,7 @@ static int is_file(int descriptor) {
     return (condition) ? (failed) : real arguments;                                               \
   }
 
-#define OPEN(name, parameters, arguments)                                                         \
+#define OPEN(name, folder, parameters, arguments)                                                 \
   int name parameters {                                                                           \
     static __typeof__(&name) real;                                                                \
     va_list rest;                                                                                 \
@@ -92,14 +112,15 @@ static int is_file(int descriptor) {
     va_end(rest);                                                                                 \
     if (real == NULL)                                                                             \
       real = REAL(name);                                                                          \
-    int is_new = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;                             \
+    int is_new = (flags & O_CREAT && !is_device(folder, path)) ||                                 \
+                 (flags & O_TMPFILE) == O_TMPFILE;                                                \
     return fails(NO_DESCRIPTORS, is_new ? FULL : NOTHING) ? -1 : real arguments;                  \
   }
 
-OPEN(open, (const char *path, int flags, ...), (path, flags, mode))
-OPEN(open64, (const char *path, int flags, ...), (path, flags, mode))
-OPEN(openat, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
-OPEN(openat64, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
+OPEN(open, AT_FDCWD, (const char *path, int flags, ...), (path, flags, mode))
+OPEN(open64, AT_FDCWD, (const char *path, int flags, ...), (path, flags, mode))
+OPEN(openat, folder, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
+OPEN(openat64, folder, (int folder, const char *path, int flags, ...), (folder, path, flags, mode))
 
 FORWARD(DIR *, NULL, opendir, (const char *path), (path), fails(NO_DESCRIPTORS, NO_MEMORY))
 FORWARD(DIR *, NULL, fdopendir, (int folder), (folder), fails(NO_MEMORY, NOTHING))
@@ -117,7 +138,7 @@ FORWARD(int, -1, dup, (int descriptor), (descriptor), fails(NO_DESCRIPTORS, NOTH
 FORWARD(int, -1, memfd_create, (const char *name, unsigned flags), (name, flags),
         fails(NO_DESCRIPTORS, NO_MEMORY))
 FORWARD(ssize_t, -1, read, (int file, void *data, size_t size), (file, data, size),
-        is_file(file) && fails(BROKEN, NOTHING))
+        is_file(file) && !is_start_of_script(file) && fails(BROKEN, NOTHING))
 FORWARD(ssize_t, -1, write, (int file, const void *data, size_t size), (file, data, size),
         is_file(file) && fails(BROKEN, FULL))
 FORWARD(ssize_t, -1, pwrite64, (int file, const void *data, size_t size, off64_t at),

@@ -30,9 +30,10 @@ from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.stream import TrainingLogReader
 from tests.conftest import require
+from tests.faults.results import Files, every_file, training_run
 
 MODELS: Final = Path(__file__).parents[1] / "models"
-_DRIVER: Final = Path(__file__).parents[2] / "scripts" / "mlgo-cc"
+DRIVER: Final = Path(__file__).parents[2] / "scripts" / "mlgo-cc"
 _MODULE: Final = "frame_stream.c"
 _SOURCE: Final = "static int g(int x) { return x * x; } int f(int x) { return g(x) + 1; }\n"
 
@@ -54,12 +55,16 @@ class Scenario:
         run: does the work.
         check: raises where what is in ``out`` is not whole, new or old.
         goes_on: what failed is done by the same command once nothing fails any more.
+        results: what it has written, equal whether something failed before or not.
+        calls: where calls that fail are its own; a caller that is a build is not ours.
     """
 
     prepare: Callable[[Path], None]
     run: Callable[[Path], Outcome]
     check: Callable[[Path], None]
     goes_on: bool = False
+    results: Callable[[Path], Files] = every_file
+    calls: tuple[str, ...] = ("host", "children")
 
 
 def _command(*arguments: str | Path, program: Callable[[list[str]], int] = main) -> Outcome:
@@ -293,7 +298,7 @@ def _driven(folder: Path) -> Outcome:
         "MLGO_INLINING_MODEL": str(MODELS / "never"),
     }
     command: list[str | Path] = [
-        _DRIVER,
+        DRIVER,
         "-O2",
         "-c",
         folder / "in" / "f.c",
@@ -310,8 +315,11 @@ def _driven(folder: Path) -> Outcome:
         _object_of(folder)
     if done.returncode in {-signal.SIGKILL, 128 + signal.SIGKILL} and not done.stderr:
         return Outcome(1, "error: killed")
-    said = f"error: {done.stderr}" if done.returncode and done.stderr else done.stderr
-    return Outcome(1 if said else done.returncode, said)
+    if done.returncode:
+        return Outcome(1, f"error: {done.stderr}" if done.stderr else "")
+    words = done.stderr.splitlines(keepends=True)
+    said = "".join(each for each in words if not each.startswith(f"{DRIVER}: "))  # its shell
+    return Outcome(1 if said else 0, said)
 
 
 def _object_of(folder: Path) -> None:
@@ -339,8 +347,8 @@ SCENARIOS: Final = {
     "extract": Scenario(_objects, _extracted, _whole_corpora, goes_on=True),
     "env": Scenario(_corpus, partial(_python, _play), _whole_json, goes_on=True),
     "build": Scenario(_sdist, _built, _whole_corpora, goes_on=True),
-    "driver": Scenario(_source, _driven, _whole_driven, goes_on=True),
+    "driver": Scenario(_source, _driven, _whole_driven, goes_on=True, calls=("children",)),
     "vocabulary": Scenario(_corpus, _vocabulary, _whole_json, goes_on=True),
-    "train": Scenario(_two_packages, _trained, _nothing, goes_on=True),
+    "train": Scenario(_two_packages, _trained, _nothing, goes_on=True, results=training_run),
 }
 """By name."""

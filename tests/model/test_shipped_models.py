@@ -10,11 +10,11 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import find_model, read_card, shipped_models
-from mlgo_gym.problems._registry import problems
+from mlgo_gym.policies._models import problem_of_models, settings_of_models
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 
-NAMES = ("inlining-for-size", "regalloc-eviction")
+NAMES = ("inlining-for-size", "inlining-for-size-derived", "regalloc-eviction")
 
 
 def test_they_are_all_there() -> None:
@@ -25,7 +25,8 @@ def test_they_are_all_there() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_their_cards_hold(name: str, sample: Corpus) -> None:
     folder = Path(find_model(name))
-    (problem,) = (kind() for kind in problems().values() if kind.name == _problem(folder))
+    kind = problem_of_models([str(folder)])
+    problem = kind(**settings_of_models([str(folder)], kind))
     card = read_card(folder, problem.sent())
     assert card is not None
     assert sum(path.stat().st_size for path in folder.rglob("*")) < 1 << 20
@@ -44,9 +45,3 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / NAMES[0]).mkdir()
     assert find_model(NAMES[0]) == NAMES[0]
     assert find_model("no-such-model") == "no-such-model"
-
-
-def _problem(folder: Path) -> str:
-    card = read_card(folder)
-    assert card is not None
-    return card.problem

@@ -3,47 +3,76 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
+import re
 import secrets
 import shutil
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
+from corpus_tools import Clang, build_corpus, find_clang, load_recipe
 from mlgo_gym.cli._main import main
+from mlgo_gym.corpus import _corpus
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.curation import _building
+from mlgo_gym.curation._building import Builders
 from mlgo_gym.datasets._record import header_of, record
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError, PolicyError, UsageError
+from mlgo_gym.errors import (
+    EnvironmentSetupError,
+    ModuleError,
+    OptionsError,
+    PolicyError,
+    UsageError,
+)
 from mlgo_gym.evaluation._evaluate import evaluate
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Jobs, each, workers
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.rollout._rollout import ModuleReport, rollout
-from mlgo_gym.scale import _executor
+from mlgo_gym.scale import _executor, _worker
 from mlgo_gym.scale._cluster import RayCluster
+from mlgo_gym.scale._worker import FREE_BYTES, facts
 from mlgo_gym.search._corpus_search import search_corpus
 from mlgo_gym.search._goal import SearchSetting
+from mlgo_gym.training import _group as group
+from mlgo_gym.training._advantage import train
+from mlgo_gym.training._data import Data
 from mlgo_gym.training._labels import LabelSetting, label_modules
+from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.workloads._program import Programs
+from tests.cli.command import run
+from tests.cli.test_corpus_build import tiny
+from tests.cli.test_timeline import lanes
 from tests.scale import work
+from tests.training.test_advantage import QUICK
+from tests.training.test_group import QUICK as GROUP
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = InliningForSize()
+EVICTION = RegallocEviction()
 COMPILER = "mlgo_gym.llvm.process._child"
+BARE = "import sys; sys.modules.update(tensorflow=None, keras=None)"
+"""What has nodes lack what only the head needs."""
+
 NAMES = ("bignum.c", "digest.c", "hash_map.c", "json_write.c", "lru_cache.cpp", "scene.cpp")
 
 
@@ -55,16 +84,17 @@ def own_temporary_folder() -> None:
 class Nodes:
     """A cluster: a head, and nodes of one CPU each that come and go."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         from ray.cluster_utils import Cluster  # noqa: PLC0415 (slow to import)
 
+        self._path = os.pathsep.join([str(folder), str(ROOT)])
         self._arguments: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 100 << 20}
         head = {"include_dashboard": False, **self._arguments}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address: str = self._cluster.address
 
     def add(self, **variables: str) -> Any:
-        path = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(ROOT)]))
+        path = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), self._path]))
         return self._cluster.add_node(env_vars={**variables, "PYTHONPATH": path}, **self._arguments)
 
     def kill(self, node: Any) -> None:
@@ -88,8 +118,10 @@ def nodes() -> Iterator[Nodes]:
         patch.setenv("TMPDIR", str(folder))
         patch.setenv("RAY_TMPDIR", str(folder))
         patch.setenv("RAY_AUTH_TOKEN", secrets.token_hex())  # else one is written to ~/.ray
-        patch.setenv("PYTHONPATH", str(ROOT))
-        made = Nodes()
+        patch.setenv("RAY_worker_niceness", "0")  # else it is 15: others would starve them
+        (folder / "sitecustomize.py").write_text(BARE)
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(folder), str(ROOT)]))
+        made = Nodes(folder)
         with RayCluster(made.address):
             yield made
         made.close()
@@ -129,11 +161,57 @@ def reports(jobs: Jobs) -> list[ModuleReport]:
 
 
 def dataset(jobs: Jobs, folder: Path) -> dict[str, bytes]:
-    """What a dataset's files hold, of one worker's order."""
-    corpora = {"sample": Corpus.load(SAMPLE_CORPUS).only(NAMES[:3])}
+    """What a dataset's files hold."""
+    corpora = {"sample": Corpus.load(SAMPLE_CORPUS).only(NAMES)}
     with DatasetWriter(folder, header_of(PROBLEM)) as writer:
         list(record(writer, corpora, PROBLEM, "never", PROBLEM.policy("never"), jobs=jobs))
-    return {str(each.relative_to(folder)): each.read_bytes() for each in folder.rglob("*.*")}
+    return files(folder)
+
+
+def training(jobs: Jobs, folder: Path) -> dict[str, bytes]:
+    """What a run of two rounds leaves."""
+    names = ("graph.cpp", "lru_cache.cpp", "scene.cpp"), ("frame_stream.c", "interval_tree.cpp")
+    with TrainingRun(folder, "advantage", PROBLEM, QUICK) as run:
+        train(run, QUICK, data_of(*names, jobs=jobs))
+    return left(folder)
+
+
+def trials(
+    jobs: Jobs, folder: Path, report: Callable[..., None] = lambda *_: None
+) -> dict[str, bytes]:
+    """What `group` leaves: two generations of functions, and one of modules."""
+    names = ("expr_vm.c", "frame_stream.c"), ("codec_text.c",)
+    for problem, generations in ((EVICTION, 2), (PROBLEM, 1)):
+        config = replace(GROUP, generations=generations)
+        with TrainingRun(folder / problem.name, "group", problem, config, report=report) as run:
+            group.train(run, config, data_of(*names, jobs=jobs))
+    return left(folder)
+
+
+def data_of(*names: Sequence[str], jobs: Jobs) -> Data:
+    sample = Corpus.load(SAMPLE_CORPUS)
+    trained_on, held_out = (Packages.of({"sample": sample.only(each)}) for each in names)
+    return Data(trained_on, held_out, jobs=jobs)
+
+
+def left(folder: Path) -> dict[str, bytes]:
+    """What a run leaves, but for times and what TensorFlow names as it likes."""
+    timed = ("checkpoint.npz", "progress.jsonl", "tensorboard", "saved_model.pb", "model.tflite")
+    found = files(folder)
+    arrays = {
+        f"{path.relative_to(folder)}:{name}": array.tobytes()
+        for path in folder.rglob("checkpoint.npz")
+        for name, array in np.load(path).items()
+        if name != "state"
+    }
+    return arrays | {
+        name: each for name, each in found.items() if not any(e in name for e in timed)
+    }
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    found = (each for each in folder.rglob("*") if each.is_file() and each.name != ".lock")
+    return {str(each.relative_to(folder)): each.read_bytes() for each in found}
 
 
 def values(items: Iterable[int], done: Callable[..., Any], jobs: Jobs) -> list[Any]:
@@ -141,21 +219,46 @@ def values(items: Iterable[int], done: Callable[..., Any], jobs: Jobs) -> list[A
 
 
 @pytest.mark.e2e
-def test_equal_results_wherever(nodes: Nodes) -> None:
+def test_equal_results_wherever(nodes: Nodes, tmp_path: Path) -> None:
     """One worker here, two here, one node, three nodes."""
-    plain = scores(1), reports(1)
-    assert (scores(2), reports(2)) == plain
+
+    def results(jobs: Jobs, name: str) -> tuple[Any, ...]:
+        return scores(jobs), reports(jobs), dataset(jobs, tmp_path / name)
+
+    plain = results(1, "one")
+    assert results(2, "two") == plain
     assert nodes.others == []
     with RayCluster(nodes.address) as cluster:
-        assert (scores(cluster), reports(cluster)) == plain
+        assert results(cluster, "node") == plain
         with three(nodes):
-            assert (scores(cluster), reports(cluster)) == plain
+            assert results(cluster, "nodes") == plain
 
 
 @pytest.mark.e2e
-def test_an_equal_dataset(nodes: Nodes, tmp_path: Path) -> None:
-    with RayCluster(nodes.address, workers=1) as cluster:
-        assert dataset(cluster, tmp_path / "b") == dataset(1, tmp_path / "a")
+def test_equal_labels_and_models(nodes: Nodes, tmp_path: Path) -> None:
+    plain = training(1, tmp_path / "one")
+    assert {"labels/part-00001.parquet", "model/weights.npz", "survey.json"} <= plain.keys()
+    assert training(2, tmp_path / "two") == plain
+    with three(nodes), RayCluster(nodes.address) as cluster:
+        assert training(cluster, tmp_path / "nodes") == plain
+
+
+@pytest.mark.e2e
+def test_equal_trials(nodes: Nodes, tmp_path: Path) -> None:
+    """Also where a node goes between two generations."""
+
+    def report(step: int, values: Mapping[str, float]) -> None:
+        if step == 1 and "collect/decisions" in values:
+            nodes.kill(nodes.others[0])
+
+    plain = trials(1, tmp_path / "one")
+    for problem in (EVICTION, PROBLEM):
+        assert {
+            f"{problem.name}/{each}"
+            for each in ("contexts/trained-on/part-00000.parquet", "checkpoint.npz:average.0")
+        } <= plain.keys()
+    with three(nodes), RayCluster(nodes.address) as cluster:
+        assert trials(cluster, tmp_path / "nodes", report) == plain
 
 
 @pytest.mark.e2e
@@ -189,6 +292,59 @@ def test_a_node_that_is_killed(nodes: Nodes, moment: int) -> None:
 
     with three(nodes), RayCluster(nodes.address) as cluster:
         assert scores(cluster, track) == scores(1)
+
+
+@pytest.mark.e2e
+def test_what_each_node_has_done(nodes: Nodes) -> None:
+    """What a lost worker had is counted where it was done; one that failed is a failure."""
+    corpus = {"sample": Corpus.load(SAMPLE_CORPUS).only(NAMES)}
+    policies = {"always": PROBLEM.policy("always")}
+    with three(nodes), RayCluster(nodes.address) as cluster:
+        assert cluster.work == []
+        asked = 0
+        found = rollout(corpus, policies, PROBLEM, jobs=cluster, keep_decisions=True)
+        with closing(found):
+            for count, report in enumerate(found):
+                asked += len(report.attempts[0].decisions)
+                if count == 0:
+                    nodes.kill(nodes.others[0])
+        list(each(range(4), work.picky, work.Desk, jobs=cluster))
+        by_node = cluster.work
+    assert {each.node for each in by_node} == {socket.gethostname()}
+    assert sum(each.items for each in by_node) == len(NAMES) + 4
+    assert sum(each.failures for each in by_node) == 2
+    assert sum(each.compilations for each in by_node) == 2 * len(NAMES)
+    assert sum(each.decisions for each in by_node) == asked > 100
+    assert sum(each.lost_workers for each in by_node) == 1
+    assert all(each.busy_s > 0 for each in by_node if each.items)
+
+
+@pytest.mark.e2e
+def test_a_timeline_of_nodes(
+    nodes: Nodes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What is drawn is what is drawn of workers here, in lanes of nodes, and none overlaps."""
+    command = ["rollout", "--policy", "never", "--json", "--timeline"]
+
+    def drawn(*arguments: str) -> tuple[list[Any], list[str]]:
+        path = tmp_path / "timeline"
+        assert main([*command, str(path), *arguments]) == 0
+        capfd.readouterr()
+        found = lanes(path.read_bytes())
+        slices = [
+            (level, name, str(notes.get("decisions", notes.get("answer"))))
+            for slices in found.values()
+            for name, _, _, notes, level in slices
+        ]
+        return sorted(slices), sorted(found)
+
+    with three(nodes):
+        there, names = drawn("--ray", nodes.address)
+    here, _ = drawn()
+    assert there == here
+    assert len(names) > 1
+    for name in names:
+        assert re.fullmatch(rf"{re.escape(socket.gethostname())}: worker \d+", name)
 
 
 @pytest.mark.e2e
@@ -242,15 +398,11 @@ def test_workers_and_their_compilers_end(nodes: Nodes) -> None:
     corpus = Corpus.load(SAMPLE_CORPUS)
     with RayCluster(nodes.address) as cluster:
         before = children()
-        found = each(corpus.names, compiled, Compiler, read=corpus.__getitem__, jobs=cluster)
+        found = each(corpus.names, work.compiled, Compiler, read=corpus.__getitem__, jobs=cluster)
         with closing(found):
             next(found)
             assert actors()
         wait_for(lambda: not [each for each in children() - before if COMPILER in command(each)])
-
-
-def compiled(compiler: Compiler, module: Module) -> int:
-    return compiler.compile_module(module).text_size_bytes
 
 
 @pytest.mark.e2e
@@ -258,23 +410,43 @@ def test_modules_that_only_the_head_can_read(
     nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They travel, however large they are; one that cannot be read is an error of its own."""
+    monkeypatch.setattr(_corpus, "_stamps", lambda path: ((len(path), 0), None))  # as here alone
     monkeypatch.setattr(_executor, "SMALL_BYTES", 3000)
     monkeypatch.setattr(_executor, "STORED_BYTES", 10_000)
     sample = Corpus.load(SAMPLE_CORPUS)
     shutil.copytree(sample.folder, tmp_path / "corpus")
     corpus = Corpus.load(tmp_path / "corpus").only(NAMES)
     (corpus.folder / "digest.c.bc").unlink()
-    read = lambda name: (ModuleKey("", name), corpus[name])  # noqa: E731
+    packages = Packages.of(corpus)
+    for read in (packages.keyed, lambda key: (key, packages[key])):
+        with RayCluster(nodes.address) as cluster:
+            found = list(
+                each(packages, work.named, work.Desk, read=read, jobs=cluster, in_order=True)
+            )
+        assert [done.item.name for done in found if done.error] == ["digest.c"]
+        for done in found:
+            if not done.error:
+                assert done.value == (done.item.name, sample[done.item.name])
+
+
+@pytest.mark.e2e
+def test_modules_that_nodes_can_read(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read here, but for what is there no more."""
+    shutil.copytree(SAMPLE_CORPUS, tmp_path / "corpus")
+    packages = Packages.of(Corpus.load(tmp_path / "corpus").only(NAMES))
+    (tmp_path / "corpus" / "digest.c.bc").unlink()
+    monkeypatch.setattr(_corpus, "_read", unread)
     with RayCluster(nodes.address) as cluster:
-        found = list(each(corpus, named, work.Desk, read=read, jobs=cluster, in_order=True))
-    assert [done.item for done in found if done.error] == ["digest.c"]
-    for done in found:
-        if not done.error:
-            assert done.value == (done.item, sample[done.item])
+        found = list(each(packages, work.named, work.Desk, read=packages.keyed, jobs=cluster))
+    errors = {done.item.name: str(done.error) for done in found if done.error}
+    assert errors == {"digest.c": "module 'digest.c': not read here"}
+    assert {done.value[0] for done in found if not done.error} == {*NAMES} - {"digest.c"}
 
 
-def named(_: work.Desk, read: tuple[ModuleKey, Module]) -> tuple[str, Module]:
-    return read[0].name, read[1]
+def unread(name: str, *_: object, **__: object) -> Module:
+    raise ModuleError(name, "not read here")
 
 
 @pytest.mark.e2e
@@ -295,22 +467,12 @@ def test_a_node_with_another_version(nodes: Nodes, tmp_path: Path, package: str,
             RayCluster(nodes.address) as cluster,
             pytest.raises(EnvironmentSetupError) as error,
         ):
-            list(each(range(50), Mark(marks), work.Desk, jobs=cluster))
+            list(each(range(50), work.Mark(marks), work.Desk, jobs=cluster))
     finally:
         nodes.kill(node)
     assert f": {what}: expected " in str(error.value)
     assert "found 0.1.1" in str(error.value)
     assert list(marks.iterdir()) == []
-
-
-class Mark:
-    """Leaves a file for each item."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __call__(self, _: work.Desk, item: int) -> None:
-        (self._folder / str(item)).touch()
 
 
 @pytest.mark.e2e
@@ -403,10 +565,6 @@ def test_a_search(nodes: Nodes, tmp_path: Path) -> None:
             ["search", "--build", "compile_commands.json"],
             "search: expected --build without --ray: clang compiles a build here",
         ),
-        (
-            ["train", "group"],
-            "train group: expected no --ray: what it asks cannot be sent",
-        ),
     ],
 )
 def test_what_is_done_here_alone(
@@ -435,6 +593,71 @@ def test_a_search_by_a_reward(nodes: Nodes, tmp_path: Path) -> None:
 
 
 @pytest.mark.e2e
+def test_a_build(nodes: Nodes, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two packages, the second with a source that does not compile; no node sees the sources."""
+    header = {"lib/twice.h": "#include <string.h>\n#define TWICE(x) (2 * (x))\n"}
+    good = {f"lib/{name}.c": f'#include "twice.h"\nint {name}(int x) {{ return TWICE(x); }}\n'
+            for name in "abcd"}  # fmt: skip
+    cpp = {"lib/e.cpp": "#include <vector>\nstd::vector<int> e() { return {__LINE__}; }\n"}
+    bad = {"b.c": "int b(void) { return __LINE__; }\n", "c.c": "#error no\n"}
+    recipes = [
+        tiny(tmp_path, "good", header | good | cpp, globs=["lib/*.c", "lib/*.cpp"]),
+        tiny(tmp_path, "bad", bad),
+    ]
+    command = ["corpus", "build", *map(str, recipes), "--keep-going", "--cache"]
+    command += [str(tmp_path / "cache"), "--json", "--output"]
+
+    def built(folder: Path, *arguments: str) -> tuple[Any, ...]:
+        assert main([*command, str(folder), *arguments]) == 1
+        said = capfd.readouterr()
+        found = json.loads(said.out)["recipes"]
+        return [(each["outcome"], each["modules"]) for each in found], said.err, files(folder)
+
+    with three(nodes):
+        found = built(tmp_path / "there", "--ray", nodes.address)
+    assert found == built(tmp_path / "here")
+    assert found[0] == [("built", 5), ("incomplete", 1)]
+    assert "c.c: clang exited with 1" in found[1]
+    assert not list(Path(os.environ["TMPDIR"]).glob("corpus_tools.*"))  # nodes' own
+
+
+@pytest.mark.e2e
+def test_a_build_with_another_clang(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or with other headers: it is refused, and nothing is left."""
+    (recipe,) = [load_recipe(str(tiny(tmp_path, "one", {"a.c": "int a;\n"})))]
+    clang = find_clang()
+    with RayCluster(nodes.address) as cluster, Builders(cluster) as builders:
+
+        def build(clang: Clang) -> str:
+            with pytest.raises(EnvironmentSetupError) as error:
+                build_corpus(
+                    recipe,
+                    tmp_path / "out",
+                    clang=clang,
+                    jobs=builders,
+                    cache_dir=tmp_path / "cache",
+                )
+            assert not (tmp_path / "out").exists()
+            return str(error.value)
+
+        other = build(replace(clang, banner="clang version 22.9.9"))
+        monkeypatch.setattr(_building, "_HEADERS", ("stdint.h",))
+        headers = build(clang)
+    about = "corpora could not be compared"
+    assert other == (
+        f"node {socket.gethostname()}: clang: expected clang version 22.9.9, as here, "
+        f"found {clang.banner}: {about}"
+    )
+    assert re.fullmatch(
+        rf"node \S+: the headers of C, C\+\+ and Python: expected \w{{12}}, as here, "
+        rf"found \w{{12}}: {about}",
+        headers,
+    )
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize("command", ["rollout", "evaluate"])
 def test_a_command(nodes: Nodes, capfd: pytest.CaptureFixture[str], command: str) -> None:
     """Its output is the same, and nothing of Ray's is in it."""
@@ -443,6 +666,77 @@ def test_a_command(nodes: Nodes, capfd: pytest.CaptureFixture[str], command: str
     expected = capfd.readouterr()
     assert main([*arguments, "--ray", nodes.address, "--ray-workers", "2"]) == 0
     assert capfd.readouterr() == expected
+
+
+def reported(nodes: Nodes, *arguments: str | Path) -> tuple[int, list[dict[str, Any]]]:
+    """The exit status of ``doctor --ray``, and what it says."""
+    done = run("doctor", "--ray", nodes.address, "--json", *arguments, cwd=Path("/"))
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.e2e
+def test_a_doctor_of_nodes(nodes: Nodes, tmp_path: Path) -> None:
+    """Also where others keep every CPU; of two corpora the second is there for the head alone."""
+    shutil.copytree(SAMPLE_CORPUS, tmp_path / "corpus")
+    with three(nodes):
+        status, found = reported(nodes, "--corpus", SAMPLE_CORPUS, "--corpus", tmp_path / "corpus")
+        assert status == 0
+        assert len(found) >= 3
+        for each in found:
+            assert (each["state"], each["found"], each["runs"]) == ("ok", "", facts())
+            assert (each["cpus"], each["seen"], each["asked"]) == (1, 2, 2)
+            assert each["free_bytes"] > FREE_BYTES
+            assert each["memory_bytes"] == psutil.virtual_memory().total
+        shown = run("doctor", "--ray", nodes.address, cwd=tmp_path, COLUMNS="250").stdout
+        assert shown.count(f"Python {facts()['Python']}, Ray ") == len(found)
+
+
+@pytest.mark.e2e
+def test_a_doctor_of_nodes_that_could_not_work(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has another LLVM, one has none of this package, and one no space."""
+    about = tmp_path / "other" / "llvmlite-0.1.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: llvmlite\nVersion: 0.1.1\n")
+    (tmp_path / "none").mkdir()  # Ray has workers look where this process does, too
+    (tmp_path / "none" / "sitecustomize.py").write_text(
+        "import sys; sys.modules['mlgo_gym'] = None"
+    )
+    added = [nodes.add(PYTHONPATH=str(tmp_path / name)) for name in ("other", "none")]
+    try:
+        status, found = reported(nodes)
+        monkeypatch.setattr(_worker, "FREE_BYTES", 1 << 60)
+        full = reported(nodes)
+    finally:
+        for each in added:
+            nodes.kill(each)
+    assert status == 1
+    bad = {each["state"]: each["found"] for each in found if each["state"] != "ok"}
+    assert bad["different"].startswith("llvmlite: expected ")
+    assert bad["different"].endswith(", as here, found 0.1.1")
+    assert bad["missing"].startswith("mlgo_gym: No module named 'mlgo_gym.scale'")
+    assert full[0] == 1
+    assert "expected at least 1099511627776 MiB free, found " in str([e["found"] for e in full[1]])
+
+
+@pytest.mark.e2e
+def test_a_node_without_space(
+    nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before anybody has worked."""
+    monkeypatch.setattr(_worker, "FREE_BYTES", 1 << 60)
+    with (
+        RayCluster(nodes.address) as cluster,
+        pytest.raises(EnvironmentSetupError) as error,
+    ):
+        list(each(range(50), work.Mark(tmp_path), work.Desk, jobs=cluster))
+    assert re.fullmatch(
+        r"ray: node \S+: temporary folder '\S+': expected at least 1099511627776 MiB free, "
+        r"found \d+; TMPDIR names another",
+        str(error.value),
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.e2e

@@ -1,12 +1,19 @@
-"""What tests have done on a cluster: states and functions that workers can import."""
+"""What tests have done on a cluster: states and functions that workers can import.
+
+Nodes have no TensorFlow, which the tests themselves import.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any, NoReturn
 
+from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import CompilerCrashError, ModelError, ModuleError, PolicyError
+from mlgo_gym.llvm._compiler import Compiler
 
 
 class Desk:
@@ -54,3 +61,21 @@ def refuse(_: Desk, item: int) -> NoReturn:
 def sleep(_: Desk, item: int) -> int:
     time.sleep(0 if item == 0 else 600)
     return item
+
+
+def compiled(compiler: Compiler, module: Module) -> int:
+    return compiler.compile_module(module).text_size_bytes
+
+
+def named(_: Desk, read: tuple[ModuleKey, Module]) -> tuple[str, Module]:
+    return read[0].name, read[1]
+
+
+class Mark:
+    """Leaves a file for each item."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __call__(self, _: Desk, item: int) -> None:
+        (self._folder / str(item)).touch()

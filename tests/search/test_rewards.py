@@ -224,6 +224,6 @@ def test_a_reward_that_is_none(sample: Corpus, tmp_path: Path) -> None:
     with pytest.raises(OptionsError) as caught:
         searched(sample, tmp_path, "speed")
     assert str(caught.value) == (
-        "reward: expected measures out of text, instructions, cost, estimate, each once, "
-        "several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'"
+        "reward: expected measures out of text, linked, instructions, cost, estimate, each "
+        "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'"
     )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from mlgo_gym.errors import EnvironmentSetupError, TrainingLogError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.stream._channel import Channel, remove_stale_folders
 from mlgo_gym.stream._events import Header
+from tests.conftest import free_descriptors
 
 HEADER = Header(InliningForSize.sent(), advice=InliningForSize.advice).to_json().encode() + b"\n"
 SIZE = 8 * len(InliningForSize.sent())
@@ -129,20 +127,6 @@ def test_closed(channel: Channel) -> None:
         channel.fileno()
     with pytest.raises(UsageError, match="^channel: closed$"):
         channel.reply(b"")
-
-
-@contextlib.contextmanager
-def free_descriptors(count: int) -> Iterator[None]:
-    """Let this process open so many more files, and no more."""
-    probes = [os.open(os.devnull, os.O_RDONLY) for _ in range(count)]
-    for probe in probes:
-        os.close(probe)
-    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (probes[-1] + 1, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def descriptors() -> int:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from mlgo_gym.errors import ModelError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, RegallocEviction
 from mlgo_gym.training._compiled import CompiledNetwork
+from mlgo_gym.training._network_code import FORBIDDEN, NetworkCode
 from mlgo_gym.training._networks import (
-    FORBIDDEN,
     EvictionNetwork,
     InliningNetwork,
     PolicyNetwork,
@@ -44,9 +47,10 @@ def both(network: PolicyNetwork, problem: Problem, rows: Recorded) -> tuple[Reco
 
 
 @pytest.mark.e2e
-@pytest.mark.parametrize("hidden", one_in(2, [(32, 16), ()]))
-def test_eviction(eviction: Recorded, hidden: tuple[int, ...]) -> None:
-    network = EvictionNetwork(statistics(eviction, EVICTION), hidden)
+@pytest.mark.parametrize("shape", one_in(2, [((32, 16), 0.0), ((), 0.5)]))
+def test_eviction(eviction: Recorded, shape: tuple[tuple[int, ...], float]) -> None:
+    hidden, margin = shape
+    network = EvictionNetwork(statistics(eviction, EVICTION), hidden, margin=margin)
     expected, found = both(network, EVICTION, eviction)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(found.argmax(1), expected.argmax(1))
@@ -84,3 +88,24 @@ def test_threads_share_the_weights_and_nothing_else(inlining: Recorded) -> None:
         after = [compiled.logits(each).tolist() for each in payloads]
         assert [each.tolist() for each in threads.map(compiled.logits, payloads)] == after
         assert after != before
+
+
+def test_a_copy_answers_as_it_did_when_it_was_made(inlining: Recorded) -> None:
+    """By the same code; on a CPU that lacks some of its instructions there is none."""
+    network = InliningNetwork(statistics(inlining, INLINING), (16,))
+    generator = np.random.default_rng(1)
+    network.set_weights([generator.standard_normal(each.shape) for each in network.get_weights()])
+    payloads = [row.tobytes() for row in inlining]
+    with CompiledNetwork(network, INLINING) as compiled:
+        before = [compiled.logits(each).tolist() for each in payloads]
+        copied = deepcopy(compiled)
+        network.set_weights([each + 1 for each in network.get_weights()])
+        compiled.take_weights(network)
+        assert [compiled.logits(each).tolist() for each in payloads] != before
+        model = compiled._model
+    with copied:
+        assert [copied.logits(each).tolist() for each in payloads] == before
+    code = replace(model.object, cpu="znver9", features="+sse2,+avx9")
+    with pytest.raises(ModelError) as error:
+        deepcopy(NetworkCode(replace(model, object=code), INLINING.sent(), {}))
+    assert str(error.value).endswith(": made for znver9: this CPU lacks avx9")

@@ -14,6 +14,7 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
@@ -105,28 +106,18 @@ def test_another_measure_of_modules(compiler: Compiler, sample: Corpus) -> None:
         assert workshop.score(compiler, context, always) == WholeObject().score(inlined)
 
 
-def test_what_fails_and_what_asks_nothing_is_left_out(tmp_path: Path) -> None:
+def test_what_fails_and_what_asks_nothing_is_left_out(compiler: Compiler, tmp_path: Path) -> None:
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
     quiet = 'target triple = "x86_64-unknown-linux-gnu"\ndefine i32 @f() { ret i32 1 }\n'
-    corpus = _Fixed(tmp_path, ("broken", "quiet"), {"quiet": Module.from_ir(quiet, "quiet")})
+    optimized = Allocator(compiler, EVICTION).optimize(Module.from_ir(quiet), CompileOptions())
+    (tmp_path / "quiet.bc").write_bytes(optimized.module.data)
+    corpus = Corpus(tmp_path, ("broken", "quiet"))
     warnings: list[str] = []
     with Workshop(EVICTION, jobs=1, timeout_s=60, warn=warnings.append) as workshop:
         assert list(workshop.contexts(Packages.of({"package": corpus}))) == [[], []]
     assert warnings == [
         "package: module 'broken': LLVM bitcode parsing error\nExpected a single module"
     ]
-
-
-class _Fixed(Corpus):
-    """A corpus of which some modules are in memory."""
-
-    def __init__(self, folder: Path, names: tuple[str, ...], modules: dict[str, Module]) -> None:
-        super().__init__(folder, names)
-        object.__setattr__(self, "_modules", modules)
-
-    def __getitem__(self, name: str) -> Module:
-        modules: dict[str, Module] = vars(self)["_modules"]
-        return modules[name] if name in modules else super().__getitem__(name)
 
 
 def contexts_of(*rows: tuple[float, float, int]) -> list[TrainingContext]:

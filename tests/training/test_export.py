@@ -28,7 +28,7 @@ from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._export import load_network, save_model
 from mlgo_gym.training._networks import PolicyNetwork, network_features, network_for
 from mlgo_gym.training._normalization import Normalization
-from tests.conftest import one_in
+from tests.conftest import no_room, one_in
 from tests.training.conftest import Recorded, record
 
 
@@ -189,6 +189,21 @@ def test_an_interrupted_save_leaves_the_old_model(
     assert str(error.value) == f"model {str(model)!r}: cannot be written: No space left on device"
     assert {path.name: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.e2e
+def test_what_tensorflow_cannot_write_leaves_the_old_model(
+    inlining: Recorded, tmp_path: Path
+) -> None:
+    problem, model = InliningForSize(), tmp_path / "model"
+    network = network_of(problem, inlining)
+    model.mkdir()
+    with no_room(), pytest.raises(ModelError) as error:
+        save_model(network, problem, model, {})
+    said = str(error.value)
+    assert said.startswith(f"model {str(model)!r}: cannot be written: {tmp_path}/.model.")
+    assert said.endswith("; File too large")
+    assert [path.name for path in tmp_path.rglob("*")] == ["model"]
 
 
 @pytest.mark.e2e

@@ -15,17 +15,19 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.model._card import shipped_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network
-from mlgo_gym.training._group import GroupConfig, Trial, advantages_of, train
-from mlgo_gym.training._group_update import Tried, Update, UpdateConfig
+from mlgo_gym.training._group import GroupConfig, advantages_of, train
+from mlgo_gym.training._group_update import Update, UpdateConfig
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
 from mlgo_gym.training._run import TrainingRun
+from mlgo_gym.training._trials import Trial, Tried
 from mlgo_gym.training._validation import Validation
 from tests.training.conftest import Recorded, data_of
 
@@ -251,3 +253,22 @@ def test_the_inliner_learns_from_a_start(
     assert card["config"]["start"] == str(tmp_path)
     loaded = load_network(tmp_path / "run" / "candidate")
     assert loaded.config() == start.config()
+
+
+@pytest.mark.e2e
+def test_a_start_gets_a_margin(sample: Corpus, tmp_path: Path) -> None:
+    """And keeps its weights, where no generation is better."""
+    start = str(shipped_models()["regalloc-eviction"])
+    config = replace(QUICK, generations=1, contexts=1, tries=2, start=start, margin=3.0)
+    found, _ = trained(tmp_path / "run", config, data_of(sample, "expr_vm.c", "codec_text.c"))
+    assert found.modules == 1
+    loaded = load_network(tmp_path / "run" / "model")
+    before = load_network(Path(start))
+    assert loaded.config() == {**before.config(), "margin": 3.0}
+    card = json.loads((tmp_path / "run" / "model" / "card.json").read_text())
+    if card["results"]["generation"] == 0:
+        for one, other in zip(loaded.get_weights(), before.get_weights(), strict=True):
+            assert np.array_equal(one, other)
+    again = replace(config, margin=0.0, start=str(tmp_path / "run" / "model"))
+    trained(tmp_path / "again", again, data_of(sample, "expr_vm.c", "codec_text.c"))
+    assert load_network(tmp_path / "again" / "model").config() == loaded.config()

@@ -17,6 +17,7 @@ from mlgo_gym.training._networks import (
     network_features,
     network_for,
     network_from_config,
+    with_margin,
 )
 from mlgo_gym.training._normalization import Normalization
 from tests.training.conftest import Recorded
@@ -97,6 +98,44 @@ def test_eviction_chooses_what_is_legal(eviction: Recorded) -> None:
     chosen = logits.argmax(-1)
     assert eviction["mask"][np.arange(len(chosen)), chosen].all()
     assert len(set(chosen)) > 1
+
+
+def test_what_a_margin_keeps(eviction: Recorded) -> None:
+    """The rule's choices, but where the network's own is better by more than the margin."""
+    fitted = normalization(eviction, RegallocEviction)
+    network = EvictionNetwork(fitted, (8,), seed=3)
+    asked = columns(eviction, RegallocEviction)
+    rule = network(asked).numpy().argmax(-1)
+    random = np.random.default_rng(0)
+    network.set_weights([random.normal(0, 1, each.shape) for each in network.get_weights()])
+    logits = network(asked).numpy()
+    rows = np.arange(len(logits))
+    gains = logits.max(-1) - logits[rows, rule]
+    assert (gains > 0).any()
+    margin = float(np.median(gains[gains > 0]))
+    careful = with_margin(network, margin)
+    found = careful(asked).numpy()
+    expected = np.where(gains > margin, logits.argmax(-1), rule)
+    sure = np.abs(gains - margin) > 1e-4
+    assert np.array_equal(found.argmax(-1)[sure], expected[sure])
+    assert 0 < (expected != rule).sum() < (gains > 0).sum()
+    again = network_from_config(careful.config())
+    again.set_weights(network.get_weights())
+    assert np.array_equal(again(asked).numpy(), found)
+    assert with_margin(network, 0.0) is network
+
+
+@pytest.mark.parametrize("margin", [-1.0, float("nan"), float("inf"), 1e9])
+def test_margins_that_are_none(margin: float, eviction: Recorded) -> None:
+    with pytest.raises(OptionsError) as error:
+        EvictionNetwork(normalization(eviction, RegallocEviction), margin=margin)
+    assert str(error.value) == (f"margin: expected a number from 0 to below 1e9, found {margin!r}")
+
+
+def test_the_inliner_has_no_margin(inlining: Recorded) -> None:
+    with pytest.raises(OptionsError) as error:
+        with_margin(InliningNetwork(normalization(inlining, InliningForSize), (2,)), 1.0)
+    assert str(error.value) == "margin: expected 0 for InliningForSize, found 1.0"
 
 
 def test_infinities_and_nan_become_bounds(eviction: Recorded) -> None:

@@ -239,8 +239,8 @@ def test_by_a_reward_eviction_learns_of_whole_modules(sample: Corpus, tmp_path: 
         ),
         (
             {"reward": "speed"},
-            "reward: expected measures out of text, instructions, cost, estimate, each once, "
-            "several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
+            "reward: expected measures out of text, linked, instructions, cost, estimate, each "
+            "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'",
         ),
         (
             {"reward": "text", "most_text": 1.0},

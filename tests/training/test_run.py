@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mlgo_gym.errors import TrainingError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.training import _run as run
 from mlgo_gym.training._run import TrainingRun
+from tests.conftest import no_room
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,32 @@ def test_a_full_disk_leaves_the_old_checkpoint(
         assert found is not None
         assert found.step == 1
         assert sorted(path.name for path in folder.iterdir()) == ["checkpoint.npz", "config.json"]
+
+
+def test_curves_that_tensorflow_cannot_write(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with TrainingRun(folder, "group", InliningForSize(), Config()) as training:
+        (folder / "tensorboard").write_text("mine")
+        with pytest.raises(TrainingError) as error:
+            training.scalars(1, {"loss": 0.5})
+    assert (
+        str(error.value) == f"run {str(folder)!r}: tensorboard cannot be written: Not a directory"
+    )
+
+
+def test_curves_for_which_there_is_no_room(tmp_path: Path) -> None:
+    """It is said in a line, though TensorFlow has three."""
+    folder = tmp_path / "run"
+    with TrainingRun(folder, "group", InliningForSize(), Config()) as training:
+        training.scalars(1, {"loss": 0.5})
+        (folder / "progress.jsonl").unlink()
+        (folder / "progress.jsonl").symlink_to(os.devnull)  # for which there is always room
+        with no_room(), pytest.raises(TrainingError) as error:
+            training.scalars(2, {"loss": 0.25})
+    (events,) = (folder / "tensorboard").iterdir()
+    assert str(error.value) == (
+        f"run {str(folder)!r}: tensorboard cannot be written: {events}; File too large"
+    )
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.errors import OptionsError, TrainingError
+from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.errors import ModuleError, OptionsError, TrainingError
+from mlgo_gym.training._data import check_lasting, describe
 from mlgo_gym.training._train import Watcher, imported, train
+from tests.conftest import free_descriptors
 
 
 class Kept(Watcher):
@@ -51,6 +55,23 @@ def test_what_is_left_out_is_said_once(tmp_path: Path) -> None:
     assert watcher.warnings == [
         "module 'broken.c': LLVM bitcode parsing error\nInvalid bitcode signature; left out"
     ]
+
+
+def test_a_module_that_cannot_be_read_now(tmp_path: Path) -> None:
+    """The card of a model would have another hash, and the run's folder another configuration."""
+    (tmp_path / "a.c.bc").write_bytes(b"no bitcode")
+    packages = Packages.of({"mine": Corpus(tmp_path, ("a.c",))})
+    with free_descriptors(0), pytest.raises(ModuleError) as error:
+        describe(packages)
+    path = str(tmp_path / "a.c.bc")
+    said = f"module 'a.c': cannot read {path!r}: Too many open files"
+    assert str(error.value) == said
+    with pytest.raises(TrainingError) as left:
+        check_lasting(said)
+    assert str(left.value) == f"{said}; this may pass, start again"
+    (tmp_path / "a.c.bc").unlink()
+    check_lasting(f"module 'a.c': cannot read {path!r}: No such file or directory")
+    assert describe(packages) == {"modules": {"mine": 1}, "sha256": hashlib.sha256().hexdigest()}
 
 
 def test_a_part_of_training_that_is_not_there() -> None:

@@ -129,8 +129,8 @@ def test_names_that_are_none(text: str) -> None:
     with pytest.raises(OptionsError) as caught:
         measure_named(text, Corpus.load(SAMPLE_CORPUS))
     assert str(caught.value) == (
-        "reward: expected measures out of text, instructions, cost, estimate, each once, "
-        f"several with a weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
+        "reward: expected measures out of text, linked, instructions, cost, estimate, each "
+        f"once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
     )
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from corpus_tools.clang import OPT_LEVELS, find_clang
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._grid import narrow_table
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import SPLITS
@@ -42,6 +43,7 @@ def add_options(add: shared.Options) -> None:
     add.jobs(os.cpu_count() or 1)
     add("--cache", "DIR", "keep fetched sources there")
     add("--keep-going", "", "leave out sources that do not compile")
+    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
@@ -49,12 +51,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     build_options = {
         "clang": find_clang(options.clang),
         "opt_level": options.opt_level,
-        "jobs": options.jobs,
         "cache_dir": options.cache,
         "keep_going": options.keep_going,
     }
     build = _build_one if len(options.recipes) == 1 else _build_many
-    return build(recipes, options.output, output, **build_options)
+    if isinstance(options.jobs, int):
+        return build(recipes, options.output, output, jobs=options.jobs, **build_options)
+    from mlgo_gym.curation._building import Builders
+
+    with Builders(options.jobs) as builders:
+        return build(recipes, options.output, output, jobs=builders, **build_options)
 
 
 def _selected(options: argparse.Namespace) -> list[Recipe]:

@@ -8,6 +8,7 @@ import os
 from typing import Final
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
 
@@ -22,7 +23,7 @@ _LOGGING: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 
 
 def add_options(add: shared.Options) -> None:
-    add("datasets", "DIR", "a dataset", nargs="+")
+    add("datasets", "DIR", "a dataset, also as s3://BUCKET/KEY", nargs="+", type=place)
     add_target = add.either()
     add_target("--log", "FILE", "write a training log")
     add_target("--tfrecord", "FILE", "write a TFRecord file")

@@ -23,7 +23,7 @@ EXAMPLE = "mlgo-gym dataset import never.log --output sets/never"
 
 def add_options(add: shared.Options) -> None:
     add("files", "FILE", "a log or a trace", nargs="+")
-    add.output("the dataset's folder")
+    add.output("the dataset's folder", may_be_remote=True)
     add("--package", "NAME", "the corpus that they are of")
     what = "the LLVM that wrote the training logs, such as 22.1.0; they do not say it"
     add("--llvm-version", "VERSION", what)

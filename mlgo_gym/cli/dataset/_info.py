@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._grid import Grid, amount
 from mlgo_gym.cli.show._output import Output
 
@@ -21,7 +22,7 @@ EXAMPLE = "mlgo-gym dataset info sets/default sets/random"
 
 
 def add_options(add: shared.Options) -> None:
-    add("datasets", "DIR", "a dataset", nargs="+")
+    add("datasets", "DIR", "a dataset, also as s3://BUCKET/KEY", nargs="+", type=place)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -26,7 +26,7 @@ _HASH_DIGITS: Final = 12
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add.output("the dataset's folder")
+    add.output("the dataset's folder", may_be_remote=True)
     add.problem()
     add.policy()
     add.model("what answers LLVM instead")

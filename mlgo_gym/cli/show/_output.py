@@ -23,10 +23,15 @@ _T = TypeVar("_T")
 
 
 class Output:
-    """Where a command's results, progress and errors go."""
+    """Where a command's results, progress and errors go.
+
+    Attributes:
+        besides: says what stands behind each line of progress.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
+        self.besides: Callable[[], str] | None = None
         self._out = escaping_console()
         self._err = escaping_console(stderr=True)
 
@@ -49,6 +54,11 @@ class Output:
 
     def warn(self, message: str) -> None:
         self._err.print(f"mlgo-gym: {message}", style="yellow", soft_wrap=True)
+
+    def remark(self, message: str) -> None:
+        """Say on a terminal, as progress is shown, what is no result."""
+        if self._is_watched:
+            self._err.print(message, style="dim", soft_wrap=True)
 
     def warn_of(self, errors: Iterable[str]) -> int:
         """One line for each error; where there is one, the status is 1."""
@@ -101,7 +111,23 @@ class Output:
                 progress.advance(task)
 
     def _progress(self, *columns: str | ProgressColumn) -> Progress:
-        from rich.progress import Progress
+        from rich.progress import Progress, RenderableColumn
 
-        is_shown = self._err.is_terminal and not self.as_json
-        return Progress(*columns, console=self._err, disable=not is_shown, transient=True)
+        if self.besides:
+            columns = *columns, RenderableColumn(_Now(self.besides))
+        is_hidden = not self._is_watched
+        return Progress(*columns, console=self._err, disable=is_hidden, transient=True)
+
+    @property
+    def _is_watched(self) -> bool:
+        return self._err.is_terminal and not self.as_json
+
+
+class _Now:
+    """A text as it is whenever it is shown."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
+
+    def __rich__(self) -> str:
+        return self._text()

@@ -22,6 +22,7 @@
 #endif
 
 #define INSIDE " inside"
+#define NOT_STARTED 123 /* the dynamic linker ends with 127 for good where a library does not fit */
 
 static const char *const CANDIDATES[] = {"", "-25", "-24", "-23", "-22", "-21", "-20", "-19"};
 #define CANDIDATE_COUNT (sizeof CANDIDATES / sizeof *CANDIDATES)
@@ -139,7 +140,7 @@ int run(char *const *command, const struct preload *preload, int output, int err
       put_preload(preload);
     execv(command[0], command);
     dprintf(2, "cannot run %s: %s\n", command[0], strerror(errno));
-    _exit(127);
+    _exit(NOT_STARTED);
   }
   int status = -1;
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
@@ -159,23 +160,27 @@ int ask(char *const *command, const struct preload *preload, char *text, size_t 
 
 /* The version that clang says, or NULL. */
 static const char *say_version(const struct clang *clang, const struct preload *preload, char *text,
-                               size_t size) {
+                               size_t size, int *status) {
   char *command[] = {(char *)clang->path, "--version", NULL};
-  const char *version = ask(command, preload, text, size) ? NULL : strstr(text, VERSION_WORDS);
+  *status = ask(command, preload, text, size);
+  const char *version = *status ? NULL : strstr(text, VERSION_WORDS);
   return version ? version + strlen(VERSION_WORDS) : NULL;
 }
 
 /* Asks for the version with the library preloaded, and if that is no good without; whether it is known
- * for good is another thing: the library may be missing this time. */
+ * for good is another thing: this time the library may be missing, clang not started or killed, or out of
+ * memory. */
 static bool ask_version(struct clang *clang, char *text, size_t size, bool *is_known,
                         struct message *message) {
   struct preload preload;
-  *is_known = open_preload(&preload);
-  const char *version = *is_known ? say_version(clang, &preload, text, size) : NULL;
+  int status = -1;
+  bool is_open = open_preload(&preload);
+  const char *version = is_open ? say_version(clang, &preload, text, size, &status) : NULL;
   bool is_inside = version && was_spoken(&preload);
+  *is_known = status >= 0 && status != NOT_STARTED && was_mapped(&preload);
   close_preload(&preload);
   if (!version)
-    version = say_version(clang, NULL, text, size);
+    version = say_version(clang, NULL, text, size, &status);
   if (!version) {
     text[strcspn(text, "\n")] = 0;
     snprintf(message->text, MESSAGE_BYTES,

@@ -232,6 +232,8 @@ void close_preload(struct preload *preload);
 void put_preload(const struct preload *preload);
 /* Whether clang, which has ended, said its version through the library. */
 bool was_spoken(const struct preload *preload);
+/* Whether its processes, if they loaded the library, had the memory to say so. */
+bool was_mapped(const struct preload *preload);
 
 /* job.c */
 /* How a compilation ended: with clang's wait status, or unable to go on. */

@@ -64,13 +64,17 @@ static struct session *_Atomic sessions[MOST_DESCRIPTORS];
 static _Thread_local struct session *half_open[PROBLEM_COUNT];
 
 struct page *map_page(int driver, int number) {
+  static const uint32_t yes = 1;
   char path[64];
   struct stat about;
   struct page *found = MAP_FAILED;
   snprintf(path, sizeof path, DRIVERS_FILE, driver, number);
   int file = next_open(path, O_RDWR | O_CLOEXEC);
-  if (file >= 0 && !fstat(file, &about) && about.st_size == sizeof *page)
+  bool is_page = file >= 0 && !fstat(file, &about) && about.st_size == sizeof *page;
+  if (is_page)
     found = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (is_page && found == MAP_FAILED)
+    (void)!pwrite(file, &yes, sizeof yes, offsetof(struct page, is_unmapped));
   if (file >= 0)
     next_close(file);
   return found != MAP_FAILED && found->version == INSIDE_VERSION ? found : NULL;

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define INSIDE_VERSION 3
+#define INSIDE_VERSION 4
 #define DRIVERS_FILE "/proc/%d/fd/%d"
 #define TOLD_BYTES 256
 #define PATH_BYTES 4096
@@ -27,11 +27,12 @@ struct page {
     int file;              /* the driver's, of the policy */
     size_t answers_bytes;  /* or of answers of this length, where it is not 0 */
   } channels[PROBLEM_COUNT];
-  uint32_t is_trial;          /* clang is asked for its version */
-  _Atomic uint32_t is_spoken; /* and has said it through the library */
-  _Atomic uint32_t is_open;   /* LLVM has opened a channel */
-  _Atomic uint32_t is_asked;  /* and written to it */
-  _Atomic uint32_t is_right;  /* and has taken all answers that search had found */
+  uint32_t is_trial;            /* clang is asked for its version */
+  _Atomic uint32_t is_spoken;   /* and has said it through the library */
+  _Atomic uint32_t is_unmapped; /* the library could open this and not map it */
+  _Atomic uint32_t is_open;     /* LLVM has opened a channel */
+  _Atomic uint32_t is_asked;    /* and written to it */
+  _Atomic uint32_t is_right;    /* and has taken all answers that search had found */
   _Atomic uint32_t state;
   struct message message;
 

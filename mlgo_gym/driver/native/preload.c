@@ -54,6 +54,8 @@ void close_preload(struct preload *preload) {
 
 bool was_spoken(const struct preload *preload) { return atomic_load(&preload->page->is_spoken); }
 
+bool was_mapped(const struct preload *preload) { return !atomic_load(&preload->page->is_unmapped); }
+
 /* Behind what the user has there: a sanitizer must come first. */
 void put_preload(const struct preload *preload) {
   const char *others = getenv(VARIABLE);

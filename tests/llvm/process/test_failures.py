@@ -18,7 +18,8 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.process._request import FORK_SIGNAL
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
-from tests.stream.test_channel import descriptors, free_descriptors
+from tests.conftest import free_descriptors
+from tests.stream.test_channel import descriptors
 from tests.waiting import wait_for
 
 INLINING = InliningForSize()

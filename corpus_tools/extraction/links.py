@@ -1,0 +1,140 @@
+"""What a build links, as Ninja and CMake's makefiles have it written down: nothing of it is run.
+
+Read are the ``build.ninja`` of a build's folder, and the ``link.txt`` that CMake leaves for each
+target of makefiles.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from corpus_tools.errors import BuildListError
+from corpus_tools.extraction.inputs import expand_response_files, read_list
+from corpus_tools.extraction.linker_parameters import ARCHIVE_SUFFIXES, OBJECT_SUFFIXES
+from corpus_tools.words import split_words
+
+__all__ = ["Link", "list_links"]
+
+_NINJA: Final = "build.ninja"
+_CMAKE: Final = "link.txt"
+_CMAKE_FOLDER: Final = "CMakeFiles"
+_ESCAPED: Final = re.compile(r"\$(\n *|[$ :])|([ :|]|\n)")
+_PHONY: Final = "phony"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A program, library or archive of a build.
+
+    Attributes:
+        name: its path below the build's folder.
+        objects: what is linked into it, also by archives of the build, as absolute paths.
+    """
+
+    name: str
+    objects: tuple[Path, ...]
+
+
+def list_links(build: Path) -> list[Link]:
+    """List what a build links: programs, shared libraries, and archives that go into none of them.
+
+    Args:
+        build: its folder.
+
+    Raises:
+        BuildListError: a file that says it cannot be read.
+    """
+    build = Path(os.path.normpath(build.absolute()))
+    inputs = dict(_ninja_links(build) if (build / _NINJA).is_file() else _cmake_links(build))
+    used = {each for name in inputs for each in inputs[name] if each.suffix in ARCHIVE_SUFFIXES}
+    links = [
+        Link(os.path.relpath(path, build), objects)
+        for path in inputs
+        if path not in used and (objects := _objects(path, inputs))
+    ]
+    return sorted(links, key=lambda each: each.name)
+
+
+def _objects(path: Path, inputs: Mapping[Path, tuple[Path, ...]]) -> tuple[Path, ...]:
+    """The objects of a link, and of the archives of the build in it, each once."""
+    found: dict[Path, None] = {}
+    seen, left = {path}, [path]
+    while left:
+        for each in inputs[left.pop()]:
+            if each.suffix in OBJECT_SUFFIXES:
+                found[each] = None
+            elif each in inputs and each not in seen:
+                seen.add(each)
+                left.append(each)
+    return tuple(found)
+
+
+def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    for file in sorted(build.rglob(f"{_CMAKE_FOLDER}/*/{_CMAKE}")):
+        folder = file.parents[2]
+        for line in read_list(file).splitlines():
+            try:
+                words = expand_response_files(split_words(line), folder)
+            except ValueError as error:
+                raise BuildListError(file, f"expected a command, found {error}") from error
+            inputs = [each for each in words[1:] if _is_input(each)]
+            if "-o" in words[:-1]:
+                output = words[words.index("-o") + 1]
+                inputs = [each for each in inputs if each != output]
+            elif len(inputs) > 1 and PurePosixPath(inputs[0]).suffix in ARCHIVE_SUFFIXES:
+                output, *inputs = inputs
+            else:
+                continue
+            yield _placed(folder, output), tuple(_placed(folder, each) for each in inputs)
+
+
+def _ninja_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+    text = read_list(build / _NINJA).replace("$\r\n", "$\n")
+    for match in re.finditer(r"^build (?:[^\n$]|\$\n|\$.)*", text, re.MULTILINE):
+        outputs, inputs = _statement(match[0].removeprefix("build "))
+        objects = [each for each in inputs if _is_input(each)]
+        if not outputs or PurePosixPath(outputs[0]).suffix in OBJECT_SUFFIXES or not objects:
+            continue
+        yield _placed(build, outputs[0]), tuple(_placed(build, each) for each in objects)
+
+
+def _statement(text: str) -> tuple[list[str], list[str]]:
+    """Outputs and inputs of a build statement of Ninja's, without those that only come first."""
+    words, word = [], ""
+    end = 0
+    for match in _ESCAPED.finditer(text):
+        word += text[end : match.start()]
+        end = match.end()
+        if match[1] is not None:
+            word += "" if match[1].startswith("\n") else match[1]
+            continue
+        words += [word] if word else []
+        words += [match[2]] if match[2] in (":", "|") else []
+        word = ""
+    words += [word + text[end:]] if word + text[end:] else []
+    if ":" not in words:
+        return [], []
+    colon = words.index(":")
+    outputs = [each for each in words[:colon] if each != "|"]
+    rule, inputs = words[colon + 1 : colon + 2], words[colon + 2 :]
+    for place in range(len(inputs) - 1):
+        if inputs[place] == inputs[place + 1] == "|":  # only an order
+            inputs = inputs[:place]
+            break
+    if rule == [_PHONY]:
+        return [], []
+    return outputs, [each for each in inputs if each != "|"]
+
+
+def _is_input(word: str) -> bool:
+    suffix = PurePosixPath(word).suffix
+    return not word.startswith("-") and suffix in (*OBJECT_SUFFIXES, *ARCHIVE_SUFFIXES)
+
+
+def _placed(folder: Path, name: str) -> Path:
+    return Path(os.path.normpath(folder / name))

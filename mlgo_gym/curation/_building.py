@@ -1,0 +1,206 @@
+"""Corpora whose sources are compiled elsewhere: on nodes, which are sent a package's sdist.
+
+A node unpacks the sdist as it is unpacked here, and compiles sources as they are compiled here, so
+that the bitcode is the same bytes. That takes the same clang, and the same headers of C, C++ and
+Python, of which a few are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from corpus_tools.build import python_header_flags
+from corpus_tools.clang import Clang, compile_to_bitcode, find_clang
+from corpus_tools.compilation import (
+    Compilation,
+    CompileSources,
+    Progress,
+    check_source_name,
+    largest_first,
+)
+from corpus_tools.errors import CompileError, CompileFailure, CorpusToolsError
+from corpus_tools.recipes import Recipe
+from corpus_tools.scratch import scratch_folder
+from corpus_tools.source_tree import unpack_sources
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.files import read_bounded
+from mlgo_gym.llvm._schedule import Jobs, each, workers
+
+_MAX_BYTES: Final = 1 << 30
+_PROBE: Final = "probe.cpp"
+_HEADERS: Final = (
+    *("stdlib.h", "stdio.h", "string.h", "math.h", "pthread.h", "unistd.h", "immintrin.h"),
+    *("string", "vector", "map", "unordered_map", "memory", "algorithm", "iostream"),
+    "Python.h",
+)
+"""What machines have of their own, and may have in another version."""
+
+
+class Builders(AbstractContextManager["Builders"]):
+    """Workers that compile one package after the other; as `jobs` of `corpus_tools.build_corpus`.
+
+    Args:
+        jobs: what makes the workers, such as a `RayCluster`.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._workers = workers(_Unpacked, jobs)
+
+    def __call__(self, recipe: Recipe, sdist: Path) -> CompileSources:
+        """What compiles the sources of a recipe.
+
+        Raises:
+            EnvironmentSetupError: when it is called, where a worker has another clang, other
+                headers, or no room for the sources.
+        """
+        return partial(self._compile_sources, recipe, sdist)
+
+    def _compile_sources(
+        self,
+        recipe: Recipe,
+        sdist: Path,
+        compilation: Compilation,
+        sources: Sequence[str],
+        output: Path,
+        *,
+        progress: Progress | None = None,
+    ) -> tuple[CompileFailure, ...]:
+        for source in sources:
+            check_source_name(source)
+        headers = _headers_digest(recipe, compilation.clang)
+        data = read_bounded(sdist, _MAX_BYTES)
+        work = _CompileSource(recipe, data, compilation.clang, headers, compilation.opt_level)
+        order = largest_first(sources, compilation.root)
+        failures = []
+        for count, done in enumerate(each(order, work, self._workers), 1):
+            if isinstance(done.value, str):
+                failures.append(CompileFailure(done.item, done.value))
+            else:
+                _write(output, done.item, done.value)
+            if progress is not None:
+                progress(count, len(order), done.item)
+        return tuple(sorted(failures, key=lambda each: each.source))
+
+    def __exit__(self, *_: object) -> None:
+        self._workers.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A source's bitcode and its command, as a corpus has them."""
+
+    bitcode: bytes
+    command: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _CompileSource:
+    """How each source of a package is compiled, and all that it takes but clang and headers."""
+
+    recipe: Recipe
+    sdist: bytes
+    clang: Clang
+    headers: str
+    opt_level: str
+
+    def __call__(self, unpacked: _Unpacked, source: str) -> _Compiled | str:
+        """What was compiled, or why nothing was.
+
+        Raises:
+            EnvironmentSetupError: this machine is not as the one that asks.
+        """
+        compilation = unpacked.compilation(self)
+        with scratch_folder() as folder:
+            try:
+                compilation.compile_source(source, folder)
+            except CompileError as error:
+                return str(error)
+            files = (folder / f"{source}{suffix}" for suffix in (".bc", ".cmd"))
+            return _Compiled(*(read_bounded(each, _MAX_BYTES) for each in files))
+
+
+class _Unpacked:
+    """The sources of one package at a time, in a folder of this worker's."""
+
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._made: tuple[_CompileSource, Compilation] | None = None
+
+    def compilation(self, work: _CompileSource) -> Compilation:
+        """How the sources are compiled here.
+
+        Raises:
+            EnvironmentSetupError: clang or its headers are others than where work comes from, or
+                the sources cannot be unpacked.
+        """
+        if self._made is None or self._made[0] is not work:
+            self.close()
+            try:
+                self._made = work, self._unpack(work)
+            except (CorpusToolsError, OSError) as error:
+                raise EnvironmentSetupError(f"node {socket.gethostname()}: {error}") from error
+        return self._made[1]
+
+    def interrupt(self) -> None:
+        """Nothing that is under way takes long: clang has a deadline."""
+
+    def close(self) -> None:
+        """Remove the folder."""
+        self._made = None
+        self._stack.close()
+
+    def _unpack(self, work: _CompileSource) -> Compilation:
+        clang = _clang_like(work.clang)
+        if (found := _headers_digest(work.recipe, clang)) != work.headers:
+            _refuse("the headers of C, C++ and Python", work.headers, found)
+        folder = self._stack.enter_context(scratch_folder())
+        sdist = folder / work.recipe.sdist
+        sdist.write_bytes(work.sdist)
+        root = unpack_sources(work.recipe, sdist, folder)
+        return Compilation(
+            clang=clang,
+            root=root,
+            flags=(*work.recipe.flags, *python_header_flags(work.recipe)),
+            file_flags=work.recipe.file_flags,
+            opt_level=work.opt_level,
+        )
+
+
+def _clang_like(wanted: Clang) -> Clang:
+    """The clang of the same path, or else the first on PATH, if it is the same one."""
+    clang = find_clang(wanted.path if wanted.path.exists() else None)
+    if clang.banner != wanted.banner:
+        _refuse("clang", wanted.banner, clang.banner)
+    return clang
+
+
+def _refuse(what: str, expected: str, found: str) -> None:
+    raise EnvironmentSetupError(
+        f"node {socket.gethostname()}: {what}: expected {expected}, as here, found {found}: "
+        "corpora could not be compared"
+    )
+
+
+def _headers_digest(recipe: Recipe, clang: Clang) -> str:
+    """The hash of what clang makes of headers: SHA-256, of which a few digits do."""
+    flags = ("-E", "-P", *python_header_flags(recipe))  # preprocessed, and without paths
+    lines = (f"#if __has_include(<{each}>)\n#include <{each}>\n#endif\n" for each in _HEADERS)
+    with scratch_folder() as folder:
+        (folder / _PROBE).write_text("".join(lines))
+        output = folder / "probe.ii"
+        compile_to_bitcode(clang, _PROBE, output, root=folder, flags=flags)
+        return hashlib.sha256(read_bounded(output, _MAX_BYTES)).hexdigest()[:12]
+
+
+def _write(output: Path, source: str, compiled: _Compiled) -> None:
+    bitcode = output / f"{source}.bc"
+    bitcode.parent.mkdir(parents=True, exist_ok=True)
+    bitcode.write_bytes(compiled.bitcode)
+    (output / f"{source}.cmd").write_bytes(compiled.command)

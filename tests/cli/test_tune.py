@@ -1,0 +1,296 @@
+"""``mlgo-gym tune``: from a corpus to model, page and record; interrupted; bad input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus._packages import Packages
+from mlgo_gym.driver._project import build_commands, open_project
+from mlgo_gym.errors import OptionsError
+from mlgo_gym.files import write_json
+from mlgo_gym.llvm._compiler import llvm_version
+from mlgo_gym.model._card import find_model
+from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.training._train import Watcher
+from mlgo_gym.training._tune import TuneSetting, Tuning
+from tests.cli.command import run
+from tests.cli.test_evaluate import copied
+
+SHIPPED = Path(find_model("inlining-for-size"))
+QUICK = (
+    "rounds=1",
+    "batches=1",
+    "hidden=[8]",
+    "fit.epochs=2",
+    "teacher.bags=1",
+    "teacher.iterations=10",
+)
+SET = tuple(word for each in QUICK for word in ("--set", each))
+NAMES = ("digest.c", "graph.cpp", "json_read.c", "lru_cache.cpp", "scene.cpp")
+
+
+def tune(*more: str | Path, cwd: Path) -> Any:
+    return run("tune", "--output", "out", *more, cwd=cwd)
+
+
+@pytest.fixture
+def corpus(sample: Corpus, tmp_path: Path) -> Path:
+    return copied(sample, NAMES, tmp_path / "corpus")
+
+
+@pytest.mark.e2e
+def test_from_a_corpus_to_a_model(corpus: Path, tmp_path: Path) -> None:
+    line: tuple[str | Path, ...] = ("--corpus", corpus, "--budget", "20m", *SET)
+    done = tune(*line, "--json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    record = json.loads(done.stdout)
+    held_out = record["linked_text"]["held_out"]
+    start = record["started_from"]
+    assert start in {"inlining-for-size", "inlining-for-size-derived"}
+    assert held_out["modules"] == 1
+    assert record["linked_text"]["all"]["modules"] == len(NAMES)
+    (sizes,) = record["targets"].values()
+    assert sizes["built"] <= sizes["LLVM"]
+    changes = {name: held_out[name]["change"] for name in (start, "tuned")}
+    best = min({"LLVM": 0.0, **changes}.values())
+    assert {"LLVM": 0.0, **changes}[record["chosen"]] == best
+    page = (tmp_path / "out" / "report.html").read_text().replace("<wbr>", "")
+    for text in ("mlgo-gym", *NAMES, record["why"].partition(",")[0].replace("'", "&#x27;")):
+        assert text in page
+    assert "make" in record["build"][0]
+    if record["model"]:
+        assert (
+            f"--mlgo-keep-smaller --mlgo-inlining-model={tmp_path}/out/model" in record["build"][0]
+        )
+        card = json.loads((tmp_path / "out" / "model" / "card.json").read_text())
+        assert card["tuned"]["chosen"] == record["chosen"]
+        done = run("evaluate", "--model", "out/model", "--corpus", corpus, cwd=tmp_path)
+        assert done.returncode == 0
+    files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("scores.*")}
+    again = tune(*line, "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == record  # all was there
+    assert {path: path.stat().st_mtime_ns for path in files} == files
+
+
+class Stop(BaseException):
+    """What ends a tune and is no error."""
+
+
+class Stopping(Watcher):
+    """Ends a tune as it begins with something, and remembers with what it began."""
+
+    def __init__(self, last: str) -> None:
+        self.done: list[str] = []
+        self._last = last
+
+    def doing(self, what: str) -> None:
+        self.done.append(what)
+        if what == self._last:
+            raise Stop
+
+
+@pytest.mark.e2e
+def test_an_interrupted_one_goes_on(sample: Corpus, tmp_path: Path) -> None:
+    packages = Packages.of({"sample": sample.only(NAMES)})
+    setting = TuneSetting((SHIPPED,), InliningForSize(derived=True), 1200.0, settings=QUICK)
+    whole = Tuning(tmp_path / "whole", packages, setting).run()
+    parts: list[str] = []
+    for last in ("survey", "fitting", "compiling with the tuned model", "nothing"):
+        watcher = Stopping(last)
+        tuning = Tuning(tmp_path / "parts", packages, setting, watcher=watcher)
+        if last != "nothing":
+            with pytest.raises(Stop):
+                tuning.run()
+        else:
+            found = tuning.run()
+        parts += watcher.done
+    assert parts.count("compiling with inlining-for-size and LLVM's own") == 1
+    assert parts.count("survey") == 2
+    assert [each.code for each in found.scores] == [each.code for each in whole.scores]
+    assert found.choice == whole.choice
+
+
+@pytest.mark.e2e
+def test_another_tune_in_the_folder(corpus: Path, tmp_path: Path) -> None:
+    line: tuple[str | Path, ...] = ("--corpus", corpus, "--budget", "1s", *SET, "--model", SHIPPED)
+    first = tune(*line, cwd=tmp_path)
+    assert first.returncode == 1
+    done = tune(*line, "--seed", "1", cwd=tmp_path)
+    message = "tune 'out': holds another tune: seed: expected 1, found 0"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    models = [find_model(name) for name in ("inlining-for-size-derived", "inlining-for-size")]
+    done = tune(*line[:-2], cwd=tmp_path)
+    message = f"tune 'out': holds another tune: models: expected {models}, found {models[1:]}"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    done = tune(*line, "--no-derived", cwd=tmp_path)
+    assert done.stderr.startswith("mlgo-gym: error: tune 'out': holds another tune: problem: ")
+    scores = tmp_path / "out" / "scores.start.json"
+    known = json.loads(scores.read_text())
+    write_json(scores, known | {"spent_s": 20.0})
+    done = tune(*line, cwd=tmp_path)
+    message = "tune: expected a budget of at least 80s for one round of 5 modules, found 1s"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    write_json(scores, {"models": known["models"], "modules": [{}]})
+    done = tune(*line, cwd=tmp_path)
+    message = "tune 'out': scores.start.json: expected scores, found KeyError('code')"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+def test_too_few_modules(sample: Corpus, tmp_path: Path) -> None:
+    corpus = copied(sample, NAMES[:3], tmp_path / "corpus")
+    done = tune("--corpus", corpus, cwd=tmp_path)
+    message = "tune: expected at least 4 modules, of which a quarter is held out, found 3"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_another_llvm(tmp_path: Path) -> None:
+    shutil.copytree(SHIPPED, tmp_path / "old")
+    card = json.loads((SHIPPED / "card.json").read_text())
+    write_json(tmp_path / "old" / "card.json", card | {"llvm_version": "19.1.7"})
+    done = tune("--model", "old", cwd=tmp_path)
+    message = f"model 'old': expected one for LLVM {llvm_version()}, found 19.1.7"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+def test_a_model_of_another_problem(tmp_path: Path) -> None:
+    done = tune("--model", "regalloc-eviction", cwd=tmp_path)
+    message = "tune: expected a model for InliningForSize, found one for RegallocEviction"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+def test_a_build_and_a_corpus(tmp_path: Path) -> None:
+    done = tune("--build", "build", "--corpus", "corpus", cwd=tmp_path)
+    message = "tune: expected --build without --corpus and --split"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ("--search", "10s", "--corpus", "corpus"),
+            "expected --search with --build and its compile_commands.json, by whose commands "
+            "answers are found again, found a corpus",
+        ),
+        (
+            ("--search", "10s", "--build", "build"),
+            "expected --search with --build and its compile_commands.json, by whose commands "
+            "answers are found again, found its objects alone",
+        ),
+        (
+            ("--search", "30m", "--build", "build"),
+            "expected --search to be less than --budget (1800s), found 1800s",
+        ),
+        (
+            ("--model", "a/model", "--model", "b/model"),
+            "expected a model's name other than model, tuned, LLVM, found 'b/model'",
+        ),
+        (
+            ("--model", "a/tuned"),
+            "expected a model's name other than tuned, LLVM, found 'a/tuned'",
+        ),
+    ],
+)
+def test_what_cannot_be_searched_or_told_apart(
+    options: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "build").mkdir()
+    done = tune(*options, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: tune: {message}\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_build_without_bitcode(clang22: str, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    build.mkdir()
+    (build / "f.c").write_text("int f(void) { return 1; }\n")
+    subprocess.run((clang22, "-c", "f.c"), cwd=build, check=True)
+    done = tune("--build", "build", cwd=tmp_path)
+    message = (
+        "build 'build': expected compile_commands.json or objects with bitcode, found neither; "
+        "\"make clean all CC='clang -Xclang -fembed-bitcode=all' "
+        "CXX='clang++ -Xclang -fembed-bitcode=all'\" brings it"
+    )
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+    (build / "CMakeCache.txt").write_text("CMAKE_BUILD_TYPE:STRING=Release\n")
+    with pytest.raises(OptionsError) as error:
+        open_project(build, tmp_path / "out", 1, 60.0)
+    assert str(error.value) == (
+        f"build {str(build)!r}: expected compile_commands.json or objects with bitcode, found "
+        f'neither; "cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON {build}" brings it'
+    )
+
+
+def test_no_such_build(tmp_path: Path) -> None:
+    done = tune("--build", "build", cwd=tmp_path)
+    message = "build: build: cannot be read: No such file or directory"
+    assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+def objects_with_bitcode(build: Path, clang: str) -> None:
+    build.mkdir()
+    for name in ("f", "g", "h"):
+        (build / f"{name}.c").write_text(f"int {name}(void) {{ return 1; }}\n")
+        embedding = () if name == "h" else ("-Xclang", "-fembed-bitcode=all")
+        subprocess.run((clang, *embedding, "-c", f"{name}.c"), cwd=build, check=True)
+
+
+def test_targets_that_do_not_link(clang22: str, tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    objects_with_bitcode(build, clang22)
+    links = "build app: link f.o h.o a.o\nbuild tool: link h.o\nbuild all.so: link f.o g.o\n"
+    (build / "build.ninja").write_text(links)
+    project = open_project(build, tmp_path / "out", 1, 60.0)
+    assert list(project.corpus) == ["f.o", "g.o"]
+    assert project.targets == {"app": ("f.o",), "all.so": ("f.o", "g.o")}
+    assert project.failures == (
+        "target 'app': expected modules of all its 3 objects, found none of 2: h.o, a.o; it is "
+        "counted without them",
+        "target 'tool': expected modules of all its 1 objects, found none of 1: h.o; it is left "
+        "out",
+    )
+    (build / "f.o").unlink()
+    assert open_project(build, tmp_path / "out", 1, 60.0) == project  # nothing is read again
+    with pytest.raises(OptionsError) as error:
+        open_project(tmp_path, tmp_path / "out", 1, 60.0)
+    assert str(error.value) == (
+        f"tune {str(tmp_path / 'out')!r}: expected modules of {str(tmp_path)!r}, found those of "
+        f"{str(build)!r}"
+    )
+
+
+def test_how_it_is_built(tmp_path: Path) -> None:
+    model = tmp_path / "a model"
+    options = f"--mlgo-keep-smaller --mlgo-inlining-model='{model}'"
+    drivers = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}
+    with_model = " ".join(
+        f"{name}={shlex.quote(f'{driver} {options}')}" for name, driver in drivers.items()
+    )
+    assert build_commands(None, None) == ["make"]
+    assert build_commands(None, model) == [f"make {with_model}"]
+    assert build_commands(tmp_path, model) == [f"make {with_model}"]
+    (with_answers,) = build_commands(None, None, tmp_path)
+    assert with_answers == (
+        f"make CC='mlgo-cc --mlgo-traces={tmp_path}' CXX='mlgo-c++ --mlgo-traces={tmp_path}'"
+    )
+    (tmp_path / "CMakeCache.txt").write_text(
+        "# a comment\nCMAKE_HOME_DIRECTORY:INTERNAL=/src\nCMAKE_BUILD_TYPE:STRING=MinSizeRel\n"
+        "CMAKE_C_FLAGS:STRING=-Xclang -fembed-bitcode=all\n"
+        "CMAKE_CXX_FLAGS:STRING=-fno-rtti -Xclang -fembed-bitcode=all\n"
+        "CMAKE_CXX_FLAGS_MINSIZEREL:STRING=-Oz -DNDEBUG\nCMAKE_CXX_FLAGS_DEBUG:STRING=-g\n"
+    )
+    made = f"-S /src -B {tmp_path}-tuned -DCMAKE_BUILD_TYPE=MinSizeRel"
+    assert build_commands(tmp_path / "compile_commands.json", model) == [
+        f"{with_model} cmake {made} -DCMAKE_CXX_FLAGS=-fno-rtti "
+        "'-DCMAKE_CXX_FLAGS_MINSIZEREL=-Oz -DNDEBUG'",
+        f"cmake --build {tmp_path}-tuned",
+    ]

@@ -1,0 +1,137 @@
+"""What a build links: as Ninja writes it down, and as CMake does for makefiles; also broken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corpus_tools.clang import Clang
+from corpus_tools.errors import BuildListError
+from corpus_tools.extraction.links import list_links
+from tests.conftest import require
+
+SOURCES = {
+    "CMakeLists.txt": """
+cmake_minimum_required(VERSION 3.13)
+project(shapes C)
+add_library(parts STATIC a.c "b c.c")
+add_library(shared SHARED d.c)
+add_library(alone STATIC e.c)
+add_executable(app main.c)
+target_link_libraries(app parts shared)
+add_subdirectory(tools)
+""",
+    "tools/CMakeLists.txt": "add_executable(tool ../main.c)\ntarget_link_libraries(tool parts)\n",
+    **{f"{name}.c": f"int {name[0]}(void) {{ return 1; }}\n" for name in ("a", "b c", "d", "e")},
+    "main.c": "int a(void); int main(void) { return a() - 1; }\n",
+}
+
+
+def found(build: Path) -> dict[str, list[str]]:
+    """The links, with their objects' names below the folder of the build."""
+    return {
+        each.name: sorted(os.path.relpath(path, build) for path in each.objects)
+        for each in list_links(build)
+    }
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+def test_what_cmake_links(generator: str, clang22: Clang, tmp_path: Path) -> None:
+    cmake = require("cmake", "cmake")
+    require("ninja", "ninja-build")
+    (tmp_path / "tools").mkdir()
+    for name, text in SOURCES.items():
+        (tmp_path / name).write_text(text)
+    build = tmp_path / "build"
+    compiler = f"-DCMAKE_C_COMPILER={clang22.path}"
+    line = (cmake, "-G", generator, "-S", tmp_path, "-B", build, compiler)
+    subprocess.run(line, check=True, capture_output=True)
+    parts = ["CMakeFiles/parts.dir/a.c.o", "CMakeFiles/parts.dir/b_c.c.o"]
+    links = found(build)
+    if "CMakeFiles/parts.dir/b c.c.o" in links["app"]:  # as older ones of CMake call it
+        parts[1] = "CMakeFiles/parts.dir/b c.c.o"
+    assert links == {
+        "app": ["CMakeFiles/app.dir/main.c.o", *parts],
+        "libalone.a": ["CMakeFiles/alone.dir/e.c.o"],
+        "libshared.so": ["CMakeFiles/shared.dir/d.c.o"],
+        "tools/tool": [*parts, next(each for each in links["tools/tool"] if "tool.dir" in each)],
+    }
+    subprocess.run((cmake, "--build", build), check=True, capture_output=True)
+    assert all((build / each).is_file() for objects in links.values() for each in objects)
+
+
+NINJA = r"""
+rule cc
+  command = cc -c $in -o $out
+build a$ b.o: cc a.c | generated.h || order.o
+build c$:d.o: cc c.c
+build libx.a: ar a$ b.o
+build prog | prog.map: link c$:d.o $
+    libx.a | /elsewhere/liby.a $
+    || order.o
+build all: phony prog c$:d.o
+build run: run prog
+"""
+
+
+def test_ninja_s_escapes(tmp_path: Path) -> None:
+    (tmp_path / "build.ninja").write_text(NINJA)
+    assert found(tmp_path) == {"prog": ["a b.o", "c:d.o"]}
+
+
+def test_nothing_is_written_down(tmp_path: Path) -> None:
+    (tmp_path / "Makefile").write_text("all: app\n")
+    assert found(tmp_path) == {}
+
+
+def test_an_archive_in_itself(tmp_path: Path) -> None:
+    text = "build a.a: ar a.a b.a a.o\nbuild b.a: ar a.a\nbuild app: link a.a b.a x.o\n"
+    (tmp_path / "build.ninja").write_text(text)
+    assert found(tmp_path) == {"app": ["a.o", "x.o"]}
+
+
+def test_many_archives_in_each_other(tmp_path: Path) -> None:
+    """Each is looked at once: their paths through each other are 2 to the power of their number."""
+    lines = ["build 0.a: ar 0.o"]
+    lines += [f"build {n}.a: ar {n - 1}.a | {n - 1}.a" for n in range(1, 60)]
+    (tmp_path / "build.ninja").write_text("\n".join([*lines, "build app: link 59.a"]))
+    assert found(tmp_path) == {"app": ["0.o"]}
+
+
+def test_commands_of_makefiles(tmp_path: Path) -> None:
+    folder = tmp_path / "sub" / "CMakeFiles" / "app.dir"
+    folder.mkdir(parents=True)
+    (folder / "link.txt").write_text(
+        "c++ -O2 @CMakeFiles/app.dir/objects1 -o '../bin/my app' x.a\n"
+    )
+    (folder / "objects1").write_text("CMakeFiles/app.dir/a.o\nCMakeFiles/app.dir/b.o\n")
+    other = tmp_path / "CMakeFiles" / "x.dir"
+    other.mkdir(parents=True)
+    (other / "link.txt").write_text("ar qc sub/x.a CMakeFiles/x.dir/c.o\nranlib sub/x.a\n")
+    assert found(tmp_path) == {
+        "bin/my app": [
+            "CMakeFiles/x.dir/c.o",
+            "sub/CMakeFiles/app.dir/a.o",
+            "sub/CMakeFiles/app.dir/b.o",
+        ]
+    }
+    (folder / "link.txt").write_text("c++ a.o -o 'app\n")
+    with pytest.raises(BuildListError) as error:
+        list_links(tmp_path)
+    assert (
+        str(error.value) == f"{folder / 'link.txt'}: expected a command, found No closing quotation"
+    )
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "CMakeFiles" / "x.dir" / "link.txt"
+    file.parent.mkdir(parents=True)
+    os.mkfifo(file)
+    with pytest.raises(BuildListError) as error:
+        list_links(tmp_path)
+    reason = "cannot be read: expected a regular file, found something else"
+    assert str(error.value) == f"{file}: {reason}"

@@ -1,0 +1,101 @@
+"""What is chosen of LLVM's own heuristic, a model, and one that was tuned; and what is built."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.evaluation._tuned import (
+    BUILT,
+    ENOUGH,
+    TUNED,
+    TuneChoice,
+    Tuned,
+    against_start,
+    choose,
+)
+from mlgo_gym.scoring._linked_text import Code
+
+Sizes = Mapping[str, int]
+
+
+def module(number: int, sizes: Sizes, comdat: Sizes | None = None) -> ModuleScores:
+    code = {name: Code(size, {"f": comdat[name]} if comdat else {}) for name, size in sizes.items()}
+    return ModuleScores("", f"{number}.o", "C++", {"start": 1, TUNED: 1}, code=code)
+
+
+def tuned(modules: Sequence[ModuleScores], held_out: int) -> Tuned:
+    """The first modules are held out, and all are linked to one program."""
+    keys = tuple(ModuleKey("", each.module) for each in modules)
+    return Tuned(modules, "start", frozenset(keys[:held_out]), {"program": keys}, {})
+
+
+def sizes(llvm: int, start: int, own: int) -> dict[str, int]:
+    return {"LLVM": llvm, "start": start, TUNED: own}
+
+
+@pytest.mark.parametrize(
+    ("held_out", "trained_on", "chosen"),
+    [
+        (sizes(100, 90, 80), sizes(100, 90, 80), TUNED),
+        (sizes(100, 90, 95), sizes(100, 90, 10), "start"),  # learned by heart
+        (sizes(100, 110, 105), sizes(100, 90, 10), "LLVM"),
+        (sizes(100, 90, 90), sizes(100, 90, 80), "start"),  # no better than where it started
+        (sizes(100, 100, 100), sizes(100, 90, 80), "LLVM"),
+        (sizes(100, 90, 80), sizes(100, 80, 95), "start"),  # worse in all
+        (sizes(100, 110, 90), sizes(100, 80, 115), "LLVM"),
+    ],
+)
+def test_the_best_on_what_is_held_out(held_out: Sizes, trained_on: Sizes, chosen: str) -> None:
+    assert choose(tuned([module(0, held_out), module(1, trained_on)], 1)).name == chosen
+
+
+def test_why() -> None:
+    found = tuned([module(0, sizes(100, 90, 80)), module(1, sizes(100, 80, 95))], 1)
+    assert choose(found).why == (
+        "Linked text of the 1 module held out, against LLVM's own: tuned -20.00 %, start -10.00 %. "
+        "Of all targets, start makes less than tuned."
+    )
+
+
+def test_an_interval_of_enough_modules() -> None:
+    many = [module(number, sizes(100, 90, 80 + number)) for number in range(ENOUGH)]
+    few = tuned(many[1:], ENOUGH)
+    assert against_start(few, few.part(is_held_out=True)) is None
+    found = tuned(many, ENOUGH)
+    ends = against_start(found, found.part(is_held_out=True))
+    assert ends is not None
+    assert 80 / 90 < ends[0] < sum(range(80, 88)) / 720 < ends[1] < 87 / 90
+    assert "tuned against start: -7.22 % [" in choose(found).why
+
+
+def test_a_build_keeps_the_smaller_object() -> None:
+    modules = [module(0, sizes(100, 90, 80)), module(1, sizes(100, 90, 120))]
+    held = tuned(modules, 1)
+    for name, expected in ((TUNED, 180), ("start", 180), ("LLVM", 200)):
+        found = Tuned(
+            held.scores, "start", held.held_out, held.targets, {}, choice=TuneChoice(name, "")
+        )
+        assert found.target_bytes()["program"][BUILT] == expected
+    assert found.target_bytes()["program"] == sizes(200, 180, 200) | {BUILT: 200}
+
+
+def test_targets_have_what_they_share_once() -> None:
+    comdats = sizes(40, 30, 20)
+    modules = [module(number, sizes(100, 90, 80), comdats) for number in range(2)]
+    one, both = ModuleKey("", "0.o"), tuned(modules, 1).targets["program"]
+    found = Tuned(modules, "start", frozenset({one}), {"a": both, "b": (one,)}, {})
+    assert found.target_bytes() == {
+        "a": sizes(160, 150, 140) | {BUILT: 160},
+        "b": sizes(100, 90, 80) | {BUILT: 100},
+    }
+
+
+def test_what_fails_is_left_out() -> None:
+    failed = ModuleScores("", "2.o", "C++", errors=("it crashed",))
+    found = tuned([failed, module(0, sizes(100, 90, 80))], 1)
+    assert choose(found) == ("LLVM", "No module that is held out was compiled by all.")
+    assert found.target_bytes()["program"]["LLVM"] == 100
