@@ -39,6 +39,7 @@ _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
 def add_options(add: shared.Options) -> None:
+    add.uses_tensorflow("demo")
     add.corpus()
     add.problem(of_model=False)
     add.seed()

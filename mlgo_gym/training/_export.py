@@ -169,7 +169,7 @@ def _write(network: PolicyNetwork, problem: Problem, folder: Path) -> None:
     module, function = signature_of(network, problem)
     tf.saved_model.save(module, str(folder), signatures={SIGNATURE: function})
     (folder / "model.tflite").write_bytes(converted(folder))
-    (folder / "fingerprint.pb").unlink(missing_ok=True)  # nobody here reads it
+    (folder / "fingerprint.pb").unlink(missing_ok=True)  # of a TensorFlow imported before
     shutil.rmtree(folder / "assets", ignore_errors=True)  # it is empty
     decision = {
         "logging_name": problem.advice.name,

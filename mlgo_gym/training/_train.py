@@ -42,8 +42,11 @@ _REWARDLESS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Why some trainers take no reward."""
 
-TENSORFLOW_SETTINGS: Final = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
-"""TensorFlow greets nobody, and its sums do not depend on the machine's load."""
+TENSORFLOW_SETTINGS: Final = {
+    "TF_CPP_MIN_LOG_LEVEL": "3",  # it greets nobody
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # its sums do not depend on the machine's load
+    "TF_FLAG_SAVED_MODEL_FINGERPRINTING": "0",  # nobody reads one, and it fails otherwise
+}
 
 
 class Watcher:
