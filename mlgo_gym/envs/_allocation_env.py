@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._decision_env import Asked, DecisionEnv, EnvSettings
+from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import options_of
@@ -106,17 +106,17 @@ class AllocationEnv(DecisionEnv):
         self._episode: _Episode | None = None
 
     def _begin(
-        self, asked: Asked, skipped: dict[str, str], *, is_seeded: bool
+        self, asked: ResetRequest, skipped: dict[str, str], *, is_seeded: bool
     ) -> Steps[Compilation]:
         if is_seeded:
             self._modules.clear()
             self._place = self._place and replace(self._place, rest=())
-        if asked == Asked():
+        if asked == ResetRequest():
             return (yield from self._start_next(skipped))
         place = yield from self._found(asked)
         return (yield from self._start(place))
 
-    def _found(self, asked: Asked) -> Steps[_Place]:
+    def _found(self, asked: ResetRequest) -> Steps[_Place]:
         """The module that was asked for, from a function in it on."""
         if asked.module is not None:
             place = yield from self._take_apart(asked.module)

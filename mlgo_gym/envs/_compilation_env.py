@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self, Unpack
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.envs._decision_env import Asked, DecisionEnv, EnvSettings
+from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest
 from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import options_of
@@ -113,7 +113,7 @@ class CompilationEnv(DecisionEnv):
 
     def _begin(
         self,
-        asked: Asked,
+        asked: ResetRequest,
         skipped: dict[str, str],
         *,
         is_seeded: bool,  # noqa: ARG002

@@ -46,7 +46,7 @@ class EnvSettings(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResetRequest:
     """What ``reset`` is asked for; where it is ``None``, what comes next."""
 
     module: Module | None = None
@@ -153,7 +153,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         return self._resetting(seed, _asked_for(options or {}, self._reset_options, self.corpus))
 
     def _resetting(
-        self, seed: int | None, asked: Asked
+        self, seed: int | None, asked: ResetRequest
     ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
         super().reset(seed=seed)
         if self._compilation is not None:
@@ -253,7 +253,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
 
     @abstractmethod
     def _begin(
-        self, asked: Asked, skipped: dict[str, str], *, is_seeded: bool
+        self, asked: ResetRequest, skipped: dict[str, str], *, is_seeded: bool
     ) -> Steps[Compilation]:
         """Start an episode's compilation; what cannot be used is named in ``skipped``."""
 
@@ -332,7 +332,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         return info
 
 
-def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> Asked:
+def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> ResetRequest:
     """Read the options of ``reset``."""
     unknown = set(options) - set(known)
     if unknown:
@@ -343,4 +343,4 @@ def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus)
         raise OptionsError(f"reset options: expected a module or its name, found {module!r}")
     if not isinstance(function, str | None):
         raise OptionsError(f"reset options: expected a function's name, found {function!r}")
-    return Asked(corpus[module] if isinstance(module, str) else module, function)
+    return ResetRequest(corpus[module] if isinstance(module, str) else module, function)
