@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-random test-slow test-stress mutate fuzz explore faults scale check format bench lock hooks protos \
+.PHONY: demo test test-random test-slow test-stress mutate fuzz explore faults check format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -53,10 +53,6 @@ explore: $(DEV_READY)
 # the scenarios, KIND= what happens.
 faults: $(DEV_READY)
 	$(BIN)/python -m tests.faults $(LAST:%=--last %) $(if $(ONLY),--only $(ONLY)) $(if $(KIND),--kind $(KIND))
-
-scale:
-	test -x .venv-scale/bin/python || $(PYTHON) -m venv .venv-scale
-	.venv-scale/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[scale]' torch==2.13.0
 
 check: $(DEV_READY)
 	$(BIN)/ruff check .

@@ -41,6 +41,7 @@ PACKAGES: Final = {
     "tensorboard": "tensorboard",
     "tensorflow": "TensorFlow",
     "torch": "PyTorch",
+    "tree": "RLlib",
     "unearth": "unearth",
     "uv": "uv",
 }

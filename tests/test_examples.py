@@ -20,10 +20,9 @@ NEEDS = {
     "inlining_sb3_ppo": "stable_baselines3",
     "torch_mlp_to_model": "torch",
 }
-APART = "inlining_rllib_ppo"
-"""Ray wants one version of Gymnasium, so that it has a virtual environment of its own."""
+ELSEWHERE = ("eviction_rllib_ppo", "inlining_rllib_marwil")
+"""They run in tests/scale/test_cluster.py, on several nodes."""
 
-APART_PYTHON = ROOT / ".venv-scale" / "bin" / "python"
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets on standard error otherwise."""
 
@@ -31,30 +30,30 @@ GREETING = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
 """TFLite's, which nothing silences."""
 
 
-def run(python: str | Path, example: Path) -> subprocess.CompletedProcess[str]:
+def run(example: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [python, example], capture_output=True, text=True, check=True, env=os.environ | QUIET
+        [sys.executable, example],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | QUIET,
     )
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(
-    "example", [each for each in EXAMPLES if each.stem != APART], ids=lambda path: path.stem
+    "example", [each for each in EXAMPLES if each.stem not in ELSEWHERE], ids=lambda path: path.stem
 )
 def test_it_runs_and_says_something(example: Path) -> None:
     package = NEEDS.get(example.stem)
     if package and not importlib.util.find_spec(package):
         lacking(f"needs {package}: pip install 'mlgo-gym[test-rl]'")
-    done = run(sys.executable, example)
+    done = subprocess.run(
+        [sys.executable, example],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | QUIET,
+    )
     assert done.stdout
     assert done.stderr.replace(GREETING, "") == ""
-
-
-@pytest.mark.stress
-def test_rllib_runs() -> None:
-    # Ray itself is for development; what RLlib needs besides is apart.
-    python = sys.executable if importlib.util.find_spec("tree") else APART_PYTHON
-    if not Path(python).exists():
-        lacking("needs RLlib, in a virtual environment of its own: make scale")
-    done = run(python, ROOT / "examples" / f"{APART}.py")
-    assert done.stdout == "256 decisions in one iteration\n"

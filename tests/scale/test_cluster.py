@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -27,9 +28,10 @@ from corpus_tools import Clang, build_corpus, find_clang, load_recipe
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
-from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.curation import _building
 from mlgo_gym.curation._building import Builders
+from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._record import header_of, record
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import (
@@ -152,6 +154,19 @@ def scores(jobs: Jobs, track: Callable[..., Any] = lambda found, _: found) -> st
     corpus = {"sample": Corpus.load(SAMPLE_CORPUS).only(NAMES)}
     found = evaluate("inlining-for-size", corpus, policies=policies, jobs=jobs, track=track)
     return f"{found}\n{found.scores!r}"
+
+
+def labels(jobs: Jobs) -> list[tuple[str, bytes]]:
+    """What a round of labels says of two modules."""
+    packages = Packages.of({"sample": Corpus.load(SAMPLE_CORPUS).only(("digest.c", "scene.cpp"))})
+    setting = LabelSetting(jobs=jobs, joint=True)
+    found = label_modules(packages, PROBLEM.policy("never"), "never", {}, setting)
+    return [
+        (f"{done.item}: {name}", column.tobytes())
+        for done in found
+        if (episode := done.value.episode)
+        for name, column in episode.labels.items()
+    ]
 
 
 def reports(jobs: Jobs) -> list[ModuleReport]:
@@ -523,24 +538,14 @@ def test_workers_that_stay_open_leave_room(nodes: Nodes) -> None:
 def test_labels_and_programs(nodes: Nodes) -> None:
     """What trainers and programs are made of, beside rollouts."""
     corpus = Corpus.load(SAMPLE_CORPUS)
-    packages = Packages.of({"sample": corpus.only(("digest.c", "scene.cpp"))})
-
-    def labels(jobs: Jobs) -> dict[ModuleKey, Any]:
-        setting = LabelSetting(jobs=jobs, joint=True)
-        found = label_modules(packages, PROBLEM.policy("never"), "never", {}, setting)
-        return {done.item: done.value.episode for done in found}
 
     def objects(jobs: Jobs) -> list[str]:
         with Programs(corpus, jobs=jobs) as programs:
             return [each.object_sha256 for each in programs.plain().values()]
 
     with RayCluster(nodes.address) as cluster:
-        here, there = labels(1), labels(cluster)
+        assert labels(cluster) == labels(1)
         assert sorted(objects(cluster)) == sorted(objects(2))
-    assert list(here) == sorted(there)
-    for key, episode in here.items():
-        for name, column in episode.labels.items():
-            assert there[key].labels[name].tobytes() == column.tobytes()
 
 
 @pytest.mark.e2e
@@ -737,6 +742,53 @@ def test_a_node_without_space(
         str(error.value),
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def example(name: str, home: Path, *arguments: str | Path) -> str:
+    """What an example prints; what RLlib writes goes to a home of its own."""
+    path = ROOT / "examples" / f"{name}.py"
+    done = subprocess.run(
+        [sys.executable, path, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"HOME": str(home)},
+    )
+    return done.stdout
+
+
+@pytest.mark.e2e
+def test_env_runners_of_rllib(nodes: Nodes, tmp_path: Path) -> None:
+    """Each node has one; LLVM would have taken every action."""
+    with three(nodes):
+        there = len(nodes.others) + 1
+        said = example("eviction_rllib_ppo", tmp_path, nodes.address)
+    found = re.fullmatch(r"(\d+) actions on (\d+) nodes, 0 illegal: (\[.*])\n", said)
+    assert found, said
+    counts = json.loads(found[3])
+    assert int(found[2]) == len(counts) == there >= 3
+    assert int(found[1]) == sum(counts)
+    assert min(counts) >= 64
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(600)
+def test_datasets_in_rllib(nodes: Nodes, tmp_path: Path) -> None:
+    """Of two answers that of the better episode is learned, where each was given as often."""
+    corpora = {"sample": Corpus.load(SAMPLE_CORPUS).only(NAMES)}
+    folders = [tmp_path / name for name in ("default", "random")]
+    for folder in folders:
+        policy = PROBLEM.policy(folder.name)
+        with DatasetWriter(folder, header_of(PROBLEM)) as writer:
+            list(record(writer, corpora, PROBLEM, folder.name, policy, jobs=2))
+    recorded = Dataset.open(*folders).read(["action", "inlining_default"])
+    as_llvm = np.mean(recorded["action"] == recorded["inlining_default"])
+    with three(nodes):
+        said = example("inlining_rllib_marwil", tmp_path, nodes.address, *folders)
+    found = re.fullmatch(r"(\d+) decisions; LLVM's own answer to (.+)% of them\n", said)
+    assert found, said
+    assert int(found[1]) == len(recorded["action"]) > 1000
+    assert float(found[2]) / 100 > as_llvm + 0.05 > 0.75
 
 
 @pytest.mark.e2e
