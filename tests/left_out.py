@@ -33,6 +33,7 @@ PACKAGES: Final = {
     "keras": "TensorFlow",
     "matplotlib": "matplotlib",
     "mlgo": "mlgo-utils",
+    "opentelemetry": "opentelemetry-sdk",
     "pyarrow": "pyarrow",
     "ray": "Ray",
     "sb3_contrib": "sb3-contrib",

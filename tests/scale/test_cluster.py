@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -742,6 +743,53 @@ def test_a_node_without_space(
         str(error.value),
     )
     assert list(tmp_path.iterdir()) == []
+
+
+COUNTED = """
+import ray, sys
+from mlgo_gym.llvm import each
+from mlgo_gym.scale import RayCluster
+from tests.scale import work
+
+with RayCluster(sys.argv[1]) as cluster:
+    list(each(range(7), work.picky, work.Desk, jobs=cluster))
+    print(ray.get_runtime_context().get_worker_id(), flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.e2e
+def test_metrics_of_nodes(nodes: Nodes) -> None:
+    """Where Ray exports metrics, nodes tell whoever asks them what a process has had done."""
+    importlib.import_module("opentelemetry")
+    with subprocess.Popen(
+        [sys.executable, "-c", COUNTED, nodes.address],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        caller = process.stdout.readline().strip()
+        wait_for(lambda: "items_total" in exported(caller))
+        found = exported(caller)
+        process.stdin.close()
+    assert found.pop("busy_s_total") > 0
+    assert 1 <= found.pop("workers_total") <= len(nodes.others) + 1
+    assert found == {"items_total": 7, "failures_total": 2}
+
+
+def exported(caller: str) -> dict[str, float]:
+    """What all nodes of this machine have done for a process, from their own pages."""
+    there = [each for each in importlib.import_module("ray").nodes() if each["Alive"]]
+    where = [(each["NodeManagerAddress"], each["MetricsExportPort"]) for each in there]
+    lines = []
+    for host, port in where:
+        with urllib.request.urlopen(f"http://{host}:{port}/metrics") as page:
+            lines += page.read().decode().splitlines()
+    lines = [each for each in lines if caller in each and f'node="{socket.gethostname()}"' in each]
+    found = [re.fullmatch(r"ray_mlgo_gym_(\w+)\{.*} (\S+)", line) for line in lines]
+    return {each[1]: float(each[2]) for each in found if each}
 
 
 def example(name: str, home: Path, *arguments: str | Path) -> str:
