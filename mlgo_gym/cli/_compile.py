@@ -39,7 +39,8 @@ def add_options(add: shared.Options) -> None:
     add.corpus()
     add("-o --output", "OUT", "a file; of corpora a folder", required=True)
     add.model("what answers LLVM", modes=IN_PROCESS, many=True)
-    what = "take the best of LLVM's own and each --model's: the object with the least text"
+    what = "take the best of LLVM's own and each --model's: the object with the least text, and "
+    what += "where registers are allocated the best of each function"
     add("--keep-smaller", "", what)
     add.problem()
     what = "what comes out (default: by the ending of OUT; of corpora, objects)"
@@ -89,8 +90,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
             with writing(target) as file:
                 file.write(done.value.output)
             report = replace(done.value.report, module=done.item)
-            if log:
-                log.write(report)
+            if log:  # of what came out
+                log.write(replace(report, attempts=report.attempts[-1:]))
             reports.append(report.without_decisions())
     names = [each.name for each in models] + [SMALLEST] * options.keep_smaller
     output.print(comparison.as_grid(reports, names))

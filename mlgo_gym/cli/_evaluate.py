@@ -36,7 +36,8 @@ def add_options(add: shared.Options) -> None:
     add.policy(many=True)
     add.problem()
     add.seed("the bootstrap and of the random policy")
-    what = "add what comes of keeping the best of each module, LLVM's own among them"
+    what = "add what comes of keeping the best of each module, LLVM's own among them, and where "
+    what += "registers are allocated the best of each function"
     add("--keep-smaller", "", what)
     add("--traces", "DIR", "what 'search --output' has written")
     add("--text", "", "with register allocation: compare the code as well, in twice the time")

@@ -45,7 +45,8 @@ class Setting:
         with_text: make objects too where the problem is scored without (register allocation),
             which takes about twice the time.
         traces: a folder with what a search has found, as `search._corpus_search` leaves it.
-        keep_smaller: add what comes of keeping the best of each module, LLVM's own among them.
+        keep_smaller: add what comes of keeping the best of each module, or, where functions are
+            scored by themselves, of each function, LLVM's own among them.
 
     Raises:
         OptionsError: there are traces, and they cannot be for this problem.
@@ -183,24 +184,20 @@ def _compiled(
 ) -> Generator[tuple[ModuleKey, ModuleScores]]:
     """The scores of each module and, if asked for, its code, which is made by itself then."""
     how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s, "in_order": False}
-    by = partial(made_of_reports, packages, policies, setting.problem, **how)
-    by = partial(by, opt_level=setting.opt_level)
-    alone = not setting.with_text or measure_of(setting.problem).makes_objects
-    kept = partial(_scores_of, keep_smaller=setting.keep_smaller)
-    with closing(by(make=kept if alone else _scores_of)) as found:
-        if alone:
+    how |= {"opt_level": setting.opt_level, "keep_smaller": setting.keep_smaller}
+    by = partial(made_of_reports, packages, policies, setting.problem, _scores_of, **how)
+    with closing(by()) as found:
+        if not setting.with_text or measure_of(setting.problem).makes_objects:
             yield from found
             return
         first = dict(found)
-    with closing(by(make=_scores_of, measure=TextSize())) as found:
+    with closing(by(measure=TextSize())) as found:
         for key, other in found:
-            scores = first[key].with_code(other)
-            yield key, scores.with_smallest() if setting.keep_smaller else scores
+            yield key, first[key].with_code(other)
 
 
-def _scores_of(report: ModuleReport, *, keep_smaller: bool = False) -> ModuleScores:
-    scores = scores_of(report, report.language)
-    return scores.with_smallest() if keep_smaller else scores
+def _scores_of(report: ModuleReport) -> ModuleScores:
+    return scores_of(report, report.language)
 
 
 def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.rollout._rollout import BASELINE, SMALLEST, ModuleReport
+from mlgo_gym.rollout._rollout import BASELINE, ModuleReport
 from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.scoring._linked_text import Code
 from mlgo_gym.scoring._measures import Result, TextSize
@@ -40,25 +40,6 @@ class ModuleScores:
     def is_complete(self) -> bool:
         return not self.errors
 
-    def with_smallest(self) -> ModuleScores:
-        """These scores, and as `SMALLEST` the least of all, LLVM's own where none is less.
-
-        By the measure's score where there is one, otherwise by the object's text.
-        """
-        sizes = dict(self.costs) or {name: each.text_bytes for name, each in self.code.items()}
-        if not self.is_complete or not sizes:
-            return self
-        kept = min((BASELINE, *self.decisions), key=sizes.__getitem__)
-        none = {name: replace(each, ratio=1.0) for name, each in self.functions.items()}
-        functions = {**none, **self.functions}.get(kept) or next(iter(none.values()), None)
-        return replace(
-            self,
-            decisions={**self.decisions, SMALLEST: self.decisions.get(kept, 0)},
-            costs={**self.costs, **({SMALLEST: sizes[kept]} if self.costs else {})},
-            functions={**self.functions, **({SMALLEST: functions} if functions else {})},
-            code={**self.code, **({SMALLEST: self.code[kept]} if self.code else {})},
-        )
-
     def with_code(self, other: ModuleScores) -> ModuleScores:
         """These scores, with the code of another evaluation of the same module."""
         errors = (*self.errors, *(each for each in other.errors if each not in self.errors))
@@ -74,6 +55,8 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
     scored = {} if type(measure) is TextSize else results
     parts = {name: measure.parts(result) for name, result in scored.items()}
     first = next(iter(policies.values()), None)
+    # LLVM's own result, which the best may be, is not of those that ask alone.
+    asking = next((each for name, each in parts.items() if name != BASELINE), {})
     return ModuleScores(
         package=report.package,
         module=report.module,
@@ -81,7 +64,7 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
         decisions={name: result.decisions for name, result in policies.items()},
         costs={name: measure.score(result) for name, result in scored.items()},
         functions={
-            name: geometric_mean_ratio(each, parts[BASELINE])
+            name: geometric_mean_ratio({part: each[part] for part in asking}, parts[BASELINE])
             for name, each in parts.items()
             if name != BASELINE
         },

@@ -11,7 +11,7 @@ import numpy as np
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import Scored, draw, interval
-from mlgo_gym.rollout._rollout import BASELINE, SMALLEST
+from mlgo_gym.rollout._rollout import BASELINE
 from mlgo_gym.scoring._linked_text import Code, linked_text_bytes
 
 TUNED: Final = "tuned"
@@ -89,15 +89,8 @@ class Tuned:
     def _built_code(self, scores: ModuleScores) -> Code:
         if found := self.searched.get(ModuleKey(scores.package, scores.module)):
             return found
-        name = self.choice.name
-        if name == BASELINE:
-            return scores.code[BASELINE]
-        pair = replace(
-            scores,
-            decisions={name: scores.decisions[name]},
-            code={key: scores.code[key] for key in (BASELINE, name)},
-        )
-        return pair.with_smallest().code[SMALLEST]
+        pair = (scores.code[name] for name in (BASELINE, self.choice.name))
+        return min(pair, key=lambda code: code.text_bytes)
 
     def target_bytes(self) -> dict[str, dict[str, int]]:
         """The linked text of each target, in bytes, under each name and as `BUILT`."""

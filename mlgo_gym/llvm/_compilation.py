@@ -105,13 +105,13 @@ class Compilation(AbstractContextManager["Compilation"]):
             plain_options=plain_options(),
             advisor_options=self._exchange.advisor_options(),
             asking=self._exchange.asking(),
-            symbols=symbols() if self._knows_calls else {},
+            symbols=symbols() if self._looks_inside else {},
             llvm_options=self._order.options.llvm_options,
         )
 
     @property
-    def _knows_calls(self) -> bool:
-        return self.task.knows_calls or any(each.derives for each in self.problems)
+    def _looks_inside(self) -> bool:
+        return self.task.looks_inside or any(each.derives for each in self.problems)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -217,6 +218,8 @@ class Compiler(AbstractContextManager["Compiler"]):
             }
             sent = {problem: policy.for_worker(problem) for problem, policy in policies.items()}
             inside = {problem: told(each) for problem, each in sent.items() if each}
+            left = {name for policy in policies.values() for name in policy.left}
+            task = replace(task, left=tuple(sorted(left))) if left else task
             started = self.start(
                 module, tuple(answers), options, keep_object=keep_object, task=task, inside=inside
             )

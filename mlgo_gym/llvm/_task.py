@@ -29,6 +29,8 @@ class Task:
             with a NUL between them.
         sites: the same, and behind another NUL through which calls it came (`Site`).
         debug_info: the object has debug information, whose lines are the calls' ids (`Site`).
+        left: functions in which LLVM does not ask whose registers are taken, and goes by its own
+            heuristic (`Policy.left`).
 
     Raises:
         InternalError: there is no such product, or debug information without sites.
@@ -45,6 +47,7 @@ class Task:
     names: bool = False
     sites: bool = False
     debug_info: bool = False
+    left: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.product not in _PRODUCTS:
@@ -56,6 +59,11 @@ class Task:
     def knows_calls(self) -> bool:
         """Whether the call that LLVM asks about is looked at."""
         return self.names or self.sites
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether it takes more of LLVM than its channels: where its functions are."""
+        return self.knows_calls or bool(self.left)
 
     @property
     def is_forkable(self) -> bool:

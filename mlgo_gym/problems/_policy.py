@@ -8,7 +8,7 @@ A plain function from an observation to an action is one too, wherever a policy 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -71,6 +71,10 @@ class Policy(ABC):
     A policy may be used by several threads at once, each with compilations of its own. It is a
     context manager: closing it releases what outlives compilations.
 
+    Attributes:
+        left: functions in which it is not asked whose registers are taken, since LLVM's own
+            heuristic decides there.
+
     >>> from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
     >>> from mlgo_gym.problems import InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["scene.cpp"]
@@ -78,6 +82,8 @@ class Policy(ABC):
     ...     callable(answer)
     True
     """
+
+    left: Collection[str] = ()
 
     @abstractmethod
     def begin(self, module: Module) -> AbstractContextManager[Answer]:
@@ -129,6 +135,7 @@ class WatchedPolicy(Policy):
         self._policy = as_policy(policy)
         self._problem = problem
         self._watch = watch
+        self.left = self._policy.left
 
     @contextmanager
     def begin(self, module: Module) -> Iterator[Answer]:
@@ -148,7 +155,8 @@ class WatchedPolicy(Policy):
         return replace(sent, keep=True) if sent else None
 
     def answered(self, decisions: Sequence[tuple[Observation, bytes]]) -> None:
-        """Tell of what was answered in the worker."""
+        """Tell of what was answered in the worker, whoever else watches the policy first."""
+        self._policy.answered(decisions)
         for observation, advice in decisions:
             self._watch(observation, advice)
 

@@ -56,6 +56,8 @@ class Problem(ABC):
             ``module:name``.
         network: what is trained: where a network stands, as ``module:name``; empty for none.
         has_sites: decisions are about calls, so that it can be told where they are.
+        can_leave: in functions that a policy leaves to LLVM's own heuristic it is not asked
+            (`Policy.left`).
         optional: the names of features that are sent only under a setting, by its name.
         file_settings: which settings name a file, and what else each may be set to; `settings` has
             the file's hash under the setting's name and `HASH`, and the name decides nothing.
@@ -78,6 +80,7 @@ class Problem(ABC):
     measure: ClassVar[str]
     network: ClassVar[str] = ""
     has_sites: ClassVar[bool] = False
+    can_leave: ClassVar[bool] = False
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     file_settings: ClassVar[Mapping[str, Collection[str]]] = MappingProxyType({})
 

@@ -238,6 +238,7 @@ class RegallocEviction(Problem):
     rule: ClassVar[str] = "lowest-density"
     compared: ClassVar[tuple[str, ...]] = ("random", "first", "lowest-density")
     allowed: ClassVar[tuple[float, float, str]] = (0, math.inf, "mask")
+    can_leave: ClassVar[bool] = True
     measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
     network: ClassVar[str] = "mlgo_gym.training._networks:EvictionNetwork"
 

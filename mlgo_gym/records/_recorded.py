@@ -1,14 +1,15 @@
-"""Recorded answers as a policy: each module is answered as its trace says."""
+"""Recorded answers as policies: modules are answered as traces say, functions as they once were."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.errors import TraceError
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
+from mlgo_gym.llvm.process._loading import recorded
+from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, SentPolicy, as_policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._replay import compare_with_trace, options_of_trace, settings_of_problem
 from mlgo_gym.records._trace import Trace
@@ -70,6 +71,57 @@ class RecordedPolicy(Policy):
         if asked < len(actions):
             what = f"expected {len(actions)} decisions, found only {asked}"
             raise TraceError(trace.module, what)
+
+
+class RecordedContexts(Policy):
+    """Answers in each context as it was once answered there.
+
+    Args:
+        problem: what was asked for.
+        answers: the raw advice of each context, in the order in which LLVM comes to them.
+        left: functions in which it is not asked (`Policy.left`).
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, RegallocEviction
+    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["expr_vm.c"], RegallocEviction()
+    >>> plain = RecordedContexts(problem, {}, left=["expr_run", "expr_disassemble"])
+    >>> with Compiler() as compiler:
+    ...     own = compiler.compile_module(module)
+    ...     made = compiler.compile_module(module, problem=problem, policy=plain)
+    >>> made.decisions, made.object_sha256 == own.object_sha256
+    (0, True)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        answers: Mapping[str, Sequence[bytes]],
+        left: Collection[str] = (),
+    ) -> None:
+        self._problem = problem
+        self._answers = answers
+        self.left = left
+
+    def begin(self, module: Module) -> AbstractContextManager[Answer]:
+        """The recorded answers.
+
+        Raises:
+            TraceError: of an answer, LLVM asks where it did not, or more often.
+        """
+
+        def answer(observation: Observation) -> Action:
+            known = self._answers.get(observation.context, ())
+            if observation.index >= len(known):
+                what = f"expected {len(known)} decisions, found that LLVM asks for more"
+                raise TraceError(module.name, f"{observation.context!r}: {what}")
+            action: Action = self._problem.advice.decode(known[observation.index]).item()
+            return action
+
+        return nullcontext(answer)
+
+    def for_worker(self, problem: Problem) -> SentPolicy | None:
+        """The same answers, one after the other."""
+        advice = [each for known in self._answers.values() for each in known]
+        return recorded(problem, advice).get(problem)
 
 
 def check_settings(trace: Trace, problem: Problem, options: CompileOptions) -> None:

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypedDict, Unpack
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
+from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Done, Jobs, each
 from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -22,13 +23,14 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.rollout._rollout import (
     BASELINE,
-    SMALLEST,
     Attempt,
     Decision,
     ModuleReport,
     RecordingPolicy,
+    smallest,
 )
 from mlgo_gym.runners._policy import RunnerPolicy
+from mlgo_gym.scoring._best import Best, Tries, best_by_problem, best_of, joins
 from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, measure_of
 
 Form = Literal["object", "assembly", "bitcode"]
@@ -66,7 +68,8 @@ def deploy(
     """Compile a module with models, and without them to compare.
 
     What comes out is the first model's, or where the smaller is kept the best of all, LLVM's own
-    among them and where none is better; without a model all is left to LLVM's own heuristics. Where
+    among them and where none is better, of each function if the problem is scored by function;
+    without a model all is left to LLVM's own heuristics. Where
     decisions are kept, the report holds every one, for a training log.
 
     Raises:
@@ -83,30 +86,31 @@ def deploy(
     """
     problem = models[0].problem if models else InliningForSize()
     policies: dict[str, Policy] = {each.name: RunnerPolicy(each.runner) for each in models}
+    measure = measure_of(problem)
     unit = KeptObjectUnit(compiler, module, options, problem)
-    results = {BASELINE: unit.baseline()}
+    tries = Tries(unit, problem, BASELINE, by_function=keep_smaller and joins(problem))
     attempts = []
     for name, policy in policies.items():
         decisions: list[Decision] = []
         recording = RecordingPolicy(policy, problem, decisions)
-        results[name] = unit.attempt(recording if keep_decisions else policy)
-        attempts.append(Attempt(name, results[name], None, tuple(decisions)))
-    measure = measure_of(problem)
-    kept = next(iter(policies), BASELINE)
+        result = tries.attempt(name, recording if keep_decisions else policy)
+        attempts.append(Attempt(name, result, None, tuple(decisions)))
+    best: Best = {"": next(iter(policies), BASELINE)}
+    if keep_smaller and measure.makes_objects:
+        best = best_of(measure, tries.results)
+    elif keep_smaller:
+        judge = measure.unit(compiler, module, options, problem)
+        best = best_by_problem(judge, problem, policies, BASELINE)
+    made = tries.made(best)
     if keep_smaller:
-        scores = {name: measure.score(result) for name, result in results.items()}
-        if not measure.makes_objects:
-            scored = measure.unit(compiler, module, options, problem)
-            scores = {BASELINE: scored.baseline().score}
-            scores |= {name: scored.attempt(policy).score for name, policy in policies.items()}
-        kept = min(scores, key=scores.__getitem__)
-        attempts.append(Attempt(SMALLEST, results[kept]))
+        attempts.append(smallest(tries, best, made, attempts))
     measure = measure if measure.makes_objects else TextSize()
-    lacking = options.not_honoured
-    report = ModuleReport(module.name, measure, results[BASELINE], tuple(attempts), None, lacking)
-    output = results[kept].object_bytes or b""
+    lacking, baseline = options.not_honoured, tries.results[BASELINE]
+    report = ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
+    output = made.object_bytes or b"" if isinstance(made, CompilationResult) else b""
     if form != "object":
-        answers = {problem: policies[kept]} if kept in policies else {}
+        answering = tries.answering(best)
+        answers = {problem: answering} if answering else {}
         output = compiler.produce(module, options, _TASKS[form], answers).data
     return Deployed(report, output)
 

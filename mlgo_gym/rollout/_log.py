@@ -35,7 +35,8 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
     LLVM's own logs, each of one module, have the function's bare name. An observation holds the
     problem's features, then what LLVM sends besides, then the action under the advice's name, which
     is the order of LLVM's own training logs. The score is ``reward``, ``float (1,)``: 0, and after
-    a context's last decision the share of the baseline's score that was saved.
+    a context's last decision the share of the baseline's score that was saved, of the whole module
+    where functions have none of their own (of objects).
 
     A training log has no room for sites: a second file takes them, as a line of JSON for each
     observation, by its context and its number in that (``null`` where it has none).
@@ -73,11 +74,12 @@ class RolloutLog(AbstractContextManager["RolloutLog"]):
         described, recorded = attempt.with_all(self._problem)
         for context, group in groupby(recorded, lambda decision: decision.context):
             decisions = tuple(group)
+            reward = rewards.get(context, rewards[""])
             writer = self._started(described, str(report.key))
             writer.start_context(log_context(str(report.key), context))
             for left, decision in enumerate(decisions, 1 - len(decisions)):
                 writer.log_observation(decision.payload + decision.advice)
-                writer.log_outcome(np.float32(0.0 if left else rewards[context]))
+                writer.log_outcome(np.float32(0.0 if left else reward))
             self._tell_sites(log_context(str(report.key), context), decisions)
         return len(recorded)
 

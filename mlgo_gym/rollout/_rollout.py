@@ -11,7 +11,7 @@ functions. For networks that are faster with many at once there is `policies.Bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -29,6 +29,7 @@ from mlgo_gym.problems._fit import with_all
 from mlgo_gym.problems._policy import PolicyLike, WatchedPolicy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.records._trace import Trace
+from mlgo_gym.scoring._best import Best, Tries, best_by_problem, joins
 from mlgo_gym.scoring._measures import Measure, Result, check_alone, check_sites, measure_of
 from mlgo_gym.stream._events import Observation
 
@@ -38,7 +39,7 @@ BASELINE: Final = "LLVM"
 """What LLVM's own heuristic is called among the policies."""
 
 SMALLEST: Final = "smallest"
-"""What the best of all is called, module by module, LLVM's own heuristic among them."""
+"""What the best of all is called, LLVM's own heuristic among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,8 @@ class Comparison(TypedDict, total=False):
 
     ``also`` are further problems of the same compilations, each with what answers it, for a measure
     that makes objects. Attempts hold their decisions if those are kept, and with ``sites`` each of
-    them says where it is.
+    them says where it is. ``keep_smaller`` adds `SMALLEST`, the best by the measure, or, of objects
+    whose problem is scored without, by the problem's: of the module, or of each function.
     """
 
     opt_level: str | None
@@ -194,6 +196,7 @@ class Comparison(TypedDict, total=False):
     also: Mapping[Problem, PolicyLike]
     keep_decisions: bool
     sites: bool
+    keep_smaller: bool
 
 
 def rollout(
@@ -312,18 +315,36 @@ def compared(
         lacking = options.not_honoured
         also, sites = how.get("also", {}), how.get("sites", False)
         unit = measure.unit(compiler, module, options, problem, also, sites=sites)
-        baseline = unit.baseline()
+        by_function = how.get("keep_smaller", False) and joins(problem)
+        tries = Tries(unit, problem, BASELINE, by_function=by_function)
     except (CompilationError, InputError) as error:
         return ModuleReport(module.name, measure, None, (), str(error), lacking, **about)
-    attempts = []
-    for name, policy in policies.items():
-        decisions: list[Decision] = []
-        keep = how.get("keep_decisions")
-        answering = RecordingPolicy(policy, problem, decisions) if keep else policy
-        result = failure = None
-        try:
-            result = unit.attempt(answering)
-        except (CompilationError, InputError) as error:
-            failure = str(error)
-        attempts.append(Attempt(name, result, failure, tuple(decisions)))
-    return ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking, **about)
+    keeps = how.get("keep_decisions", False)
+    attempts = [_attempted(tries, *each, problem, keeps=keeps) for each in policies.items()]
+    if how.get("keep_smaller") and all(each.result for each in attempts):
+        if measure.makes_objects and not measure_of(problem).makes_objects:
+            judge = measure_of(problem).unit(compiler, module, options, problem)
+            best = best_by_problem(judge, problem, policies, BASELINE)
+            made = tries.made(best)
+        else:
+            best, made = tries.best(measure)
+        attempts.append(smallest(tries, best, made, attempts))
+    own = tries.results[BASELINE]
+    return ModuleReport(module.name, measure, own, tuple(attempts), None, lacking, **about)
+
+
+def _attempted(
+    tries: Tries, name: str, policy: PolicyLike, problem: Problem, *, keeps: bool
+) -> Attempt:
+    decisions: list[Decision] = []
+    answering = RecordingPolicy(policy, problem, decisions) if keeps else policy
+    try:
+        return Attempt(name, tries.attempt(name, answering), None, tuple(decisions))
+    except (CompilationError, InputError) as error:
+        return Attempt(name, None, str(error), tuple(decisions))
+
+
+def smallest(tries: Tries, best: Best, made: Result, attempts: Sequence[Attempt]) -> Attempt:
+    """The best of attempts as one, with those decisions of theirs that came to it."""
+    decisions = {each.policy: each.decisions for each in attempts}
+    return Attempt(SMALLEST, made, None, tuple(tries.kept(best, decisions)))

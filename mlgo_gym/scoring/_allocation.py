@@ -30,7 +30,7 @@ from mlgo_gym.llvm.text._allocation_score import (
     score_function,
 )
 from mlgo_gym.llvm.text._machine_code import block_frequencies, machine_functions
-from mlgo_gym.problems._policy import Action, PolicyLike, WatchedPolicy
+from mlgo_gym.problems._policy import Action, PolicyLike, WatchedPolicy, as_policy
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.stream._events import Observation
 
@@ -63,7 +63,10 @@ def geometric_mean_ratio(
 
 @dataclass(frozen=True, slots=True)
 class AllocationResult:
-    """Scores of an optimised module's functions with registers; of those `asked`, a policy was."""
+    """Scores of an optimised module's functions with registers.
+
+    Of those `asked`, a policy was, or left them to LLVM's own heuristic.
+    """
 
     module: str
     module_sha256: str
@@ -185,7 +188,7 @@ class Allocator:
 
     def allocate(self, optimized: OptimizedModule, policy: PolicyLike) -> AllocationResult:
         """Allocate with a policy, after `baseline`."""
-        asked: set[str] = set()
+        asked: set[str] = set(as_policy(policy).left)
         watched = WatchedPolicy(policy, self.problem, lambda seen, _: asked.add(seen.context))
         product = run_to_end(self._producing(optimized, {self.problem: watched}))
         return replace(self.result(optimized, product), asked=frozenset(asked))

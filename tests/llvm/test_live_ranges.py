@@ -11,9 +11,11 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._task import OPTIMIZE
+from mlgo_gym.problems._policy import WatchedPolicy
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal, keep
+from mlgo_gym.records._recorded import RecordedContexts
 from mlgo_gym.records._replay import record, replay
 from mlgo_gym.records._trace import Trace
 from tests.conftest import require
@@ -77,6 +79,40 @@ def test_an_environment_says_which(sample: Corpus, compiler: Compiler, module: M
         assert "live_range" not in observation
         asked = {number for name, number in ranges(compiler, module) if name == info["context"]}
         assert int(info["besides"]["live_range"][0]) in asked
+
+
+@pytest.mark.parametrize("level", ["Oz", "O3"])
+def test_functions_that_are_left_are_llvm_s_own(
+    compiler: Compiler, module: Module, level: str
+) -> None:
+    problem, options = RegallocEviction(), options_of(module, level)
+    answers: dict[str, list[bytes]] = {}
+    watched = WatchedPolicy(
+        first_legal,
+        problem,
+        lambda asked, advice: answers.setdefault(asked.context, []).append(advice),
+    )
+    plain = compiler.compile_module(module, options)
+    first = compiler.compile_module(module, options, problem=problem, policy=watched)
+    name, *others = answers
+    assert others
+    made = {
+        left: compiler.compile_module(
+            module,
+            options,
+            problem=problem,
+            policy=RecordedContexts(
+                problem, {each: answers[each] for each in answers if each not in left}, left
+            ),
+        )
+        for left in ((), (name,), tuple(answers))
+    }
+    assert made[()].object_sha256 == first.object_sha256 != plain.object_sha256
+    assert made[tuple(answers)].object_sha256 == plain.object_sha256
+    assert made[tuple(answers)].decisions == 0
+    assert made[name,].decisions == first.decisions - len(answers[name])
+    again = compiler.compile_module(module, options, problem=problem, policy=first_legal)
+    assert again.object_sha256 == first.object_sha256  # nothing stays left
 
 
 def test_settings() -> None:

@@ -12,7 +12,8 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
-from mlgo_gym.records._recorded import RecordedPolicy
+from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.records._recorded import RecordedContexts, RecordedPolicy
 from mlgo_gym.records._replay import record
 from mlgo_gym.records._trace import Trace
 from tests.cli.command import run
@@ -107,3 +108,14 @@ def test_settings_that_are_left_out_are_named(name: str, trace: Trace, tmp_path:
     done = run("explain", "--trace", "it.trace", cwd=tmp_path)
     message = f"mlgo-gym: error: trace 'digest.c': {name}: expected {value}, found None\n"
     assert (done.returncode, done.stderr) == (1, message)
+
+
+def test_contexts_that_were_not_recorded(compiler: Compiler, sample: Corpus) -> None:
+    problem = RegallocEviction()
+    with pytest.raises(TraceError) as caught:
+        compiler.compile_module(
+            sample["expr_vm.c"], problem=problem, policy=RecordedContexts(problem, {})
+        )
+    assert str(caught.value) == (
+        "trace 'expr_vm.c': 'expr_run': expected 0 decisions, found that LLVM asks for more"
+    )

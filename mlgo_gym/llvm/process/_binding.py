@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -105,8 +105,19 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
 
 
 def address(module: Any) -> int:
-    """Where LLVM's ``Module`` is in this process."""
+    """Where LLVM's ``Module``, or a value of it, is in this process."""
     return ctypes.cast(module._ptr, ctypes.c_void_p).value or 0  # noqa: SLF001 - there is no other way
+
+
+def function_addresses(module: Any, names: Collection[str]) -> list[int]:
+    """Where LLVM's ``Function`` of each name is that the module has, in its order."""
+    wanted = frozenset(names)
+    return [
+        address(function)
+        for function in module.functions
+        # llvmlite has a character for each byte, and LLVM's contexts are UTF-8.
+        if function.name.encode("latin-1").decode("utf-8", "replace") in wanted
+    ]
 
 
 def optimize(module: Any, target: Target) -> str:

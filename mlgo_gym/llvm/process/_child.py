@@ -212,6 +212,9 @@ class _Server:
                 self._knows.sites.mark(binding.address(module), debug_info=request.task.debug_info)
             if request.task.optimize:
                 level = binding.optimize(module, request.target)
+            if self._knows:
+                left = binding.function_addresses(module, request.task.left)
+                self._knows.live_ranges.leave(left)
             if self._is_cancelled():
                 return {"cancelled": True}, b""
             again = binding.to_bitcode(module) if request.task.estimates else b""
