@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -10,10 +11,12 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import find_model, read_card, shipped_models
+from mlgo_gym.model._output_spec import read_model_json
 from mlgo_gym.policies._models import problem_of_models, settings_of_models
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 
+DOCS = Path(__file__).parents[2] / "docs" / "training.md"
 NAMES = ("inlining-for-size", "inlining-for-size-derived", "regalloc-eviction")
 
 
@@ -45,3 +48,43 @@ def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / NAMES[0]).mkdir()
     assert find_model(NAMES[0]) == NAMES[0]
     assert find_model("no-such-model") == "no-such-model"
+
+
+def rows(docs: str, heading: str) -> dict[str, list[str]]:
+    """The cells of a table in docs/training.md, by the first cell of each row."""
+    table = docs[docs.index(f"| {heading} |") :].partition("\n\n")[0]
+    cells = [[each.strip() for each in line.strip("|").split("|")] for line in table.splitlines()]
+    return {first: others for first, *others in cells[2:]}
+
+
+def percent(text: str) -> list[float]:
+    """The numbers of a cell, as shares."""
+    return [round(float(each) / 100, 5) for each in re.findall(r"[-+]?\d+\.\d+", text)]
+
+
+@pytest.mark.parametrize(
+    ("split", "part"), [("test", "packages_test"), ("final", "packages_final")]
+)
+def test_cards_and_docs_have_the_same_packages(split: str, part: str) -> None:
+    table = rows(DOCS.read_text(), f"linked text, `{split}`")
+    for column, name in enumerate(NAMES[:2]):
+        results = read_model_json(Path(find_model(name)) / "card.json", name)["results"]
+        known = results.get(part) or results["dev_test"]
+        assert set(table) == set(known["linked_text"])
+        for package, cells in table.items():
+            (share,) = percent(cells[column])
+            assert known["linked_text"][package] == pytest.approx(share, abs=6e-5)
+            is_worse = known["linked_text"][package] > 0
+            assert (package in known["packages_worse"]) == is_worse
+
+
+@pytest.mark.parametrize(("word", "name"), [("inliner", NAMES[0]), ("eviction", NAMES[2])])
+def test_cards_and_docs_have_the_same_programs(word: str, name: str) -> None:
+    table = rows(DOCS.read_text(), "model, level")
+    results = read_model_json(Path(find_model(name)) / "card.json", name)["results"]
+    for level in ("Oz", "Os", "O2", "O3"):
+        *cells, worst = table[f"{word}, -{level}"]
+        known = results["programs"][level]
+        for cell, meter in zip(cells, ("size", "instructions", "cost", "accesses"), strict=True):
+            assert [known[meter]["change"], *known[meter]["interval"]] == percent(cell)
+        assert [known["worst_program_instructions"]] == percent(worst)
