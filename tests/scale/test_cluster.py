@@ -292,9 +292,14 @@ def test_nodes_that_join_and_go(nodes: Nodes) -> None:
             nodes.add()
             for done in found:
                 seen.add(done.value)
-                if len(seen) == 4:
+                if len(seen) == 4 and lost_workers(cluster):
                     break
-    assert len(seen) == 4
+        assert (len(seen), lost_workers(cluster)) == (4, 1)
+
+
+def lost_workers(cluster: RayCluster) -> int:
+    """How many are known to be: of who has nothing to do it is not noticed."""
+    return sum(each.lost_workers for each in cluster.work)
 
 
 @pytest.mark.e2e
@@ -331,7 +336,6 @@ def test_what_each_node_has_done(nodes: Nodes) -> None:
     assert sum(each.failures for each in by_node) == 2
     assert sum(each.compilations for each in by_node) == 2 * len(NAMES)
     assert sum(each.decisions for each in by_node) == asked > 100
-    assert sum(each.lost_workers for each in by_node) == 1
     assert all(each.busy_s > 0 for each in by_node if each.items)
 
 
