@@ -95,7 +95,8 @@ class ModuleFile:
     """A module of a corpus that is yet to be read, by this process or by another one.
 
     Attributes:
-        stamps: the sizes and times of its files, as far as there are any.
+        stamps: the sizes and times of its files, as far as there are any; that of the command line
+            only where it is read.
     """
 
     name: str
@@ -106,7 +107,7 @@ class ModuleFile:
     @classmethod
     def of(cls, name: str, path: str, command: tuple[str, ...] | None) -> ModuleFile:
         """The file of that path, without ``.bc``."""
-        return cls(name, path, command, _stamps(path))
+        return cls(name, path, command, _stamps(path, command))
 
     @property
     def is_there(self) -> bool:
@@ -116,7 +117,7 @@ class ModuleFile:
     @property
     def is_here(self) -> bool:
         """Whether this process sees the same files."""
-        return _stamps(self.path) == self.stamps
+        return _stamps(self.path, self.command) == self.stamps
 
     def read(self) -> Module:
         """The module.
@@ -138,16 +139,17 @@ def read_files(taken: Any) -> Any:
     return tuple(map(read_files, taken)) if type(taken) is tuple else taken
 
 
-def _stamps(path: str) -> tuple[tuple[int, int] | None, ...]:
-    found: list[tuple[int, int] | None] = []
-    for suffix in (".bc", ".cmd"):
-        try:
-            status = os.stat(path + suffix)  # noqa: PTH116 - a Path takes three times as long
-        except (OSError, ValueError):
-            found.append(None)
-        else:
-            found.append((status.st_size, status.st_mtime_ns))
-    return tuple(found)
+def _stamps(path: str, command: tuple[str, ...] | None) -> tuple[tuple[int, int] | None, ...]:
+    bitcode = _stamp(f"{path}.bc")
+    return (bitcode, _stamp(f"{path}.cmd")) if command is None else (bitcode,)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a Path takes three times as long
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns
 
 
 @dataclass(frozen=True)
@@ -214,7 +216,7 @@ class Corpus:
 
     def size_bytes(self, name: str) -> int:
         """The size of a module's bitcode, about what it takes to compile it; 0 if it is missing."""
-        stamp, _ = _stamps(f"{self._place}/{name}")
+        stamp = _stamp(f"{self._place}/{name}.bc")
         return stamp[0] if stamp else 0
 
     @cached_property

@@ -12,9 +12,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from mlgo_gym.errors import CompilationError, CompilerCrashError, InputError
+from mlgo_gym.llvm._later import LATER, Items
 from mlgo_gym.llvm._schedule import Made
 
 _Item = TypeVar("_Item")
@@ -34,6 +36,10 @@ LONG_S: Final = 0.5
 
 _CALLS: Final = 0.1
 """The part of the caller's time that calls may take."""
+
+_FIRST: Final = 2
+_GROWTH: Final = 2
+"""A first batch takes as long as so many calls to each worker, and the next so many times more."""
 
 _AHEAD: Final = 4
 _PARTS: Final = 4
@@ -58,11 +64,12 @@ class Dispatch(Generic[_Item]):
         in_order: outcomes keep that order; otherwise they come as they are made.
     """
 
-    def __init__(self, items: Iterable[_Item], *, in_order: bool) -> None:
+    def __init__(self, items: Items[_Item], *, in_order: bool) -> None:
         self._left = len(items) if isinstance(items, Sized) else 0
         self._items = iter(items)
         self._in_order = in_order
         self._workers: dict[int, deque[ItemBatch[_Item]]] = {}
+        self._grown: dict[int, int] = {}  # how many items each may have next
         self._idle: deque[int] = deque()
         self._busy: deque[int] = deque()
         self._again: list[tuple[int, int, _Item]] = []  # place, how many workers were lost, item
@@ -70,7 +77,7 @@ class Dispatch(Generic[_Item]):
         self._exhausted = False
         self._started = self._taken = 0
         self._made: dict[int, tuple[_Item, Made[Any]]] = {}
-        self._ready: deque[int] = deque()
+        self._ready: deque[tuple[_Item, Made[Any]]] = deque()
         self._item_s = BATCH_S  # until it is known
 
     @property
@@ -93,23 +100,23 @@ class Dispatch(Generic[_Item]):
                 if losses < _TRIES:
                     heappush(self._again, (place, losses, item))
                 else:
-                    self._keep(place, item, Made(_lost(item, losses)))
+                    self._keep([place], [(item, Made(_lost(item, losses)))])
 
     def hand_out(self) -> Iterator[tuple[int, ItemBatch[_Item]]]:
         """Batches for those who have too little to do."""
-        for load, workers in enumerate((self._idle, self._busy)):
-            while workers:
-                worker = workers[0]
-                batches = self._workers.get(worker)
-                if batches is None or len(batches) != load:
-                    workers.popleft()  # it is gone, or stands elsewhere
-                    continue
-                if (batch := self._next_batch()) is None:
-                    return
-                workers.popleft()
-                batches.append(batch)
-                self._place(worker)
-                yield worker, batch
+        while workers := self._idle or self._busy:
+            worker = workers[0]
+            batches = self._workers.get(worker)
+            if batches is None or len(batches) != (workers is self._busy):
+                workers.popleft()  # it is gone, or stands elsewhere
+                continue
+            if (batch := self._next_batch(self._grown.get(worker, 0))) is None:
+                return
+            workers.popleft()
+            batches.append(batch)
+            self._grown[worker] = _GROWTH * len(batch.items)
+            self._place(worker)
+            yield worker, batch
 
     def finish(
         self, worker: int, batch: ItemBatch[_Item], outcomes: Iterable[Made[Any]], seconds: float
@@ -120,21 +127,23 @@ class Dispatch(Generic[_Item]):
         self._workers[worker].remove(batch)
         self._item_s = seconds / len(batch.places)
         self._place(worker)
-        for place, item, outcome in zip(batch.places, batch.items, outcomes, strict=True):
-            self._keep(place, item, outcome)
+        self._keep(batch.places, zip(batch.items, outcomes, strict=True))
 
     def take(self) -> Iterator[tuple[_Item, Made[Any]]]:
         """The outcomes that are due."""
-        while self._ready or (self._in_order and self._taken in self._made):
-            place = self._taken if self._in_order else self._ready.popleft()
+        while self._ready or self._taken in self._made:
+            found = self._ready.popleft() if self._ready else self._made.pop(self._taken)
             self._taken += 1
-            yield self._made.pop(place)
+            yield found
 
-    def _keep(self, place: int, item: _Item, outcome: Made[Any]) -> None:
-        self._losses.pop(place, None)
-        self._made[place] = item, outcome
-        if not self._in_order:
-            self._ready.append(place)
+    def _keep(self, places: Iterable[int], found: Iterable[tuple[_Item, Made[Any]]]) -> None:
+        if self._losses:
+            for place in places:
+                self._losses.pop(place, None)
+        if self._in_order:
+            self._made.update(zip(places, found, strict=True))
+        else:
+            self._ready.extend(found)
 
     def _place(self, worker: int) -> None:
         """Put a worker where it waits for something to do.
@@ -148,40 +157,54 @@ class Dispatch(Generic[_Item]):
         elif load == 1 and self._item_s < LONG_S:
             self._busy.append(worker)
 
-    def _next_batch(self) -> ItemBatch[_Item] | None:
-        most = self._most()
-        limit = _AHEAD * most * len(self._workers)
+    def _next_batch(self, grown: int) -> ItemBatch[_Item] | None:
+        most = self._most(grown)
         found: list[tuple[int, _Item]] = []
-        while len(found) < most:
-            if self._again:
-                place, losses, item = self._again[0]
-                if found and losses:  # alone, so that no other pays for it
-                    break
-                heappop(self._again)
-                found.append((place, item))
-                if losses:
-                    break
-                continue
-            if self._exhausted or self._started - self._taken >= limit:
+        while self._again and len(found) < most:
+            place, losses, item = self._again[0]
+            if found and losses:  # alone, so that no other pays for it
                 break
-            try:
-                found.append((self._started, next(self._items)))
-            except StopIteration:
-                self._exhausted = True
-                break
-            self._started += 1
-            self._left -= 1
+            heappop(self._again)
+            found.append((place, item))
+            if losses:
+                most = 0
+        ahead = _AHEAD * self._longest() * len(self._workers) - (self._started - self._taken)
+        found += self._start(min(most - len(found), ahead))
         if not found:
             return None
         places, items = zip(*found, strict=True)
         return ItemBatch(places, items)
 
-    def _most(self) -> int:
+    def _start(self, count: int) -> list[tuple[int, _Item]]:
+        """The next items, with their places."""
+        found: list[_Item] = []
+        is_later = False
+        for item in islice(self._items, max(count, 0)):
+            if item is LATER:
+                is_later = True
+                break
+            found.append(item)
+        self._exhausted |= len(found) < count and not is_later
+        first, self._started = self._started, self._started + len(found)
+        self._left -= len(found)
+        return list(enumerate(found, first))
+
+    def _most(self, grown: int) -> int:
+        """How many items a batch may have, of a worker that had about so many the last time.
+
+        At first nobody has anything, and whoever gets much lets the others wait.
+        """
         item_s = max(self._item_s, _SHORTEST_S)
         share = self._left // (_PARTS * max(len(self._workers), 1))
         all_s = CALL_S * len(self._workers)  # for a call to each
-        least, batch = max(LEAST_S, all_s), max(BATCH_S, all_s / _CALLS)
-        return max(1, int(least / item_s), min(int(batch / item_s), share))
+        least = int(max(LEAST_S, all_s) / item_s)
+        first = int(max(BATCH_S, _FIRST * all_s) / item_s)
+        return max(1, least, min(self._longest(), max(first, grown), share))
+
+    def _longest(self) -> int:
+        """How many items a batch may have while there are many."""
+        seconds = max(BATCH_S, CALL_S * len(self._workers) / _CALLS)
+        return max(1, int(seconds / max(self._item_s, _SHORTEST_S)))
 
 
 def _lost(item: object, losses: int) -> CompilationError | InputError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -13,11 +13,13 @@ from typing import Any, Final, TypeVar
 
 from mlgo_gym.corpus._corpus import Module, read_files
 from mlgo_gym.errors import EnvironmentSetupError, InputError, UsageError
+from mlgo_gym.llvm._later import Items
 from mlgo_gym.llvm._schedule import Executor, ItemWork, Made, State
 from mlgo_gym.llvm._watching import is_watched
+from mlgo_gym.scale._columns import column, values_of
 from mlgo_gym.scale._dispatch import Dispatch, ItemBatch
 from mlgo_gym.scale._tally import Place, Tally, shift_ns
-from mlgo_gym.scale._worker import RemoteWorker, facts, files_in, lack_of_space, packed
+from mlgo_gym.scale._worker import RemoteWorker, SentBatch, facts, files_in, lack_of_space, packed
 
 _State = TypeVar("_State", bound=State)
 _Item = TypeVar("_Item")
@@ -87,10 +89,10 @@ class RayExecutor(Executor[_State]):
         self._kind = ray.remote(num_cpus=1, max_restarts=0)(RemoteWorker)
         self._facts = facts()
         self._numbers = itertools.count()
-        self._runs = itertools.count()
         self._actors: dict[int, Any] = {}
         self._here: dict[int, Place] = {}
         self._far: set[int] = set()  # who does not see the files that are here
+        self._told: set[int] = set()  # who knows what this run does
         self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stored: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self._failures = 0
@@ -99,12 +101,13 @@ class RayExecutor(Executor[_State]):
         self._looked = self._seen = -_LOOK_S
 
     def run(
-        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
+        self, work: Callable[[_State, _Item], _Value], items: Items[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """Hand batches of items to whoever has too little to do."""
         steps: Any = work if isinstance(work, ItemWork) else _Plain(work)
-        dispatch = Dispatch(items, in_order=in_order)
-        sent = (next(self._runs), [self._put(steps.sent)])
+        dispatch: Dispatch[_Item] = Dispatch(items, in_order=in_order)
+        sent = self._put(steps.sent)
+        self._told.clear()
         self._room.take(self)
         self._is_running = True
         try:
@@ -120,6 +123,7 @@ class RayExecutor(Executor[_State]):
                     self._next_event(dispatch)
                 for item, outcome in dispatch.take():
                     yield steps.done(item, outcome)
+            self._room.tally.export()
         except BaseException:  # also where the consumer closes this generator
             self._kill()
             raise
@@ -162,14 +166,17 @@ class RayExecutor(Executor[_State]):
         worker: int,
         batch: ItemBatch[_Item],
         take: Callable[[_Item], Any],
-        sent: tuple[int, Any],
+        sent: Any,
         dispatch: Dispatch[_Item],
     ) -> None:
         beside: list[Any] = []
         items = [take(item) for item in batch.items]
         if worker in self._far or not all(each.is_there for each in files_in(items)):
             items = [packed(_read(item), partial(self._store, beside)) for item in items]
-        call = self._actors[worker].do.remote(*sent, is_watched(), items, *beside)
+        work = () if worker in self._told else (sent,)
+        self._told.add(worker)
+        sent_batch = SentBatch(work, is_watched(), column(items))
+        call = self._actors[worker].do.remote(sent_batch, *beside)
 
         def done(future: Future[Any]) -> None:
             if worker not in self._here:
@@ -182,7 +189,7 @@ class RayExecutor(Executor[_State]):
                 self._far.add(worker)
                 self._send(worker, batch, take, sent, dispatch)
             else:
-                outcomes, report = found
+                outcomes, report = values_of(found[0]), found[1]
                 self._room.tally.done(place, outcomes, report)
                 dispatch.finish(worker, batch, outcomes, report.seconds)
 
@@ -244,6 +251,7 @@ class RayExecutor(Executor[_State]):
         if now - self._looked < _LOOK_S:
             return
         self._looked = now
+        self._room.tally.export()
         self._check_wait(now)
         wanted = self._count or int(self._ray.cluster_resources().get("CPU", 0))
         while len(self._actors) < wanted:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from time import monotonic_ns
-from typing import Any
+from typing import Any, Final
 
 from mlgo_gym.llvm._schedule import Made
 from mlgo_gym.llvm._watching import Counts, Ended, tell
@@ -58,11 +58,15 @@ class NodeWork:
     lost_workers: int = 0
 
 
+_COUNTS: Final = tuple(each.name for each in fields(NodeWork) if each.name != "node")
+
+
 class Tally:
     """Counts by nodes, as long as a connection to a cluster is open."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, NodeWork] = {}
+        self._exported: dict[str, NodeWork] = {}
         self._counters: dict[str, Any] = {}
 
     @property
@@ -81,11 +85,11 @@ class Tally:
 
     def done(self, place: Place, outcomes: Iterable[Made[Any]], report: BatchReport) -> None:
         """A worker has done a batch; timelines are told of it by this machine's clock."""
-        errors = [each.error for each in outcomes]
+        failed = [each.error is not None for each in outcomes]
         self._add(
             place,
-            items=len(errors),
-            failures=sum(each is not None for each in errors),
+            items=len(failed),
+            failures=sum(failed),
             compilations=report.counts.compilations,
             decisions=report.counts.decisions,
             busy_s=report.seconds,
@@ -93,13 +97,21 @@ class Tally:
         for ended in report.ended:
             tell(_here(ended, place))
 
+    def export(self) -> None:
+        """Tell the cluster's metrics what is new: a call to them costs more than a result does."""
+        for node_id, work in self._nodes.items():
+            before = self._exported.get(node_id, NodeWork(work.node))
+            if work == before:
+                continue
+            self._exported[node_id] = work
+            for name in _COUNTS:
+                if more := getattr(work, name) - getattr(before, name):
+                    self._counter(name).inc(more, {"node": work.node})
+
     def _add(self, place: Place, **values: float) -> None:
         before = self._nodes.get(place.node_id) or NodeWork(place.node)
         sums: dict[str, Any] = {name: getattr(before, name) + more for name, more in values.items()}
         self._nodes[place.node_id] = replace(before, **sums)
-        for name, value in values.items():
-            if value:
-                self._counter(name).inc(value, {"node": place.node})
 
     def _counter(self, name: str) -> Any:
         if name not in self._counters:

@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import mlgo_gym
 from mlgo_gym.corpus._corpus import Module, ModuleFile
-from mlgo_gym.errors import EnvironmentSetupError, ModuleError
+from mlgo_gym.errors import EnvironmentSetupError, InternalError, ModuleError
 from mlgo_gym.files import read_bounded
 from mlgo_gym.llvm._schedule import Made, State
 from mlgo_gym.llvm._watching import Counts, Ended, counted, watching
+from mlgo_gym.scale._columns import Column, column, values_of
 from mlgo_gym.scale._tally import BatchReport
 
 FREE_BYTES: Final = 1 << 28
@@ -148,13 +149,28 @@ def answers(files: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch as it is sent.
+
+    Attributes:
+        work: where what is done with an item is to be had, if it is not what was done before.
+        is_watched: compilations are described.
+        items: what the work is called with.
+    """
+
+    work: tuple[Any, ...]
+    is_watched: bool
+    items: Column
+
+
 class RemoteWorker:
     """What Ray keeps on a node; its calls come one after the other."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._make = state
         self._state: State | None = None
-        self._work: tuple[int, Callable[[Any, Any], Made[Any]]] | None = None
+        self._work: Callable[[Any, Any], Made[Any]] = _untold
 
     def introduce(self) -> tuple[Any, ...]:
         """The node's `introduction`, Ray's id of it, and what its clock says, in nanoseconds."""
@@ -162,44 +178,39 @@ class RemoteWorker:
 
         return *introduction(), ray.get_runtime_context().get_node_id(), time.monotonic_ns()
 
-    def do(
-        self,
-        run: int,
-        work: Sequence[Any],
-        is_watched: bool,
-        items: Sequence[Any],
-        *stored: bytes,
-    ) -> tuple[list[Made[Any]], BatchReport] | None:
+    def do(self, batch: SentBatch, *stored: bytes) -> tuple[Column, BatchReport] | None:
         """The outcomes of items, and what is said of them.
 
         ``None``, and nothing is done, where there are modules to be read that are not here.
 
         Args:
-            run: which run of the executor it is.
-            work: where what is done with an item is to be had, once for each run.
-            is_watched: compilations are described.
-            items: what the work is called with.
+            batch: what to do.
             stored: the bytes of modules that are `Stored` in the items.
         """
         start = time.perf_counter()
+        for work in batch.work:
+            self._work = _received(work)
+        items = values_of(batch.items)
         if not all(each.is_here for each in files_in(items)):
             return None
-        if self._work is None or self._work[0] != run:
-            self._work = run, _received(work[0])
         if self._state is None:
             self._state = self._make()
         ended: list[Ended] = []
         before = counted()
-        with watching(ended.append) if is_watched else nullcontext():
-            made = [self._work[1](self._state, unpacked(item, stored)) for item in items]
+        with watching(ended.append) if batch.is_watched else nullcontext():
+            made = [self._work(self._state, unpacked(item, stored)) for item in items]
         counts = Counts(*(now - then for now, then in zip(counted(), before, strict=True)))
-        return made, BatchReport(time.perf_counter() - start, counts, tuple(ended))
+        return column(made), BatchReport(time.perf_counter() - start, counts, tuple(ended))
 
     def close(self) -> None:
         """Close the state."""
         if self._state is not None:
             self._state.close()
         self._state = None
+
+
+def _untold(_: Any, item: Any) -> NoReturn:
+    raise InternalError(f"ray: expected to be told what to do with {item!r}, found nothing")
 
 
 def _received(work: Any) -> Any:
