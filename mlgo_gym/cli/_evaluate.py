@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._programs import measured
 from mlgo_gym.cli._ray import add_ray
+from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import check_folder, make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages, final_corpora
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
 from mlgo_gym.model._card import CARD_FILE, find_model, read_card, record_last_test
+from mlgo_gym.storage._mirror import local_folder
 
 if TYPE_CHECKING:
     from mlgo_gym.evaluation._summary import Scored
@@ -39,7 +41,7 @@ def add_options(add: shared.Options) -> None:
     what = "add what comes of keeping the best of each module, LLVM's own among them, and where "
     what += "registers are allocated the best of each function"
     add("--keep-smaller", "", what)
-    add("--traces", "DIR", "what 'search --output' has written")
+    add("--traces", "DIR", "what 'search --output' has written", type=place)
     add("--text", "", "with register allocation: compare the code as well, in twice the time")
     what = f"time compilations too, {_REPEATS} of each module under each policy, one at a time"
     add("--time", "", what)
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     packages = shared.packages_of(options)
     is_final = _check_final(packages, options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
-    how |= {"with_text": options.text, "traces": options.traces}
+    how |= {"with_text": options.text, "traces": options.traces and local_folder(options.traces)}
     how |= {"keep_smaller": options.keep_smaller}
     setting = Setting(**how)
     times: list[ModuleTimes] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._ray import add_ray
+from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages, check_not_final
@@ -17,6 +18,7 @@ from mlgo_gym.model._card import read_card
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import option_name, problems
+from mlgo_gym.storage._worked_folder import worked_folder
 
 if TYPE_CHECKING:
     from mlgo_gym.rollout._rollout import ModuleReport
@@ -37,7 +39,8 @@ def add_options(add: shared.Options) -> None:
     what = "one more problem of the same compilations, beside inlining-for-size"
     add("--also", "PROBLEM=POLICY", what, many=True)
     add("--log", "FILE", "write a training log")
-    add("--traces", "DIR", "write a trace of each module for 'replay' (inlining-for-size alone)")
+    what = "write a trace of each module for 'replay' (inlining-for-size alone), also to s3://..."
+    add("--traces", "DIR", what, type=place)
     add("--observations", "", "traces hold what LLVM asked, too")
     add("--sites", "", "traces, and FILE.sites beside the log, say where each decision is")
     add.compilation()
@@ -46,7 +49,6 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
-    from mlgo_gym.records._trace import trace_path
     from mlgo_gym.rollout._log import RolloutLog
     from mlgo_gym.scoring._measures import measure_of
 
@@ -71,16 +73,18 @@ def run(options: argparse.Namespace, output: Output) -> int:
             places = options.log.with_name(f"{options.log.name}.sites") if options.sites else None
             sites = stack.enter_context(writing(places)) if places else None
             log = stack.enter_context(RolloutLog(file, problem, sites))
-        keep = bool(log or options.traces)
+        traces = stack.enter_context(worked_folder(options.traces)) if options.traces else None
+        keep = bool(log or traces)
         settings = {"also": also, "keep_decisions": keep, "in_order": log, "sites": options.sites}
         for report in shared.rolled_out(
             packages, {name: policy}, problem, options, output, **settings
         ):
             logged += log.write(report) if log else 0
-            for attempt in report.attempts if options.traces else ():
-                if trace := attempt.trace(problem, keep_observations=options.observations):
-                    trace.save(trace_path(options.traces, report.module))
+            if traces:
+                _write_traces(traces.path, report, problem, keep_observations=options.observations)
             reports.append(report.without_decisions())
+        if traces:
+            traces.put()
     order = [packages.label(key) for key in packages]
     reports.sort(key=lambda report: order.index(report.module))
     for model in shared.models_of(options):
@@ -92,6 +96,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
         output.print(f"{logged:,} decisions in {options.log}")
     output.json(comparison.as_json(reports, [name]))
     return output.warn_of_failures(reports)
+
+
+def _write_traces(
+    folder: Path, report: ModuleReport, problem: Problem, *, keep_observations: bool
+) -> None:
+    from mlgo_gym.records._trace import trace_path
+
+    for attempt in report.attempts:
+        if trace := attempt.trace(problem, keep_observations=keep_observations):
+            trace.save(trace_path(folder, report.module))
 
 
 def _packages(options: argparse.Namespace) -> Packages:

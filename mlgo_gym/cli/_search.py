@@ -32,7 +32,8 @@ def add_options(add: shared.Options) -> None:
     add.corpus()
     add("--build", "FILE", "search what a build compiles, by its compile_commands.json")
     add.budget("for each module, over all runs", "60s")
-    add.output("where traces are written; of several packages, a folder for each")
+    what = "where traces are written; of several packages, a folder for each"
+    add.output(what, may_be_remote=True)
     add.reward("text", "keep nothing that has")
     add.model("a model to start from")
     add.problem()
@@ -54,6 +55,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
     if replace(problem, derived=False) != InliningForSize() or options.corpus or options.opt_level:
         raise OptionsError(
             "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
+        )
+    if isinstance(options.output, str):
+        raise OptionsError(
+            f"search: expected --build with --output on this machine, found {options.output!r}"
         )
     if options.ray:
         raise OptionsError("search: expected --build without --ray: clang compiles a build here")

@@ -27,7 +27,7 @@ def add_options(add: shared.Options) -> None:
     add.corpus()
     what = "a package to choose the model on, not to train on; repeat for more (default: every "
     add("--hold-out", "NAME", what + "fourth module)", many=True)
-    add.output("the run's folder")
+    add.output("the run's folder", may_be_remote=True)
     add.budget("for all runs in the folder together")
     add.problem(of_model=False)
     add.reward("the problem's own measure", "choose no model, if there is another, that makes")
@@ -49,10 +49,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
         hold_out_packages=options.hold_out,
         settings=options.set,
     )
-    output.print(f"Model: {trained.model}", *_summary(trained.validation))
+    model = f"{options.output}/{trained.model.name}"
+    output.print(f"Model: {model}", *_summary(trained.validation))
     output.json(
         {
-            "model": str(trained.model),
+            "model": model,
             "spent_s": round(trained.spent_s, 1),
             "validation": trained.validation,
             "left_out": list(trained.left_out),

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from corpus_tools.reading import reason_of
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike, check_not_final
 from mlgo_gym.errors import OptionsError
@@ -39,6 +40,8 @@ from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
 from mlgo_gym.search._rewards import Rewards, check_most_text, of_module, reward_beside
+from mlgo_gym.storage._address import ObjectAddress
+from mlgo_gym.storage._worked_folder import WorkedFolder, worked_folder
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _SIZES: Final = ("default_size_bytes", "size_bytes")
@@ -71,7 +74,7 @@ class ModuleSearch:
 
 def search_corpus(
     corpora: PackagesLike,
-    output: Path,
+    output: Path | str | ObjectAddress,
     problem: InliningForSize,
     setting: SearchSetting,
     *,
@@ -85,11 +88,11 @@ def search_corpus(
 
     Args:
         corpora: the modules, of packages or of a corpus.
-        output: the folder; what an earlier search left in it is gone on with.
+        output: the folder, also ``s3://BUCKET/KEY``, where it is put module by module; what an
+            earlier search left in it is gone on with.
         problem: what LLVM asks for.
         setting: how long each module is searched in all, and in which order.
-        policy: one more policy to start from, and for the reward ``linked`` that of the package's
-            other modules.
+        policy: one more to start from, and for ``linked`` that of the package's other modules.
         reward: what is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
             `workloads.measure_named` has it; ``None`` is the problem's own measure, the text.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
@@ -100,7 +103,7 @@ def search_corpus(
         One for each module, as they are finished.
 
     Raises:
-        CorpusError: a package is of the split ``final``: what is found may be learnt from.
+        CorpusError: a package is of the split ``final``.
         OptionsError: ``jobs`` is not above 0, there is no such level or reward, text is limited
             without a reward besides it, or the folder cannot be written.
         WorkloadError: programs are to run, and no package has workloads.
@@ -121,9 +124,9 @@ def search_corpus(
     compiler = partial(Compiler, timeout_s=timeout_s)
     others = (problem, policy) if policy else None
     made = name and Rewards(name, packages, opt_level, timeout_s, policy=others, jobs=jobs)
-    with ExitStack() as stack:
+    with _folder(output) as folder, ExitStack() as stack:
         how = (problem, setting, opt_level, name, stack.enter_context(made) if made else None)
-        records = _Records(packages, output, *how)
+        records = _Records(packages, folder.path, *how)
         task = _Task(*how, policy, _Kept())
         read, size = records.begun, packages.size_bytes
         searches = each(packages, task.run, compiler, read=read, jobs=jobs, size=size)
@@ -131,7 +134,18 @@ def search_corpus(
             failed = ModuleSearch(packages.label(done.item), error=str(done.error), reward=name)
             if not done.error:
                 done.value.write()
+                folder.put()
             yield failed if done.error else done.value.search
+
+
+@contextmanager
+def _folder(output: Path | str | ObjectAddress) -> Iterator[WorkedFolder]:
+    """The folder; of files in it, records name their own."""
+    try:
+        with worked_folder(output) as folder:
+            yield folder
+    except OSError as error:
+        raise OptionsError(f"search: {error.filename}: {reason_of(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Folders that are given by URI: those of S3 are mirrored here to be read, and parts put there."""
+"""Folders that are given by URI: those of S3 are mirrored to be read, worked on, and put there."""

@@ -1,4 +1,4 @@
-"""The objects of S3 (extra ``remote``): listed, copied and put, by s3fs.
+"""The objects of S3 (extra ``remote``): listed, copied, put and removed, by s3fs.
 
 Endpoint and credentials are those of AWS's own tools (``AWS_ENDPOINT_URL``, ``AWS_PROFILE``, ...),
 or of fsspec's settings (``FSSPEC_S3_ANON=true``). What goes wrong is an ``OSError`` whose
@@ -134,6 +134,11 @@ class ObjectStore(AbstractContextManager["ObjectStore"]):
         """Put a file there, whole or not at all."""
         with self._telling(address):
             self._s3.put_file(str(path), f"{address.bucket}/{address.key}")
+
+    def remove(self, address: ObjectAddress) -> None:
+        """Remove an object, if it is there."""
+        with self._telling(address):
+            self._s3.call_s3("delete_object", Bucket=address.bucket, Key=address.key)
 
     def _chunks(self, address: ObjectAddress, entry: Entry, start: int) -> Iterator[bytes]:
         if start == entry.size_bytes:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
+from corpus_tools.reading import reason_of
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.datasets._imports import TraceFile
 from mlgo_gym.errors import OptionsError, TraceError, TrainingError
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.storage._mirror import local_folder
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
@@ -40,13 +42,20 @@ def train(run: TrainingRun, config: ImitateConfig, data: Data) -> Validation:
     """
     if not isinstance(run.problem, InliningForSize):
         raise TrainingError(f"imitate: expected InliningForSize, found {run.problem.name}")
-    paths = sorted(Path(config.traces).rglob("*.trace")) if config.traces else []
+    paths = sorted(_folder(config.traces).rglob("*.trace")) if config.traces else []
     if not paths:
         raise OptionsError(
             f"traces: expected a folder with traces, found {config.traces!r}; "
             "--set traces=DIR names what 'search --output DIR' has left"
         )
     return fit_decisions(run, _episodes(run, config, data, paths), config, data)
+
+
+def _folder(traces: str) -> Path:
+    try:
+        return local_folder(traces)
+    except OSError as error:
+        raise OptionsError(f"traces: {error.filename}: {reason_of(error)}") from error
 
 
 def _episodes(

@@ -35,7 +35,9 @@ from mlgo_gym.files import (
     write_atomically,
     write_json,
 )
+from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.storage._worked_folder import WorkedFolder
 from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
@@ -68,7 +70,8 @@ class TrainingRun:
 
     The budget is for all runs in this folder together. People see what the run reports, step by
     step, and what it is doing; provenance goes into the model's card. So does what it is trained
-    for: the reward, where it is not the problem's own measure, and the limit of text.
+    for: the reward, where it is not the problem's own measure, and the limit of text. Where the
+    folder is one of S3, what is here is put there with each checkpoint and each model.
     """
 
     directory: Path = field(kw_only=False)
@@ -81,6 +84,7 @@ class TrainingRun:
     report: Callable[[int, Mapping[str, float]], None] = lambda _step, _values: None
     doing: Callable[[str], None] = lambda _: None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    folder: WorkedFolder | None = None
 
     def __post_init__(self) -> None:
         self._start = monotonic()
@@ -149,6 +153,7 @@ class TrainingRun:
         np.savez(buffer, **named)
         with self._named(f"{_CHECKPOINT_FILE} cannot be written"):
             write_atomically(self.directory / _CHECKPOINT_FILE, buffer.getvalue())
+        self._put()
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Record numbers of a step: for TensorBoard, in a file, and to whoever watches."""
@@ -182,6 +187,13 @@ class TrainingRun:
             "results": dict(results),
         }
         save_model(model, self.problem, self.model, card)
+        self._put()
+
+    def _put(self) -> None:
+        """Have all at its place; what goes on from it, or is read by it, comes last."""
+        if self.folder:
+            with self._named("cannot be written"):
+                self.folder.put(last=(CARD_FILE, _CHECKPOINT_FILE))
 
     def _goal(self) -> dict[str, Any]:
         found = {"reward": self.reward, "most_text": self.most_text}
@@ -190,9 +202,11 @@ class TrainingRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._writer is not None:
             self._writer.close()
+        if kind is None:
+            self._put()
 
     def _check_config(self) -> None:
         path = self.directory / _CONFIG_FILE
@@ -238,7 +252,8 @@ class TrainingRun:
             raise self._error(f"{what}: {reason(error)}") from error
 
     def _error(self, message: str) -> TrainingError:
-        return TrainingError(f"run {str(self.directory)!r}: {message}")
+        place = self.folder.place if self.folder else self.directory
+        return TrainingError(f"run {str(place)!r}: {message}")
 
 
 def _difference(expected: Any, found: Any, name: str = "") -> tuple[str, Any, Any] | None:

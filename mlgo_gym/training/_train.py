@@ -23,6 +23,9 @@ from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
+from mlgo_gym.storage._address import ObjectAddress
+from mlgo_gym.storage._mirror import local_folder
+from mlgo_gym.storage._worked_folder import worked_folder
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -85,7 +88,7 @@ class Trained:
     """What came of a training run.
 
     Attributes:
-        model: the model directory.
+        model: the model directory; of a run in S3 what is there now, in a mirror here.
         validation: what it is worth on the modules that were held out, as JSON values.
         spent_s: how long all runs in the folder took, in seconds.
         left_out: why modules were left out.
@@ -104,7 +107,7 @@ def train(
     trainer: str,
     corpora: PackagesLike,
     *,
-    output: Path | str,
+    output: Path | str | ObjectAddress,
     problem: Problem | str = DEFAULT,
     budget_minutes: float | None = None,
     hold_out_packages: Sequence[str] = (),
@@ -116,7 +119,8 @@ def train(
     Args:
         trainer: the name of one of `TRAINERS`.
         corpora: folders of corpora, packages, corpora by the names of theirs, or one corpus.
-        output: the run's folder.
+        output: the run's folder, also ``s3://BUCKET/KEY``: worked on here, and put there with each
+            checkpoint and each model.
         problem: what is trained, or its name.
         budget_minutes: for all runs in the folder together; ``None`` is no limit.
         hold_out_packages: packages to choose the model on, not to train on; none holds out every
@@ -136,6 +140,7 @@ def train(
         WorkloadError: programs are to run, and none are there to train on or to choose on.
         TrainingError: the folder holds another run, there is nothing to train on, or a module
             cannot be read now: started again, the run goes on.
+        OSError: the folder is of S3, and cannot be read; ``filename`` is its address.
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
@@ -150,17 +155,21 @@ def train(
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
     asked = problem_named(problem)() if isinstance(problem, str) else problem
     goal = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
-    run = partial(
-        imported("run").TrainingRun,
-        Path(output),
-        trainer,
-        asked,
-        configured(_config(trainer)(seed=how.get("seed", 0)), settings),
-        budget_s=None if budget_minutes is None else 60 * budget_minutes,
-        provenance=provenance(kept, held_out),
-        **goal,
-    )
-    return _trained(imported(trainer).train, run, kept, held_out, how)
+    config = configured(_config(trainer)(seed=how.get("seed", 0)), settings)
+    with worked_folder(output) as folder:
+        run = partial(
+            imported("run").TrainingRun,
+            folder.path,
+            trainer,
+            asked,
+            config,
+            budget_s=None if budget_minutes is None else 60 * budget_minutes,
+            provenance=provenance(kept, held_out),
+            folder=folder,
+            **goal,
+        )
+        trained = _trained(imported(trainer).train, run, kept, held_out, how)
+        return replace(trained, model=local_folder(folder.place / trained.model.name))
 
 
 def _config(trainer: str) -> Callable[..., Any]:
