@@ -112,11 +112,13 @@ def address(module: Any) -> int:
 def function_addresses(module: Any, names: Collection[str]) -> list[int]:
     """Where LLVM's ``Function`` of each name is that the module has, in its order."""
     wanted = frozenset(names)
+    if not wanted:
+        return []
+    name_of = llvm.ffi.lib.LLVMPY_GetValueName  # its bytes, which need not be UTF-8
     return [
         address(function)
         for function in module.functions
-        # llvmlite has a character for each byte, and LLVM's contexts are UTF-8.
-        if function.name.encode("latin-1").decode("utf-8", "replace") in wanted
+        if name_of(function).decode("utf-8", "replace") in wanted  # as LLVM's contexts have it
     ]
 
 
