@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -747,6 +748,28 @@ def test_a_node_without_space(
         str(error.value),
     )
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("made", [scores, labels])
+def test_kills_at_random_moments(nodes: Nodes, made: Callable[[Jobs], Any]) -> None:
+    """Twenty of each, from the start of what is made to its end."""
+    moments = np.random.default_rng(0)
+    expected = made(1)
+    with three(nodes), RayCluster(nodes.address) as cluster:
+        start = time.perf_counter()
+        assert made(cluster) == expected
+        seconds = time.perf_counter() - start
+    kills: list[bool] = []
+    while sum(kills) < 20:
+        with three(nodes), RayCluster(nodes.address) as cluster:
+            node = nodes.others[len(kills) % 2]
+            timer = threading.Timer(moments.uniform(0, seconds), nodes.kill, [node])
+            timer.start()
+            assert made(cluster) == expected
+            kills.append(node not in nodes.others)
+            timer.join()
 
 
 COUNTED = """
