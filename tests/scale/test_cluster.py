@@ -833,6 +833,7 @@ def example(name: str, home: Path, *arguments: str | Path) -> str:
 
 
 @pytest.mark.e2e
+@pytest.mark.timeout(600)
 def test_env_runners_of_rllib(nodes: Nodes, tmp_path: Path) -> None:
     """Each node has one; LLVM would have taken every action."""
     with three(nodes):
