@@ -140,11 +140,13 @@ def search_corpus(
 
 @contextmanager
 def _folder(output: Path | str | ObjectAddress) -> Iterator[WorkedFolder]:
-    """The folder; of files in it, records name their own."""
+    """The folder; errors of what it is worked on with, a compiler say, are not its own."""
     try:
         with worked_folder(output) as folder:
             yield folder
     except OSError as error:
+        if not str(error.filename).startswith("s3://"):
+            raise
         raise OptionsError(f"search: {error.filename}: {reason_of(error)}") from error
 
 
