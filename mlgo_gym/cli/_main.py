@@ -11,6 +11,7 @@ and does it (``run``), which imports what only the work needs. A package of comm
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,7 +25,11 @@ from mlgo_gym.errors import MlgoGymError
 
 _INTERRUPTED = 130
 _UNSAID = "error return without exception set"
-"""What CPython raises where it has no memory for the frame of a call, and forgets to say so."""
+"""What CPython 3.11 raises where it has no memory for the frame of a call, and forgets to say so.
+
+It drops a reference too many to the called function, too (``_PyFrame_Push``), so that a function of
+anybody's may be gone afterwards: what little is left to do must not call any.
+"""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -93,11 +98,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = error.strerror or str(error)
         Output(as_json=False).error(f"{error.filename}: {reason}" if error.filename else reason)
         return 1
-    except (MemoryError, SystemError) as error:
-        if isinstance(error, SystemError) and _UNSAID not in str(error):
-            raise
+    except MemoryError:
         Output(as_json=False).error("out of memory")
         return 1
+    except SystemError as error:
+        if _UNSAID not in str(error):
+            raise
+        os.write(2, b"mlgo-gym: error: out of memory\n")
+        os._exit(1)
     except KeyboardInterrupt:
         Output(as_json=False).error("interrupted")
         return _INTERRUPTED
