@@ -38,6 +38,7 @@ INPUTS = tuple(TensorSpec(f"feature_{index}", "int64_t", (1,)) for index in rang
 OUTPUT = TensorSpec("decision", "int64_t", (1,))
 VALUES = tuple(range(35))
 ROUNDS, CALLS, TRIPS = 7, 20_000, 5_000
+CALLS_TO_ANOTHER = 200  # process, or library: each is a hundred times as long
 
 
 def run(model: Path) -> None:
@@ -46,12 +47,19 @@ def run(model: Path) -> None:
     print(f"release: loading and compiling took {1e3 * (time.perf_counter() - start):.0f} ms")
     under_training = ModelUnderTrainingRunner(model, INPUTS, OUTPUT)
     rows = [("TFLite: invoke alone", timed(tflite(model)))]
-    for name, runner in (("release", release), ("under training", under_training)):
-        rows.append((f"{name}: inputs in place", timed(runner.evaluate_untyped)))
-        rows.append((f"{name}: 35 numbers from Python, then evaluate", timed(filling(runner))))
-        rows.append((f"{name}: packed observation, then evaluate", timed(packed(runner))))
+    for name, runner, calls in (
+        ("release", release, CALLS),
+        ("under training", under_training, CALLS_TO_ANOTHER),
+    ):
+        for what, call in (
+            ("inputs in place", runner.evaluate_untyped),
+            ("35 numbers from Python, then evaluate", filling(runner)),
+            ("packed observation, then evaluate", packed(runner)),
+        ):
+            rows.append((f"{name}: {what}", timed(call, calls)))
     if importlib.util.find_spec("tensorflow"):
-        rows.append(("TensorFlow: SavedModel from Python", timed(saved_model(model), 200)))
+        each_us = timed(saved_model(model), CALLS_TO_ANOTHER)
+        rows.append(("TensorFlow: SavedModel from Python", each_us))
     bare = rows[0][1]
     for name, each_us in rows:
         print(f"{name:52} {each_us:9.2f} us  {each_us / bare:7.2f} x TFLite's invoke")
