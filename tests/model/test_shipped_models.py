@@ -78,6 +78,18 @@ def test_cards_and_docs_have_the_same_packages(split: str, part: str) -> None:
             assert (package in known["packages_worse"]) == is_worse
 
 
+def test_evictions_card_and_docs_have_the_same_packages() -> None:
+    table = rows(DOCS.read_text(), "eviction, score, `test`")
+    known = read_model_json(Path(find_model(NAMES[2])) / "card.json", NAMES[2])["results"]
+    of_packages = known["packages_test"]["score"]
+    assert set(table) == set(of_packages) == set(known["dev_test"]["packages"])
+    for package, cells in table.items():
+        numbers = [number for cell in cells for number in percent(cell)]
+        assert list(of_packages[package].values()) == numbers[:-1]
+        is_worse = max(numbers[:3]) > 0
+        assert (package in known["packages_test"]["packages_worse"]) == is_worse
+
+
 @pytest.mark.parametrize(("word", "name"), [("inliner", NAMES[0]), ("eviction", NAMES[2])])
 def test_cards_and_docs_have_the_same_programs(word: str, name: str) -> None:
     table = rows(DOCS.read_text(), "model, level")
