@@ -39,8 +39,10 @@ def add_options(add: shared.Options) -> None:
     add.corpus()
     add("-o --output", "OUT", "a file; of corpora a folder", required=True)
     add.model("what answers LLVM", modes=IN_PROCESS, many=True)
-    what = "take the best of LLVM's own and each --model's: the object with the least text, and "
-    what += "where registers are allocated the best of each function"
+    add.policy(many=True)
+    add.seed()
+    what = "take the best of LLVM's own and of each --model's and --policy's: the object with the "
+    what += "least text, and where registers are allocated the best of each function"
     add("--keep-smaller", "", what)
     add.problem()
     what = "what comes out (default: by the ending of OUT; of corpora, objects)"
@@ -51,32 +53,27 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
-    from mlgo_gym.corpus._packages import shortest_names
-    from mlgo_gym.policies._models import load_model
     from mlgo_gym.rollout._deployment import deploy_modules
     from mlgo_gym.rollout._log import RolloutLog
-    from mlgo_gym.rollout._rollout import BASELINE, SMALLEST, ModuleReport
+    from mlgo_gym.rollout._rollout import SMALLEST, ModuleReport
     from mlgo_gym.scoring._measures import TextSize
 
-    _check_models(options)
+    count = _check_answering(options)
     problem = shared.problem_of(options)
-    paths = [Path(each) for each in options.model]
-    models = [
-        load_model(path, problem, options.mode, name, trusted=options.trust_code)
-        for path, name in shortest_names(paths, (BASELINE, SMALLEST)).items()
-    ]
     read, targets = _inputs(options)
-    deployed = deploy_modules(
-        read,
-        targets,
-        models,
-        **shared.compilation_of(options),
-        form=options.emit or _FORMS.get(options.output.suffix, "object"),
-        keep_decisions=options.log is not None,
-        keep_smaller=options.keep_smaller,
-    )
     reports: list[ModuleReport] = []
     with contextlib.ExitStack() as stack:
+        policies = stack.enter_context(shared.policies_of(options, problem)) if count else {}
+        deployed = deploy_modules(
+            read,
+            targets,
+            problem,
+            policies,
+            **shared.compilation_of(options),
+            form=options.emit or _FORMS.get(options.output.suffix, "object"),
+            keep_decisions=options.log is not None,
+            keep_smaller=options.keep_smaller,
+        )
         log = None
         if options.log:
             lines = stack.enter_context(writing(options.log))
@@ -93,24 +90,30 @@ def run(options: argparse.Namespace, output: Output) -> int:
             if log:  # of what came out
                 log.write(replace(report, attempts=report.attempts[-1:]))
             reports.append(report.without_decisions())
-    names = [each.name for each in models] + [SMALLEST] * options.keep_smaller
+    names = [*policies] + [SMALLEST] * options.keep_smaller
     output.print(comparison.as_grid(reports, names))
     output.json(comparison.as_json(reports, names))
     return output.warn_of_failures(reports)
 
 
-def _check_models(options: argparse.Namespace) -> None:
-    """See that there are as many models as there may be."""
-    count = len(options.model)
+def _check_answering(options: argparse.Namespace) -> int:
+    """See that there are as many models and policies as there may be, and say how many."""
+    count = len(options.model) + len(options.policy)
     if options.keep_smaller and not count:
-        raise OptionsError("--keep-smaller: expected a --model to compare with LLVM, found none")
+        raise OptionsError(
+            "--keep-smaller: expected a --model or --policy to compare with LLVM, found none"
+        )
     if options.log and count != 1:
         found = count or "none"
-        raise OptionsError(f"--log: expected a --model whose decisions are logged, found {found}")
+        raise OptionsError(
+            f"--log: expected a --model or --policy whose decisions are logged, found {found}"
+        )
     if count > 1 and not options.keep_smaller:
         raise OptionsError(
-            f"--model: expected one, found {count}; --keep-smaller takes the best of several"
+            f"expected one --model or --policy, found {count}; --keep-smaller takes the best of "
+            "several"
         )
+    return count
 
 
 def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[str, Path]]:

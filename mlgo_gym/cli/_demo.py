@@ -103,7 +103,7 @@ def _run_inlining(packages: Packages, options: argparse.Namespace, output: Outpu
     frozen = options.output / "frozen"
     files = freeze(model, frozen, name="inliner")
     output.print(f"\n3. Freeze: {files.object}, with a C header and a shared library.")
-    _compile(unseen, name, frozen, options, output)
+    _compile(unseen, frozen, options, output)
     return status
 
 
@@ -143,21 +143,22 @@ def _compare(
     return output.warn_of_failures(reports)
 
 
-def _compile(
-    packages: Packages, name: str, frozen: Path, options: argparse.Namespace, output: Output
-) -> None:
+def _compile(packages: Packages, frozen: Path, options: argparse.Namespace, output: Output) -> None:
     """Compile the largest of the modules with the frozen model."""
-    from mlgo_gym.policies._models import load_model
+    from mlgo_gym.policies._models import model_policies
     from mlgo_gym.rollout._deployment import deploy_modules
 
     largest = max(packages, key=packages.size_bytes)
-    (done,) = deploy_modules(
-        lambda _: packages[largest],
-        [largest.name],
-        [load_model(frozen, shared.problem_of(options), name=name, trusted=True)],  # made just now
-        opt_level=options.opt_level,
-        timeout_s=options.timeout,
-    )
+    problem = shared.problem_of(options)
+    with model_policies([str(frozen)], "release", problem, trusted=True) as made:  # just now
+        (done,) = deploy_modules(
+            lambda _: packages[largest],
+            [largest.name],
+            problem,
+            made,
+            opt_level=options.opt_level,
+            timeout_s=options.timeout,
+        )
     target = options.output / f"{Path(largest.name).name}.o"
     with writing(target) as file:
         file.write(done.value.output)

@@ -266,13 +266,15 @@ def small_file(path: Path) -> bytes:
 def policies_of(options: argparse.Namespace, problem: Problem) -> Iterator[dict[str, PolicyLike]]:
     """The models by the ends of their paths, and policies by name; without any, the default."""
     from mlgo_gym.policies._models import model_policies
+    from mlgo_gym.rollout._rollout import BASELINE, SMALLEST
 
     models = models_of(options)
     names = [options.policy] if isinstance(options.policy, str) else options.policy or []
     if not models and not names:
         names = [problem.default_policy]
     named = {name: problem.policy(name, options.seed) for name in names}
-    with model_policies(models, options.mode, problem, named, **access_of(options)) as made:
+    taken = (*named, BASELINE, SMALLEST)
+    with model_policies(models, options.mode, problem, taken, **access_of(options)) as made:
         yield {**made, **named}
 
 

@@ -1,12 +1,12 @@
-"""A model at work: a module compiled with its advice and without, and what the linker takes.
+"""Policies at work: a module compiled with their advice and without, and what the linker takes.
 
-The sizes compared are those of two objects of one pipeline. Assembly and optimised bitcode come
-of one more compilation, which the same model answers alike.
+The sizes compared are those of objects of one pipeline. Assembly and optimised bitcode come of one
+more compilation, which the same policy answers alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -18,9 +18,8 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Done, Jobs, each
 from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.policies._models import Model
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import Policy
+from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.problems._problem import Problem
 from mlgo_gym.rollout._rollout import (
     BASELINE,
     Attempt,
@@ -29,7 +28,6 @@ from mlgo_gym.rollout._rollout import (
     RecordingPolicy,
     smallest,
 )
-from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.scoring._best import Best, Tries, best_by_problem, best_of, joins
 from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, measure_of
 
@@ -59,33 +57,32 @@ def deploy(
     compiler: Compiler,
     module: Module,
     options: CompileOptions,
-    models: Sequence[Model] = (),
+    problem: Problem,
+    policies: Mapping[str, PolicyLike] = MappingProxyType({}),
     *,
     form: Form = "object",
     keep_decisions: bool = False,
     keep_smaller: bool = False,
 ) -> Deployed:
-    """Compile a module with models, and without them to compare.
+    """Compile a module with policies, and without them to compare.
 
-    What comes out is the first model's, or where the smaller is kept the best of all, LLVM's own
+    What comes out is the first policy's, or where the smaller is kept the best of all, LLVM's own
     among them and where none is better, of each function if the problem is scored by function;
-    without a model all is left to LLVM's own heuristics. Where
+    without a policy all is left to LLVM's own heuristics. Where
     decisions are kept, the report holds every one, for a training log.
 
     Raises:
         ModelError: a model does not fit what LLVM offers.
 
-    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> corpus = Corpus.load(SAMPLE_CORPUS)
     >>> from mlgo_gym.llvm import options_of
     >>> module = corpus["digest.c"]
     >>> with Compiler() as compiler:
-    ...     made = deploy(compiler, module, options_of(module), form="assembly")
+    ...     made = deploy(compiler, module, options_of(module), InliningForSize(), form="assembly")
     >>> b".text" in made.output
     True
     """
-    problem = models[0].problem if models else InliningForSize()
-    policies: dict[str, Policy] = {each.name: RunnerPolicy(each.runner) for each in models}
     measure = measure_of(problem)
     unit = KeptObjectUnit(compiler, module, options, problem)
     tries = Tries(unit, problem, BASELINE, by_function=keep_smaller and joins(problem))
@@ -118,7 +115,8 @@ def deploy(
 def deploy_modules(
     read: Callable[[str], Module],
     names: Iterable[str],
-    models: Sequence[Model] = (),
+    problem: Problem,
+    policies: Mapping[str, PolicyLike] = MappingProxyType({}),
     *,
     opt_level: str | None = None,
     jobs: Jobs = 1,
@@ -129,6 +127,6 @@ def deploy_modules(
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)
-        return deploy(compiler, module, options_of(module, opt_level), models, **how)
+        return deploy(compiler, module, options_of(module, opt_level), problem, policies, **how)
 
     return each(names, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)

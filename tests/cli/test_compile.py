@@ -110,6 +110,23 @@ def test_the_best_of_several_is_kept(
     assert len(kept) > 1
 
 
+def test_second_opinions(
+    sample: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rule that loses as a whole is better in some functions, and those are kept."""
+    rule = "lowest-use"
+    arguments = [str(sample.folder / "regex_match.c.bc"), "-o", str(tmp_path / "out.o"), "--json"]
+    arguments += ["--model", "regalloc-eviction", "--policy", rule, "--keep-smaller"]
+    assert main(["compile", *arguments]) == 0
+    (made,) = json.loads(capsys.readouterr().out)["modules"]
+    assert list(made["policies"]) == ["regalloc-eviction", rule, "smallest"]
+    best = made["policies"]["smallest"]["object_sha256"]
+    assert hashlib.sha256((tmp_path / "out.o").read_bytes()).hexdigest() == best
+    assert best not in {
+        made["policies"][each]["object_sha256"] for each in ("regalloc-eviction", rule)
+    }
+
+
 @pytest.mark.parametrize(
     ("model", "module"),
     [("regalloc-eviction", "regex_match.c"), ("inlining-for-size", "lru_cache.cpp")],
@@ -150,7 +167,7 @@ def test_a_log_of_what_was_kept(
         ),
         (
             ["IN.bc", "-o", "OUT", "--log", "LOG"],
-            "--log: expected a --model whose decisions are logged, found none",
+            "--log: expected a --model or --policy whose decisions are logged, found none",
         ),
         (
             ["--corpus", ".", "-o", "OUT"],
@@ -159,11 +176,11 @@ def test_a_log_of_what_was_kept(
         ),
         (
             ["IN.bc", "-o", "OUT", "--keep-smaller"],
-            "--keep-smaller: expected a --model to compare with LLVM, found none",
+            "--keep-smaller: expected a --model or --policy to compare with LLVM, found none",
         ),
         (
-            ["IN.bc", "-o", "OUT", "--model", "a", "--model", "b"],
-            "--model: expected one, found 2; --keep-smaller takes the best of several",
+            ["IN.bc", "-o", "OUT", "--model", "a", "--policy", "never"],
+            "expected one --model or --policy, found 2; --keep-smaller takes the best of several",
         ),
         (["-o", "OUT"], "input: expected a file or --corpus, found neither"),
         (

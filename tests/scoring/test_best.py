@@ -169,7 +169,7 @@ def test_priority_has_no_function_that_is_left(compiler: Compiler, sample: Corpu
 
 def test_without_a_model_there_is_llvm_s_own(compiler: Compiler, sample: Corpus) -> None:
     module = sample["frame_stream.c"]
-    made = deploy(compiler, module, options_of(module), keep_smaller=True)
+    made = deploy(compiler, module, options_of(module), InliningForSize(), keep_smaller=True)
     assert made.report.baseline
     (smallest,) = made.report.attempts
     assert smallest.result is made.report.baseline
