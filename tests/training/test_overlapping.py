@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
 from mlgo_gym.training._compiled import CompiledNetwork
@@ -71,7 +72,7 @@ class Course:
         self.sampler = Sampler(contexts)
         self.warnings: list[str] = []
 
-    def found(self, staleness: int, jobs: int = 2) -> list[tuple[list[str], int, int]]:
+    def found(self, staleness: int, jobs: Jobs = 2) -> list[tuple[list[str], int, int]]:
         """Which contexts each update has learned from, and how many were stale and dropped."""
         with network() as code, Workshop(INLINING, jobs=jobs, timeout_s=60.0) as workshop:
             overlapping = Overlapping(
