@@ -21,6 +21,7 @@ from typing import Any, Final, TypedDict, Unpack
 from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._schedule import Jobs
+from mlgo_gym.llvm.process._target import check_choice
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
 from mlgo_gym.storage._address import ObjectAddress
@@ -150,24 +151,16 @@ def train(
     ...     trained.model.name, trained.validation["modules"]
     ('model', 1)
     """
-    if trainer not in TRAINERS:
-        raise OptionsError(f"trainer: expected one of {', '.join(TRAINERS)}, found {trainer!r}")
+    check_choice("trainer", trainer, TRAINERS)
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
     asked = problem_named(problem)() if isinstance(problem, str) else problem
-    goal = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
+    known = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
+    known["budget_s"] = None if budget_minutes is None else 60 * budget_minutes
+    known["provenance"] = provenance(kept, held_out)
     config = configured(_config(trainer)(seed=how.get("seed", 0)), settings)
     with worked_folder(output) as folder:
-        run = partial(
-            imported("run").TrainingRun,
-            folder.path,
-            trainer,
-            asked,
-            config,
-            budget_s=None if budget_minutes is None else 60 * budget_minutes,
-            provenance=provenance(kept, held_out),
-            folder=folder,
-            **goal,
-        )
+        begin = imported("run").TrainingRun
+        run = partial(begin, folder.path, trainer, asked, config, folder=folder, **known)
         trained = _trained(imported(trainer).train, run, kept, held_out, how)
         return replace(trained, model=local_folder(folder.place / trained.model.name))
 

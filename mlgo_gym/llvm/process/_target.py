@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +56,7 @@ class Target:
             _check_text(name, getattr(self, name), length)
 
 
-def check_choice(name: str, value: object, known: Sequence[str]) -> None:
+def check_choice(name: str, value: object, known: Collection[str]) -> None:
     """Raise unless a setting has one of the values that there are."""
     if value not in known:
         raise OptionsError(f"{name}: expected one of {', '.join(known)}, found {value!r}")
