@@ -110,6 +110,7 @@ def test_the_best_of_several_is_kept(
     assert len(kept) > 1
 
 
+@pytest.mark.e2e
 def test_second_opinions(
     sample: Corpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
