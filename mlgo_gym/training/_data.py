@@ -16,7 +16,10 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Done, Jobs
 from mlgo_gym.search._rewards import Rewards
 
-_PASSING: Final = (errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
+_PASSING: Final = (
+    *(errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENOSPC),
+    errno.EDQUOT,
+)
 _K = TypeVar("_K")
 _T = TypeVar("_T")
 

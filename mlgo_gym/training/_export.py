@@ -27,6 +27,7 @@ from typing import Any, Final
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.lite.python.convert_phase import ConverterError
 
 from corpus_tools.reading import reason_of
 from mlgo_gym.errors import ModelError
@@ -44,8 +45,8 @@ _WEIGHTS_FILE: Final = "weights.npz"
 _MAX_WEIGHTS_BYTES: Final = 1 << 28
 _OPERATION: Final = re.compile(r"\{\{.*?\}\} | \[Op:.*", re.DOTALL)
 """What TensorFlow says of itself around a reason."""
-FILE_ERRORS: Final = (OSError, tf.errors.OpError)
-"""What comes of a file that cannot be written, by Python or by TensorFlow."""
+FILE_ERRORS: Final = (OSError, tf.errors.OpError, ConverterError)
+"""What comes of a file that cannot be written, or read again, by Python or by TensorFlow."""
 
 
 def save_model(
@@ -78,11 +79,12 @@ def save_model(
         raise ModelError(str(directory), f"cannot be written: {reason(error)}") from error
 
 
-def reason(error: OSError | tf.errors.OpError) -> str:
+def reason(error: OSError | tf.errors.OpError | ConverterError) -> str:
     """Why a file cannot be written, which TensorFlow says of those that it writes itself."""
     if isinstance(error, OSError):
         return reason_of(error)
-    return str(_OPERATION.sub("", error.message)).partition("\n")[0]
+    said = error.message if isinstance(error, tf.errors.OpError) else str(error)
+    return str(_OPERATION.sub("", said)).partition("\n")[0]
 
 
 def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, Any]:

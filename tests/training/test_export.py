@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow.lite.python import lite
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError
@@ -189,6 +191,27 @@ def test_an_interrupted_save_leaves_the_old_model(
     assert str(error.value) == f"model {str(model)!r}: cannot be written: No space left on device"
     assert {path.name: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.e2e
+def test_what_tensorflow_cannot_read_again(
+    inlining: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its converter reads the graph once more, and has errors of its own over that."""
+    problem, model = InliningForSize(), tmp_path / "model"
+    convert = lite._convert_saved_model
+
+    def reading(saved_model_dir: str, **settings: Any) -> Any:
+        (Path(saved_model_dir) / "saved_model.pb").unlink()
+        return convert(saved_model_dir=saved_model_dir, **settings)
+
+    monkeypatch.setattr(lite, "_convert_saved_model", reading)
+    with pytest.raises(ModelError) as error:
+        save_model(network_of(problem, inlining), problem, model, {})
+    said = f"model {str(model)!r}: cannot be written: "
+    assert str(error.value).startswith(said)
+    assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.e2e

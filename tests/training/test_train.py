@@ -69,6 +69,9 @@ def test_a_module_that_cannot_be_read_now(tmp_path: Path) -> None:
     with pytest.raises(TrainingError) as left:
         check_lasting(said)
     assert str(left.value) == f"{said}; this may pass, start again"
+    words = "its last words:\n  error: Cannot open outbound file: No space left on device"
+    with pytest.raises(TrainingError, match="this may pass, start again"):
+        check_lasting(f"module 'a.c': LLVM ended with exit status 1; {words}")
     (tmp_path / "a.c.bc").unlink()
     check_lasting(f"module 'a.c': cannot read {path!r}: No such file or directory")
     assert describe(packages) == {"modules": {"mine": 1}, "sha256": hashlib.sha256().hexdigest()}
