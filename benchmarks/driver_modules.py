@@ -6,7 +6,8 @@
     python -m benchmarks.driver_modules --corpus corpora/lupa --rounds 5
 
 Bitcode at -Oz, from its start to the object, by clang alone and by clang under a shipped model,
-which answers in clang's process or over FIFOs, alternating, the median of several. Ratios of wall
+which answers in clang's process or, if it needs no more than LLVM's own features, over FIFOs too,
+alternating, the median of several. Ratios of wall
 time: of all modules together, and the geometric mean over modules, with a bootstrap interval over
 modules.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +34,10 @@ from benchmarks.driver_builds import (
 )
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
+from mlgo_gym.model._card import find_model
+from mlgo_gym.policies._models import problem_of_models, settings_of_models
 
-MODELS = ("inlining-for-size", "regalloc-eviction")
+MODELS = ("inlining-for-size", "inlining-for-size-derived", "regalloc-eviction")
 RECIPES = ("box2d-py", "cmarkgfm", "libsass", "lupa", "pycares", "yara-python")
 
 
@@ -50,10 +54,18 @@ def run(
     corpora = corpora or [built(name) for name in RECIPES]
     paths = [corpus.folder / f"{name}.bc" for corpus in corpora for name in corpus]
     settings = settings_of(models)
+    inside = {Path(find_model(each)).name for each in models if needs_clangs_process(each)}
     for model in (name for name in settings if name != "clang"):
-        times = np.array([times_of(path, settings[model], rounds) for path in paths])
-        for number, way in enumerate(WAYS, 1):
+        ways = WAYS[:1] if model in inside else WAYS
+        times = np.array([times_of(path, settings[model], ways, rounds) for path in paths])
+        for number, way in enumerate(ways, 1):
             report(f"{model}, {way}", times[:, 0], times[:, number])
+
+
+def needs_clangs_process(model: str) -> bool:
+    """Whether a model has inputs that are read in LLVM's module."""
+    folder = find_model(model)
+    return bool(settings_of_models([folder], problem_of_models([folder])))
 
 
 def report(name: str, base: NDArray[np.float64], mine: NDArray[np.float64]) -> None:
@@ -67,21 +79,19 @@ def report(name: str, base: NDArray[np.float64], mine: NDArray[np.float64]) -> N
     )
 
 
-def times_of(path: Path, settings: dict[str, str], rounds: int) -> list[float]:
-    """Seconds of one compilation by clang, and by clang under a model in each of `WAYS`."""
+def times_of(path: Path, settings: dict[str, str], ways: Sequence[str], rounds: int) -> list[float]:
+    """Seconds of one compilation by clang, and by clang under a model in each of the ways."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "module.o"
         arguments = ["-w", "-Oz", "-x", "ir", "-c", str(path), "-o", str(made)]
         driver = compilers(driver=True)["CC"]
         compile_file(driver, arguments, settings)  # once before, so that the model is compiled
-        return alternating(
-            (
-                lambda: compile_file(CLANG, arguments, {}),
-                lambda: compile_file(driver, arguments, settings),
-                lambda: compile_file(driver, arguments, {**settings, **FIFOS}),
-            ),
-            rounds,
-        )
+        calls = {
+            WAYS[0]: lambda: compile_file(driver, arguments, settings),
+            WAYS[1]: lambda: compile_file(driver, arguments, {**settings, **FIFOS}),
+        }
+        plain = partial(compile_file, CLANG, arguments, {})
+        return alternating((plain, *(calls[way] for way in ways)), rounds)
 
 
 def main() -> None:

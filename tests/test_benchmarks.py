@@ -109,8 +109,11 @@ TINY = {
         ("benchmarks.driver_modules --rounds 1 --corpus build/corpora/lupa-Oz",),
         tuple(
             f"{model}, {way}: 2 modules, clang # s, mlgo-cc # s, # x; geometric mean # x [#, #]"
-            for model in ("default", "inlining-for-size", "regalloc-eviction")
-            for way in ("in-process", "FIFOs")
+            for model in (
+                *("default", "inlining-for-size", "inlining-for-size-derived"),
+                "regalloc-eviction",
+            )
+            for way in ("in-process", "FIFOs")[: 1 if model.endswith("derived") else 2]
         ),
         (CLANG,),
     ),
