@@ -26,6 +26,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -35,6 +36,7 @@ from corpus_tools.archive import unpack_sdist
 from corpus_tools.sdist import fetch_sdist
 from mlgo_gym.model import find_model, read_card
 from mlgo_gym.objects._builds import BinaryFile, read_build
+from mlgo_gym.policies._models import problem_of_models, settings_of_models
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "tests" / "models"
@@ -54,7 +56,8 @@ _BESIDE = ("CMakeFiles/", "meson-private/", "/tests/", "/obj/conf/")
 _CONFIGURATION = re.compile(r"/conf_[0-9a-f]+/")
 # How LLVM is answered: in clang's process, or by another one.
 FIFOS = {"MLGO_IN_PROCESS": "0"}
-WAYS = ("in-process", "FIFOs")
+WAYS: Mapping[str, Mapping[str, str]] = {"in-process": {}, "FIFOs": FIFOS}
+_KEPT = "MLGO_KEEP_SMALLER"
 _VARIABLES = {"InliningForSize": "MLGO_INLINING_MODEL", "RegallocEviction": "MLGO_REGALLOC_MODEL"}
 
 
@@ -221,7 +224,7 @@ def settings_of(models: Sequence[str], *, keep_smaller: bool = False) -> dict[st
             raise FileNotFoundError(f"model {name!r}: expected a folder or the name of a model")
         card = read_card(folder)
         if keep_smaller:
-            values = {"MLGO_KEEP_SMALLER": str(folder.absolute())}
+            values = {_KEPT: str(folder.absolute())}
             settings |= {folder.name: values, f"{folder.name}, whole": {**values, **FIFOS}}
             continue
         variable = _VARIABLES[card.problem if card else "InliningForSize"]
@@ -269,24 +272,35 @@ def files(
 
 def file(source: Path, name: str, values: Mapping[str, str], rounds: int) -> None:
     arguments = ["-O2", "-c", str(source), "-o", str(source.with_suffix(".o"))]
-
-    def plain() -> None:
-        compile_file(CLANG, arguments, {})
-
-    def advised() -> None:
-        compile_file(compilers(driver=True)["CC"], arguments, values)
-
-    def over_fifos() -> None:
-        compile_file(compilers(driver=True)["CC"], arguments, {**values, **FIFOS})
-
-    advised()  # once before, so that the model is compiled
-    base, *both = alternating((plain, advised, over_fifos), rounds)
-    for way, mine in zip(WAYS, both, strict=True):
+    base, by_way = seconds_of(arguments, values, rounds)
+    for way, mine in by_way.items():
         more, percent = 1e3 * (mine - base), 100 * (mine / base - 1)
         print(
             f"{source.name}, {name}, {way}: clang {1e3 * base:.1f} ms, "
             f"mlgo-cc {1e3 * mine:.1f} ms, {more:+.1f} ms, {percent:+.1f} %"
         )
+
+
+def seconds_of(
+    arguments: Sequence[str], settings: Mapping[str, str], rounds: int
+) -> tuple[float, dict[str, float]]:
+    """The median seconds of a compilation by clang, and by mlgo-cc in each way of answering."""
+    driver = compilers(driver=True)["CC"]
+    compile_file(driver, arguments, settings)  # once before, so that the model is compiled
+    ways = ways_of(settings)
+    calls = [partial(compile_file, CLANG, arguments, {})]
+    calls += [
+        partial(compile_file, driver, arguments, {**settings, **way}) for way in ways.values()
+    ]
+    base, *mine = alternating(calls, rounds)
+    return base, dict(zip(ways, mine, strict=True))
+
+
+def ways_of(settings: Mapping[str, str]) -> Mapping[str, Mapping[str, str]]:
+    """Those of `WAYS` that a model can answer in; its inputs may be of LLVM's module in clang."""
+    models = [settings[each] for each in (*_VARIABLES.values(), _KEPT) if each in settings]
+    needs_module = settings_of_models(models, problem_of_models(models))
+    return {way: more for way, more in WAYS.items() if more is not FIFOS or not needs_module}
 
 
 def compile_file(compiler: str, arguments: Sequence[str], settings: Mapping[str, str]) -> None:

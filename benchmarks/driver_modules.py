@@ -7,35 +7,23 @@
 
 Bitcode at -Oz, from its start to the object, by clang alone and by clang under a shipped model,
 which answers in clang's process or, if it needs no more than LLVM's own features, over FIFOs too,
-alternating, the median of several. Ratios of wall
-time: of all modules together, and the geometric mean over modules, with a bootstrap interval over
-modules.
+alternating, the median of several. Ratios of wall time: of all modules together, and the geometric
+mean over modules, with a bootstrap interval over modules.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.driver_builds import (
-    CLANG,
-    FIFOS,
-    WAYS,
-    alternating,
-    compile_file,
-    compilers,
-    settings_of,
-)
+from benchmarks.driver_builds import seconds_of, settings_of
 from benchmarks.recipes import built
 from mlgo_gym import Corpus
-from mlgo_gym.model._card import find_model
-from mlgo_gym.policies._models import problem_of_models, settings_of_models
 
 MODELS = ("inlining-for-size", "inlining-for-size-derived", "regalloc-eviction")
 RECIPES = ("box2d-py", "cmarkgfm", "libsass", "lupa", "pycares", "yara-python")
@@ -54,18 +42,11 @@ def run(
     corpora = corpora or [built(name) for name in RECIPES]
     paths = [corpus.folder / f"{name}.bc" for corpus in corpora for name in corpus]
     settings = settings_of(models)
-    inside = {Path(find_model(each)).name for each in models if needs_clangs_process(each)}
     for model in (name for name in settings if name != "clang"):
-        ways = WAYS[:1] if model in inside else WAYS
-        times = np.array([times_of(path, settings[model], ways, rounds) for path in paths])
-        for number, way in enumerate(ways, 1):
-            report(f"{model}, {way}", times[:, 0], times[:, number])
-
-
-def needs_clangs_process(model: str) -> bool:
-    """Whether a model has inputs that are read in LLVM's module."""
-    folder = find_model(model)
-    return bool(settings_of_models([folder], problem_of_models([folder])))
+        times = [times_of(path, settings[model], rounds) for path in paths]
+        base = np.array([plain for plain, _ in times])
+        for way in times[0][1]:
+            report(f"{model}, {way}", base, np.array([mine[way] for _, mine in times]))
 
 
 def report(name: str, base: NDArray[np.float64], mine: NDArray[np.float64]) -> None:
@@ -79,19 +60,14 @@ def report(name: str, base: NDArray[np.float64], mine: NDArray[np.float64]) -> N
     )
 
 
-def times_of(path: Path, settings: dict[str, str], ways: Sequence[str], rounds: int) -> list[float]:
-    """Seconds of one compilation by clang, and by clang under a model in each of the ways."""
+def times_of(
+    path: Path, settings: Mapping[str, str], rounds: int
+) -> tuple[float, dict[str, float]]:
+    """Seconds of one compilation by clang, and by clang under a model in each way of answering."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "module.o"
         arguments = ["-w", "-Oz", "-x", "ir", "-c", str(path), "-o", str(made)]
-        driver = compilers(driver=True)["CC"]
-        compile_file(driver, arguments, settings)  # once before, so that the model is compiled
-        calls = {
-            WAYS[0]: lambda: compile_file(driver, arguments, settings),
-            WAYS[1]: lambda: compile_file(driver, arguments, {**settings, **FIFOS}),
-        }
-        plain = partial(compile_file, CLANG, arguments, {})
-        return alternating((plain, *(calls[way] for way in ways)), rounds)
+        return seconds_of(arguments, settings, rounds)
 
 
 def main() -> None:

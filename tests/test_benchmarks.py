@@ -109,11 +109,13 @@ TINY = {
         ("benchmarks.driver_modules --rounds 1 --corpus build/corpora/lupa-Oz",),
         tuple(
             f"{model}, {way}: 2 modules, clang # s, mlgo-cc # s, # x; geometric mean # x [#, #]"
-            for model in (
-                *("default", "inlining-for-size", "inlining-for-size-derived"),
-                "regalloc-eviction",
-            )
-            for way in ("in-process", "FIFOs")[: 1 if model.endswith("derived") else 2]
+            for model, ways in {
+                "default": ("in-process", "FIFOs"),
+                "inlining-for-size": ("in-process", "FIFOs"),
+                "inlining-for-size-derived": ("in-process",),
+                "regalloc-eviction": ("in-process", "FIFOs"),
+            }.items()
+            for way in ways
         ),
         (CLANG,),
     ),

@@ -17,7 +17,12 @@ from mlgo_gym.llvm._schedule import Done, Jobs
 from mlgo_gym.search._rewards import Rewards
 
 _PASSING: Final = (
-    *(errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ENOSPC),
+    errno.EIO,
+    errno.ENOMEM,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ESTALE,
+    errno.ENOSPC,
     errno.EDQUOT,
 )
 _K = TypeVar("_K")

@@ -83,8 +83,7 @@ def reason(error: OSError | tf.errors.OpError | ConverterError) -> str:
     """Why a file cannot be written, which TensorFlow says of those that it writes itself."""
     if isinstance(error, OSError):
         return reason_of(error)
-    said = error.message if isinstance(error, tf.errors.OpError) else str(error)
-    return str(_OPERATION.sub("", said)).partition("\n")[0]
+    return _OPERATION.sub("", str(error)).partition("\n")[0]
 
 
 def signature_of(network: PolicyNetwork, problem: Problem) -> tuple[tf.Module, Any]:
