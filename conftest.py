@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -45,6 +46,8 @@ settings.load_profile("mlgo-gym")
 
 _LASTING = (sys.prefix, "/dev/shm/pym-")
 """What libraries open once and keep: their own files (fonts), and the heap of multiprocessing."""
+_CLOSING_S = 10.0
+"""How long what was killed, and gRPC's threads after a stop, may have to wait for a core."""
 
 
 @pytest.fixture(autouse=True)
@@ -58,11 +61,14 @@ def own_temporary_folder(
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     descriptors, processes = _descriptors(), _descendants()
     yield folder
-    assert not _commands(_descendants() - processes), "processes left over"
+    end = time.monotonic() + _CLOSING_S
+    while (running := _commands(_descendants() - processes)) and time.monotonic() < end:
+        time.sleep(0.001)
+    assert not running, "processes left over"
     assert not [each.name for each in folder.glob("mlgo*")], "temporary files left over"
-    if _descriptors() - descriptors:
+    while (open_still := _descriptors() - descriptors) and time.monotonic() < end:
         gc.collect()  # a caught exception keeps its frames, and they what was open
-    open_still = _descriptors() - descriptors
+        time.sleep(0.001)
     assert not open_still, "file descriptors left over"
 
 
@@ -89,9 +95,10 @@ def _descriptors() -> set[tuple[str, str]]:
 def _descendants(pid: int | str = "self") -> set[int]:
     """Children and theirs, from the kernel's own list of them."""
     found: set[int] = set()
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-            found.update(map(int, task.read_text().split()))
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                found.update(map(int, task.read_text().split()))
     return found.union(*map(_descendants, found))
 
 
@@ -100,7 +107,6 @@ def _commands(pids: set[int]) -> dict[int, list[str]]:
     found = {}
     for pid in pids:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            if process.status() != psutil.STATUS_ZOMBIE:
-                found[pid] = process.cmdline()
+            if command := psutil.Process(pid).cmdline():  # none: it has ended, or is about to
+                found[pid] = command
     return found

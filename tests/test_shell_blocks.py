@@ -220,7 +220,7 @@ NEEDS = {
 
 
 @pytest.mark.e2e
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_says_can_be_done(page: str, made: Path, tmp_path: Path) -> None:
     for tool in NEEDS.get(page, ()):

@@ -246,6 +246,7 @@ class _Task:
             plain = compiler.compile_module(module, options, keep_object=keep, task=task)
             reward.measure.score(plain)
         setting = replace(self.setting, budget_s=left_s)
+        start_s = setting.clock()
         with as_policy(self.policy).begin(module) if self.policy else nullcontext() as given:
             oracle = Oracle(
                 compiler,
@@ -258,18 +259,17 @@ class _Task:
                 measure=reward and reward.measure,
                 plain=plain,
             )
-            return self._improved(oracle, begun)
+            return self._improved(oracle, begun, start_s)
 
-    def _improved(self, oracle: Oracle, begun: _Begun) -> _Ended:
+    def _improved(self, oracle: Oracle, begun: _Begun, start_s: float) -> _Ended:
         """Search, and keep the best."""
-        start = self.setting.clock()
         known = best = begun.known
         ended = _Ended(known, begun.record, begun.choice)
 
         def kept(search: ModuleSearch, choice: Choice | None, trace: Trace | None) -> _Ended:
             so_far = replace(
                 search,
-                spent_s=known.spent_s + self.setting.clock() - start,
+                spent_s=known.spent_s + self.setting.clock() - start_s,
                 compilations=known.compilations + oracle.compilations,
                 wrong=known.wrong + oracle.wrong,
             )

@@ -66,4 +66,4 @@ def test_an_interrupt_does_not_wait_for_what_has_not_started(
     output.mkdir()
     with pytest.raises(KeyboardInterrupt):
         compile_sources(Compilation(clang=clang22, root=tmp_path), sources, output, progress=_stop)
-    assert 1 <= len(list(output.glob("*.cmd"))) < 10
+    assert 1 <= len(list(output.glob("*.cmd"))) < len(sources)

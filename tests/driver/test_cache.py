@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,7 +215,7 @@ def test_a_cache_that_root_made_for_others(
     own: Driver, work: Path, tmp_path: Path, never: bytes
 ) -> None:
     """They may use it, and nothing of it is theirs."""
-    place = Path("/var/tmp") / tmp_path.name
+    place = Path(tempfile.mkdtemp(dir="/var/tmp", prefix="mlgo-"))
     shutil.copytree(tmp_path / "own", place / "own")
     try:
         for each in (place, *place.rglob("*")):

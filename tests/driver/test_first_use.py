@@ -49,6 +49,7 @@ def kill_when_seen(driver: Driver, work: Path, word: str) -> bytes:
                     is_killed = True
     _, words = process.communicate()
     assert is_killed, words
+    wait_for(lambda: not left_over(work))  # what it had started
     return bytes(words)
 
 

@@ -27,6 +27,7 @@ from tests.driver.conftest import (
 from tests.driver.test_answers import MANY_LIVE
 from tests.driver.test_sanitizers import mutations, stream
 from tests.driver.test_streams import in_place_of_clang, speaking
+from tests.waiting import wait_for
 
 # FIFOs have no place there, and that is an error.
 INSIDE = {"TMPDIR": "/proc", "MLGO_STRICT": "1"}
@@ -324,5 +325,5 @@ def test_only_what_is_clang_s_is_ended(driver: Driver, work: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0
     sleeper = int((work / "pid").read_text())
-    assert Path(f"/proc/{sleeper}/comm").read_text() == "sleep\n"
+    wait_for(lambda: Path(f"/proc/{sleeper}/comm").read_text() == "sleep\n")
     subprocess.run([str(shutil.which("kill")), str(sleeper)], check=True)

@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -152,6 +153,14 @@ def test_a_word_for_the_linker_is_not_clang_s(driver: Driver, work: Path) -> Non
     assert b"-enable-ml-inliner=" in done.stderr
 
 
+def names_of_children(process: psutil.Popen) -> set[str]:
+    found = set()
+    for each in process.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            found.add(each.name())
+    return found
+
+
 @pytest.mark.parametrize("when", ["*enable-ml-inliner*) kill -SEGV $$", "--nothing) :"])
 def test_clang_ends_with_the_driver(driver: Driver, work: Path, when: str) -> None:
     """The plain one does, and one that is asked for its version."""
@@ -162,7 +171,7 @@ def test_clang_ends_with_the_driver(driver: Driver, work: Path, when: str) -> No
     process = psutil.Popen(
         driver.command("-O2", "-c", "f.c"), cwd=work, env={**driver.environment, **settings}
     )
-    wait_for(lambda: "sleep" in {each.name() for each in process.children(recursive=True)})
+    wait_for(lambda: "sleep" in names_of_children(process))
     children = process.children(recursive=True)
     process.send_signal(signal.SIGTERM)
     assert process.wait() == -signal.SIGTERM

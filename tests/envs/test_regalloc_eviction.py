@@ -21,6 +21,7 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
+from mlgo_gym.llvm import _compilation
 from mlgo_gym.llvm._waiting import run_to_end
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, first_legal
 from mlgo_gym.runners._policy import RunnerPolicy
@@ -175,7 +176,10 @@ def test_the_decision_limit_truncates(two: Corpus) -> None:
     env.close()
 
 
-def test_an_abandoned_function_costs_nothing_later(env: AllocationEnv) -> None:
+def test_an_abandoned_function_costs_nothing_later(
+    env: AllocationEnv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_compilation, "_ABANDON_TIMEOUT_S", env.compiler.timeout_s)  # however busy
     env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
     worker = env.compiler.worker_pid
     env.step(int(env.action_masks().argmax()))

@@ -373,7 +373,7 @@ MEMORY_BYTES = 256 << 20
 @functools.cache
 def limited() -> Compiler:
     """The compiler of what is hostile; its worker goes on to the next input."""
-    return Compiler(timeout_s=10, peak_memory_bytes=MEMORY_BYTES)
+    return Compiler(timeout_s=60, peak_memory_bytes=MEMORY_BYTES)
 
 
 def _compile(path: Path) -> None:

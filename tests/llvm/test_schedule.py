@@ -18,6 +18,7 @@ from mlgo_gym.errors import CompilerCrashError, InputError, ModuleError, Options
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._later import LATER, Later
 from mlgo_gym.llvm._schedule import Done, Executor, each, workers
+from tests.waiting import wait_for
 
 _S = TypeVar("_S", bound=Any)
 _I = TypeVar("_I")
@@ -56,7 +57,7 @@ def nothing_is_left(desks: list[Desk]) -> Iterator[None]:
     """No thread and no child process, and every state was closed once."""
     before = psutil.Process().children()
     yield
-    assert [each.name for each in threading.enumerate() if "mlgo-gym" in each.name] == []
+    wait_for(lambda: not [each for each in threading.enumerate() if "mlgo-gym" in each.name])
     assert psutil.Process().children() == before
     assert [desk.closed for desk in desks] == [1] * len(desks)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def test_grpc_keeps_the_contract(address: str) -> None:
-    check_runner(
-        lambda inputs, output: GrpcInteractiveModelRunner(address, inputs, output), FEATURES, ADVICE
-    )
+    check_runner(partial(GrpcInteractiveModelRunner, address, deadline_s=60), FEATURES, ADVICE)
 
 
 @pytest.mark.parametrize("mode", ["release", "under-training"])

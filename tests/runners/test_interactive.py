@@ -246,7 +246,7 @@ def test_a_host_that_goes_away(tmp_path: Path) -> None:
 
 def test_a_runner_that_raises() -> None:
     """The host's error reaches whoever serves; the compiler is theirs to kill."""
-    with PipeHost(NoInferenceModelRunner, deadline_s=30) as host:
+    with PipeHost(NoInferenceModelRunner, deadline_s=120) as host:
         code = (
             "import sys; from mlgo_gym.runners._interactive import InteractiveModelRunner as R; "
             "from tests.runners.test_interactive import *; "

@@ -21,7 +21,7 @@ from corpus_tools import Manifest
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
 from mlgo_gym.training._train import train
 from tests.cli.command import PROGRAM
-from tests.waiting import wait_for
+from tests.waiting import remove, wait_for
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = "regalloc-eviction"
@@ -34,7 +34,7 @@ def short_folder() -> Iterator[Path]:
     """Sockets have short names; what killed processes leave goes with it."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="ray-"))
     yield folder
-    shutil.rmtree(folder)
+    remove(folder)
 
 
 def started(folder: Path, run: Path) -> subprocess.Popen[bytes]:
@@ -61,13 +61,16 @@ def generations(run: Path) -> int:
 
 def kill_all(process: subprocess.Popen[bytes]) -> None:
     """Everything that a command has started, at once."""
+    process.send_signal(signal.SIGSTOP)  # it goes no further while its children are looked for
     found = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    assert {"gcs_server", "raylet"} <= {each.name() for each in found}
+    names = set()
     for each in found:
         with suppress(psutil.NoSuchProcess):
+            names.add(each.name())
             each.send_signal(signal.SIGKILL)
     process.wait()
     wait_for(lambda: not any(each.is_running() for each in found if each.pid != process.pid))
+    assert {"gcs_server", "raylet"} <= names
 
 
 def left(run: Path) -> dict[str, bytes]:

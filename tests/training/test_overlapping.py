@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
@@ -18,9 +21,9 @@ from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._group import train
 from mlgo_gym.training._networks import InliningNetwork, network_features
 from mlgo_gym.training._normalization import Normalization
-from mlgo_gym.training._overlapping import Overlapping
+from mlgo_gym.training._overlapping import AnyTrials, Overlapping
 from mlgo_gym.training._run import TrainingRun
-from mlgo_gym.training._trials import TrialSetting
+from mlgo_gym.training._trials import Trial, TrialSetting
 from tests.training.conftest import data_of
 from tests.training.test_group import EVICTION, QUICK, trained
 
@@ -64,7 +67,7 @@ class Course:
     """Generations of given contexts, of two quick ones and a slow one, by two workers."""
 
     def __init__(self, generations: list[list[int]]) -> None:
-        sizes = {"slow": 150, "quick": 2, "also quick": 2}
+        sizes = {"slow": 30, "quick": 2, "also quick": 2}
         contexts = [
             TrainingContext(name, module(name, size), 100.0) for name, size in sizes.items()
         ]
@@ -72,7 +75,9 @@ class Course:
         self.sampler = Sampler(contexts)
         self.warnings: list[str] = []
 
-    def found(self, staleness: int, jobs: Jobs = 2) -> list[tuple[list[str], int, int]]:
+    def found(
+        self, staleness: int, jobs: Jobs = 2, made: Callable[[int], None] = lambda _: None
+    ) -> list[tuple[list[str], int, int]]:
         """Which contexts each update has learned from, and how many were stale and dropped."""
         with network() as code, Workshop(INLINING, jobs=jobs, timeout_s=60.0) as workshop:
             overlapping = Overlapping(
@@ -88,6 +93,7 @@ class Course:
             for one in overlapping.updates(range(1, len(self.generations) + 1)):
                 names = [self.sampler.contexts[index].name for index, _ in one.trials]
                 found.append((names, one.stale, one.dropped))
+                made(len(found))
             return found
 
 
@@ -95,16 +101,35 @@ SLOW, QUICK_ONE, OTHER = range(3)
 COURSE = Course([[SLOW, QUICK_ONE], *[[QUICK_ONE, OTHER]] * 4])
 
 
-def test_who_is_slow_holds_nobody() -> None:
+Slowly = Callable[[int], Callable[[int], None]]
+
+
+@pytest.fixture
+def slow_until(monkeypatch: pytest.MonkeyPatch) -> Slowly:
+    """Has the slow context, which workers here try, last until so many updates are made."""
+    is_over = threading.Event()
+    tried = AnyTrials.__call__
+
+    def waiting(self: AnyTrials, compiler: Compiler, given: Any) -> Trial:
+        *_, (index, _) = given
+        if index == SLOW:
+            is_over.wait()
+        return tried(self, compiler, given)
+
+    monkeypatch.setattr(AnyTrials, "__call__", waiting)
+    return lambda updates: lambda made: is_over.set() if made == updates else None
+
+
+def test_who_is_slow_holds_nobody(slow_until: Slowly) -> None:
     """Four updates are made meanwhile; what comes then is of the first weights, and counts."""
-    found = COURSE.found(staleness=8)
+    found = COURSE.found(staleness=8, made=slow_until(4))
     assert [len(names) for names, _, _ in found] == [2] * 5
     assert ["slow" in names for names, _, _ in found] == [False] * 4 + [True]
     assert [(stale > 0, dropped) for _, stale, dropped in found][-1] == (True, 0)
 
 
-def test_what_is_too_old_is_dropped() -> None:
-    found = COURSE.found(staleness=1)
+def test_what_is_too_old_is_dropped(slow_until: Slowly) -> None:
+    found = COURSE.found(staleness=1, made=slow_until(4))
     assert [len(names) for names, _, _ in found] == [2, 2, 2, 2, 1]
     assert [dropped for _, _, dropped in found] == [0, 0, 0, 0, 1]
     assert not any("slow" in names for names, _, _ in found)
@@ -125,7 +150,8 @@ def test_a_context_that_fails_counts_as_come(monkeypatch: pytest.MonkeyPatch) ->
     course = Course([[QUICK_ONE, OTHER]] * 2)
     broken = replace(course.sampler.contexts[OTHER], code=Module.from_ir("define", "broken"))
     monkeypatch.setattr(course.sampler, "contexts", (*course.sampler.contexts[:OTHER], broken))
-    assert [names for names, _, _ in course.found(staleness=1)] == [["quick"]] * 2
+    found = course.found(staleness=1)
+    assert [name for names, _, _ in found for name in names] == ["quick"] * 2
     assert len(course.warnings) == 2
     assert all("broken" in one for one in course.warnings)
 

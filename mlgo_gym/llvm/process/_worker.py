@@ -37,6 +37,8 @@ _CHUNK_BYTES: Final = 1 << 16
 _STDERR_LINES: Final = 20
 _STDERR_BYTES: Final = 1 << 14
 _CLOSE_TIMEOUT_S: Final = 1.0
+_DEATH_TIMEOUT_S: Final = 10.0
+"""On a busy machine a child that has hung up needs a while to say why."""
 _LONGEST_POLL_S: Final = 3600.0
 
 
@@ -235,7 +237,7 @@ class Worker:
 
     def died(self) -> WorkerDiedError:
         """The error for a child that has hung up; it is ended and reaped here."""
-        return WorkerDiedError(*self._end())
+        return WorkerDiedError(*self._end(_DEATH_TIMEOUT_S))
 
     def kill(self) -> tuple[int, tuple[str, ...]]:
         """End the child at once, for its exit status and last words; safe to call twice."""
@@ -259,7 +261,7 @@ class Worker:
         with self._alone:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            self._end()
+            self._end(_CLOSE_TIMEOUT_S)
 
     def disown(self) -> None:
         """Let go of a child that belongs to the process this one was forked from."""
@@ -299,10 +301,10 @@ class Worker:
             pass
         raise self.died()
 
-    def _end(self) -> tuple[int, tuple[str, ...]]:
+    def _end(self, patience_s: float) -> tuple[int, tuple[str, ...]]:
         # The child hung up: give it a moment to exit by itself, so that its status is its own.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_CLOSE_TIMEOUT_S)
+            self._process.wait(patience_s)
         return self.kill()
 
     def _drain_stderr(self) -> None:

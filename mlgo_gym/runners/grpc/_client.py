@@ -198,8 +198,8 @@ class _Conversation:
         """The next message, which must be of the kind that is waited for."""
         if self._is_abandoned:
             raise self.error(f"expected {wanted}, found that an earlier evaluation went wrong")
-        self._watchdog.arm(self._deadline_s)
         try:
+            self._watchdog.arm(self._deadline_s)
             reply = next(self._replies, None)
         except grpc.RpcError as error:
             raise self._translated(wanted) from error

@@ -38,8 +38,9 @@ class Watchdog:
     def _run(self) -> None:
         while not self._is_closed:
             self._is_asleep = True  # before looking: whoever arms after the look wakes this thread
+            now_s = time.monotonic()  # first: what is disarmed in time is never too late
             due_s = self._due_s
-            left_s = due_s - time.monotonic()
+            left_s = due_s - now_s
             if left_s <= 0:
                 self.has_fired = True
                 self._cancel()

@@ -25,6 +25,7 @@ from mlgo_gym.problems._policy import Answer
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, lowest_density
 from tests.llvm.process.killed_parent import children_of_killed
+from tests.waiting import wait_for
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
 
@@ -296,20 +297,25 @@ def test_limits(limit: float) -> None:
     assert str(caught.value) == f"branch_limit: expected a whole number above 0, found {limit!r}"
 
 
+def descriptors_of(compilation: Compilation) -> int:
+    """How many its worker has."""
+    return len(list(Path(f"/proc/{compilation.worker_pid}/fd").iterdir()))
+
+
 @pytest.mark.parametrize("spare", [0, 3])
 def test_where_forking_does_not_work_it_is_said(
     compiler: Compiler, small: Corpus, spare: int
 ) -> None:
     trunk = compiler.start(small["frame_stream.c"], LIFTED)
     advance(trunk, 1)
-    descriptors = len(list(Path(f"/proc/{trunk.worker_pid}/fd").iterdir()))
+    descriptors = descriptors_of(trunk)
     limit = (descriptors + spare, descriptors + spare)  # of six that a branch takes
     resource.prlimit(trunk.worker_pid, resource.RLIMIT_NOFILE, limit)
     message = "^fork: the system refuses to clone the worker; compiling again instead$"
     with pytest.warns(RuntimeWarning, match=message):
         branch = trunk.fork()
     assert branch.is_replayed
-    assert len(list(Path(f"/proc/{trunk.worker_pid}/fd").iterdir())) == descriptors
+    wait_for(lambda: descriptors_of(trunk) == descriptors)
     assert finish(branch, 0) == finish(trunk, 0)
 
 

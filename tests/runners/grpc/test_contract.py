@@ -202,7 +202,7 @@ def test_a_client_that_says_nothing_is_dropped() -> None:
 
 
 def test_a_client_that_has_said_something_has_more_time() -> None:
-    limits = StreamLimits(header_s=0.2)
+    limits = StreamLimits(header_s=2)
     with serve_grpc(Sum, limits=limits) as host, asking(host) as runner:
         due_s = time.monotonic() + 2 * limits.header_s
         wait_for(lambda: time.monotonic() > due_s)

@@ -74,7 +74,7 @@ def test_a_host_in_another_process(address: str) -> None:
         try:
             assert process.stdout is not None
             target = process.stdout.readline().strip()
-            with GrpcInteractiveModelRunner(target, INLINER, ADVICE) as runner:
+            with GrpcInteractiveModelRunner(target, INLINER, ADVICE, deadline_s=60) as runner:
                 runner.get_tensor(38)[0] = 7
                 assert runner.evaluate().tolist() == [7]
                 assert (round_trips_us(runner, 50) > 0).all()
