@@ -56,7 +56,8 @@ def _run(folder: Path, *options: str, ci: bool = False, **files: str) -> list[st
     for name, text in files.items():
         (folder / f"test_{name}.py").write_text(text)
     (folder / "pytest.ini").touch()
-    settings = {"PYTHONPATH": str(ROOT), "PATH": str(folder)} | ({"CI": "true"} if ci else {})
+    settings = {"PYTHONPATH": str(ROOT), "PATH": str(folder), "TMPDIR": str(folder)}
+    settings |= {"CI": "true"} if ci else {}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "tests.left_out", "-p", "no:randomly", *options],
         cwd=folder, capture_output=True, text=True, check=False, env=settings,

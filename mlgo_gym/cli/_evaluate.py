@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli._evaluated import check_final, check_outputs, record_test, save
 from mlgo_gym.cli._programs import measured
 from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._values import place
-from mlgo_gym.cli._writing import check_folder, make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import Packages, final_corpora
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
-from mlgo_gym.model._card import CARD_FILE, find_model, read_card, record_last_test
 from mlgo_gym.storage._mirror import local_folder
-
-if TYPE_CHECKING:
-    from mlgo_gym.evaluation._summary import Scored
 
 DESCRIPTION = (
     "Compile packages of modules under models and policies and under LLVM's default; print totals "
@@ -67,9 +59,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
-    _check_outputs(options)
+    check_outputs(options)
     packages = shared.packages_of(options)
-    is_final = _check_final(packages, options)
+    is_final = check_final(packages, options)
     how = {"problem": shared.problem_of(options), **shared.compilation_of(options)}
     how |= {"with_text": options.text, "traces": options.traces and local_folder(options.traces)}
     how |= {"keep_smaller": options.keep_smaller}
@@ -105,72 +97,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
         record["run"] = programs_record(programs, list(policies), _RUN_METERS, options.seed)
     output.json(record)
     if is_final:
-        _record_last_test(packages, record, options, output)
-    _save(scored, options, output)
+        record_test(packages, record, options, output)
+    save(scored, options, output)
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
     errors = [error for each in scores for error in each.errors]
     errors += [each.trace_error for each in scores if each.trace_error]
     return output.warn_of([*errors, *(each.error for each in programs if each.error)])
-
-
-def _check_outputs(options: argparse.Namespace) -> None:
-    """See that plots and the page can be written, before the work that they are to show."""
-    check_folder("--html", options.html)
-    if options.plots:
-        check_can_plot()
-        make_folder(options.plots)
-
-
-def _check_final(packages: Packages, options: argparse.Namespace) -> bool:
-    """Whether all corpora are of the split ``final``; if cards are to say so, they must be."""
-    final = final_corpora(packages)
-    is_final = {corpus.folder for corpus in packages.corpora.values()} == set(final)
-    if options.record_in_card:
-        if not is_final:
-            raise OptionsError(
-                "--record-in-card: expected corpora of the split 'final' alone, found others"
-            )
-        if not options.model:
-            raise OptionsError("--record-in-card: expected models, found none")
-        for model in options.model:
-            if read_card(Path(find_model(model))) is None:
-                raise OptionsError(
-                    f"--record-in-card: expected models with {CARD_FILE}, found {model!r}"
-                )
-    return is_final
-
-
-def _record_last_test(
-    packages: Packages, record: dict[str, Any], options: argparse.Namespace, output: Output
-) -> None:
-    from mlgo_gym.training._data import describe
-
-    if not options.record_in_card:
-        if options.model:
-            output.print("This was the split 'final': --record-in-card keeps it in models' cards.")
-        return
-    about = {"date": datetime.now(UTC).isoformat(timespec="seconds"), **describe(packages)}
-    about |= {key: record[key] for key in ("llvm_version", "opt_level")}
-    for model, name in zip(options.model, record["policies"], strict=False):  # models come first
-        groups = {key: each for key, each in record["total"].items() if isinstance(each, dict)}
-        changes = {key: each["policies"][name] for key, each in groups.items()}
-        times = record_last_test(Path(find_model(model)), about | {"results": changes})
-        output.print(f"{name}: evaluated on the split 'final' {times} times, by its card.")
-
-
-def _save(scored: Scored, options: argparse.Namespace, output: Output) -> None:
-    """Write the plots and the page, which is without plots where none can be made."""
-    if not scored.modules or not (options.plots or options.html):
-        return
-    from mlgo_gym.cli.show._evaluation import evaluation_page
-    from mlgo_gym.evaluation._plots import plots_of
-
-    plots = plots_of(scored) if can_plot() else {}
-    for name, figure in plots.items() if options.plots else ():
-        save_figure(options.plots / f"{name}.png", figure)
-    if options.html:
-        with writing(options.html) as file:
-            file.write(evaluation_page(scored, plots))
-        if not plots:
-            output.print(f"{options.html} has no plots. {NO_PLOTS}.")

@@ -126,16 +126,12 @@ def search_corpus(
     made = name and Rewards(name, packages, opt_level, timeout_s, policy=others, jobs=jobs)
     with _folder(output) as folder, ExitStack() as stack:
         how = (problem, setting, opt_level, name, stack.enter_context(made) if made else None)
-        records = _Records(packages, folder.path, *how)
         task = _Task(*how, policy, _Kept())
-        read, size = records.begun, packages.size_bytes
+        read, size = _Records(packages, folder.path, *how).begun, packages.size_bytes
         searches = each(packages, task.run, compiler, read=read, jobs=jobs, size=size)
         for done in stack.enter_context(closing(searches)):
             failed = ModuleSearch(packages.label(done.item), error=str(done.error), reward=name)
-            if not done.error:
-                done.value.write()
-                folder.put()
-            yield failed if done.error else done.value.search
+            yield failed if done.error else _put(done.value, folder)
 
 
 @contextmanager
@@ -148,6 +144,12 @@ def _folder(output: Path | str | ObjectAddress) -> Iterator[WorkedFolder]:
         if not str(error.filename).startswith("s3://"):
             raise
         raise OptionsError(f"search: {error.filename}: {reason_of(error)}") from error
+
+
+def _put(ended: _Ended, folder: WorkedFolder) -> ModuleSearch:
+    ended.write()
+    folder.put()
+    return ended.search
 
 
 @dataclass(frozen=True, slots=True)
