@@ -43,7 +43,7 @@ fuzz: COUNT = 2000
 fuzz: JOBS = 1
 fuzz: $(DEV_READY)
 	$(BIN)/python -m tests.fuzz --seed $(SEED) --jobs $(JOBS) $(COUNT:%=--count %) \
-	  $(SECONDS:%=--seconds %) $(TARGET:%=--target %)
+	  $(SECONDS:%=--seconds %) $(if $(TARGET),--target "$(TARGET)")
 
 explore: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m hypothesis --hypothesis-profile explore \

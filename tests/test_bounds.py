@@ -20,14 +20,25 @@ from corpus_tools.extraction import inputs
 from mlgo_gym import tensor_spec
 from mlgo_gym.cli import _options, _source
 from mlgo_gym.corpus import _corpus
+from mlgo_gym.curation import _building
 from mlgo_gym.datasets import _dataset, _episodes, _pages
-from mlgo_gym.driver import _c_compiler, _kept, _traces
+from mlgo_gym.driver import _c_compiler, _kept, _project, _traces
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _timeline
 from mlgo_gym.llvm.process import _limits, _request, _worker
 from mlgo_gym.model import _output_spec
-from mlgo_gym.native import _compiler, _flatbuffer, _freeze, _graph, _model, _scope, _tflite_reader
-from mlgo_gym.objects import _builds
+from mlgo_gym.native import (
+    _compiler,
+    _dense,
+    _flatbuffer,
+    _freeze,
+    _graph,
+    _lowering,
+    _model,
+    _scope,
+    _tflite_reader,
+)
+from mlgo_gym.objects import _builds, _kept_log
 from mlgo_gym.problems import _vocabulary
 from mlgo_gym.profiles import _file
 from mlgo_gym.records import _trace
@@ -38,12 +49,13 @@ from mlgo_gym.scale import _worker as scale_worker
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.storage import _mirror, _objects
 from mlgo_gym.stream import _events, _training_log
-from mlgo_gym.training import _export, _run, _triplets
+from mlgo_gym.training import _export, _kept_contexts, _run, _triplets, _tune_scores
 from mlgo_gym.workloads import _running
 
 LIMITS = _wire.StreamLimits()
 PROGRAM = workloads.Workload(name="", folder=Path(), about="", stdout_sha256="")
-PAGE = Path(__file__).parent.parent / "docs" / "bounds.md"
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "bounds.md"
 
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
@@ -61,6 +73,7 @@ BYTES = {
     "the memory of a workload's program, unless its description has another (2 GiB more under "
     "valgrind, a quarter of one while it is profiled)": PROGRAM.memory_mib << 20,
     "its output, and a file that it writes": _running._MOST_OUTPUT_BYTES,
+    "a file that it reads": workloads._MOST_INPUT_BYTES,
     "a profile of programs": _file.LARGEST_BYTES,
     "what LLVM's tools make of a profile, or of a module with one": profdata.LARGEST_OUTPUT_BYTES,
     "their memory": profdata.MEMORY_BYTES,
@@ -89,12 +102,20 @@ BYTES = {
     "all inputs, or all outputs, of a model": _scope.MAX_PORT_BYTES,
     "the memory of the process that lowers a model": _compiler._MEMORY_BYTES,
     "the object of a frozen model": _freeze._MAX_OBJECT_BYTES,
+    "a file of a model that `mlgo-cc` is given": _kept._MAX_MODEL_FILE_BYTES,
+    "a log of what `mlgo-cc` kept": _kept_log.MAX_BYTES,
     "a file of the compiler driver's cache": _kept.MAX_KEPT_BYTES,
     "an output specification, a card or another JSON file of a model": _output_spec._MAX_BYTES,
     "the weights in a model directory": _export._MAX_WEIGHTS_BYTES,
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
+    "contexts that a training keeps, of one part": _kept_contexts.MAX_PART_BYTES,
+    "what a tune remembers of its project": _project._MAX_BYTES,
+    "the scores that a tune remembers, and a model that it has scored": _tune_scores.MAX_BYTES,
+    "the archive of sources, and the bitcode of one, that go to nodes and back": (
+        _building._MAX_BYTES
+    ),
     "the files of a model that goes to the nodes of a cluster": _load.MAX_SENT_BYTES,
     "modules that are kept on a cluster for another round": _executor.STORED_BYTES,
     "a folder of S3 that is mirrored": _mirror.MAX_BYTES,
@@ -123,6 +144,9 @@ NUMBERS = {
     "digits of a whole number of JSON": reading.MAX_DIGITS,
     "problems that LLVM asks about in one compilation": _request.MAX_CHANNELS,
     "arguments of one command": inputs._MOST_ARGUMENTS,
+    "response files, one in another": inputs._DEEPEST_RESPONSE_FILE,
+    "dimensions of a tensor in such a message": _wire._MAX_DIMENSIONS,
+    "outputs of one of a model's dense layers": _dense._MAX_OUTPUTS,
     "elements of a model's tensor": _graph.MAX_ELEMENTS,
     "dimensions of a model's tensor": _graph.MAX_RANK,
     "messages of one stream to a gRPC host, unless told otherwise": LIMITS.messages,
@@ -172,6 +196,18 @@ def test_the_page_has_the_bounds() -> None:
     assert found == BYTES | SECONDS
     numbers = {name: int(text.replace(",", "")) for name, text in rows.items() if " " not in text}
     assert numbers == NUMBERS
+
+
+def test_models_that_ship() -> None:
+    files = sorted((ROOT / "models").glob("*/model.tflite"))
+    lowered = [_lowering.lower_and_count(_tflite_reader.read_tflite(each), "f") for each in files]
+    kinds = {
+        "kB": [f"{each.stat().st_size / 1000:.0f}" for each in files],
+        "lines": [f"{len(text.splitlines()):,}" for text, _ in lowered],
+        "instructions": [f"{count:,}" for _, count in lowered],
+    }
+    listed = [f"{', '.join(each[:-1])} and {each[-1]} {kind}" for kind, each in kinds.items()]
+    assert f"are of {listed[0]}, {listed[1]}, and run {listed[2]}." in PAGE.read_text()
 
 
 def test_bounds_that_other_pages_name() -> None:

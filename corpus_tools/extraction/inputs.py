@@ -216,7 +216,8 @@ class _Expansion:
             inner = read_arguments(path, self._directory, is_line_based=self._is_line_based)
             self._left -= len(inner)
             if self._left < 0:
-                problem = f"expected at most {_MOST_ARGUMENTS} arguments in response files"
+                found = _MOST_ARGUMENTS - self._left
+                problem = f"expected at most {_MOST_ARGUMENTS} arguments in all, found {found}"
                 raise BuildListError(path, problem)
             expanded += self.of(inner, (*above, path))
         return expanded

@@ -308,7 +308,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         limit = self._decision_limit
         if limit is not None and self._pending is not None and compilation.decisions >= limit:
             raise DecisionLimitError(
-                compilation.module.name, f"took more than its {limit} decisions"
+                compilation.module.name,
+                f"took more than its {limit} decisions; decision_limit lifts the limit",
             )
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:

@@ -70,7 +70,9 @@ def _run_child(request: bytes, source: str, timeout_s: float) -> tuple[int, byte
             importlib.import_module("mlgo_gym.llvm.process._binding")
             output, words = process.communicate(request, timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise ModelError(source, f"not compiled within {timeout_s:g} s") from error
+            raise ModelError(
+                source, f"not compiled within {timeout_s:g} s; timeout_s lifts the limit"
+            ) from error
         finally:
             process.kill()
     text = words.decode("utf-8", "replace").strip()

@@ -27,6 +27,7 @@ from mlgo_gym.tensor_spec import TensorSpec
 
 DEFAULT_DEADLINE_S: Final = 300.0
 _RETRY_S: Final = 0.01
+_LIFTED: Final = "deadline_s lifts the limit"
 _POLL_S: Final = 0.1
 
 
@@ -121,7 +122,9 @@ class InteractiveModelRunner(MLModelRunner):
         deadline = monotonic() + self._deadline_s
         while len(advice) < self.output.size_bytes:
             if not is_readable(self._inbound, deadline - monotonic()):
-                raise self._error(f"expected advice within {self._deadline_s:g} s, found none")
+                raise self._error(
+                    f"expected advice within {self._deadline_s:g} s, found none; {_LIFTED}"
+                )
             data = os.read(self._inbound, self.output.size_bytes - len(advice))
             if not data:
                 raise self._error("expected advice, found that the host has closed its end")
@@ -138,7 +141,8 @@ class InteractiveModelRunner(MLModelRunner):
                     raise self._error(f"cannot open {suffix}: {error.strerror}") from error
                 if monotonic() > deadline:
                     raise self._error(
-                        f"expected a host at {suffix} within {self._deadline_s:g} s, found none"
+                        f"expected a host at {suffix} within {self._deadline_s:g} s, found none; "
+                        f"{_LIFTED}"
                     ) from error
             time.sleep(_RETRY_S)
 
@@ -208,7 +212,8 @@ class PipeHost(contextlib.AbstractContextManager["PipeHost"]):
             if monotonic() > deadline:
                 raise RunnerError(
                     f"pipe host {self.base!r}: expected the compiler's next word within "
-                    f"{self._deadline_s:g} s, found none after {self.decisions} decisions"
+                    f"{self._deadline_s:g} s, found none after {self.decisions} decisions; "
+                    f"{_LIFTED}"
                 )
 
     def close(self) -> None:

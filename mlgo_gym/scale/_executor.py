@@ -264,7 +264,8 @@ class RayExecutor(Executor[_State]):
             self._seen = now
         elif now - self._seen > self._wait_s:
             raise EnvironmentSetupError(
-                f"ray: expected a node with a free CPU within {self._wait_s:g} s, found none"
+                f"ray: expected a node with a free CPU within {self._wait_s:g} s, found none; "
+                "wait_s lifts the limit"
             )
 
     def _introduced(self, worker: int, future: Future[Any]) -> None:

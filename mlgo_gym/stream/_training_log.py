@@ -84,7 +84,8 @@ class StreamDecoder:
         end = self._buffer.find(b"\n")
         if end < 0:
             if len(self._buffer) > MAX_LINE_BYTES:
-                raise self._error(f"expected a line of at most {MAX_LINE_BYTES} bytes")
+                found = f"found {len(self._buffer)} without an end:"
+                raise self._error(f"expected a line of at most {MAX_LINE_BYTES} bytes, {found}")
             self._is_in_line, self._line_bytes = True, len(self._buffer)
             return None
         self._is_in_line = False

@@ -281,8 +281,9 @@ def test_a_deadline_truncates_the_episode(small: Corpus) -> None:
     time_is_up(env.compiler)
     *_, truncated, info = env.step(1)
     assert truncated
-    assert (
-        info["error"] == "module 'frame_stream.c': LLVM took more than its 120 s after 1 decisions"
+    assert info["error"] == (
+        "module 'frame_stream.c': LLVM took more than its 120 s after 1 decisions; "
+        "timeout_s or --timeout lifts the limit"
     )
     env.close()
 

@@ -27,8 +27,6 @@ import numpy as np
 
 FINDINGS = Path(__file__).parent / "findings"
 STATE = Path("build/fuzz")
-MEMORY_BYTES = 512 << 20
-SLOW_S = 1.0
 DEADLINE_S = 20.0
 
 
@@ -134,7 +132,7 @@ def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None
     path.write_bytes(seeds[0])
     with contextlib.suppress(*OWN):
         target.read(path)  # what it loads does not count
-    _limit_memory()
+    _limit_memory(target.memory_bytes)
     state = os.open(folder / "state", os.O_WRONLY | os.O_CREAT)
     start = time.monotonic()
     done: dict[str, Any] = {"inputs": 0, "taken": 0, "refused": 0, "findings": 0, "seconds": 0.0}
@@ -158,7 +156,7 @@ def _child(name: str, seed: int, numbers: Iterable[int], seconds: float) -> None
                 reason = f"does not name the file: {text[:200]}"
         except BaseException as error:  # noqa: BLE001 - whatever it is, it is a finding
             reason = f"{type(error).__name__}: {str(error)[:200]}"
-        if (spent := time.process_time() - before) > SLOW_S:
+        if (spent := time.process_time() - before) > target.slow_s:
             reason = reason or f"took {spent:.1f} s"
         done["inputs"] += 1
         if reason:
@@ -174,9 +172,9 @@ def _note(state: int, done: dict[str, Any]) -> None:
     os.pwrite(state, json.dumps(done).encode().ljust(200), 0)
 
 
-def _limit_memory() -> None:
+def _limit_memory(more_bytes: int) -> None:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limit = pages * resource.getpagesize() + MEMORY_BYTES
+    limit = pages * resource.getpagesize() + more_bytes
     resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 

@@ -84,6 +84,8 @@ class Target:
         around: makes what stands around the file, in its folder.
         names_it: an error says the file's name; not so where there is no file.
         whole: how many inputs a whole run tries.
+        memory_bytes: how much more than before it may take.
+        slow_s: how long of the CPU.
     """
 
     name: str
@@ -93,6 +95,8 @@ class Target:
     around: Callable[[Path], None] = field(default=_nothing)
     names_it: bool = True
     whole: int = 50_000
+    memory_bytes: int = 512 << 20
+    slow_s: float = 1.0
 
 
 def _as_json(*values: Any) -> Callable[[], list[bytes]]:
@@ -397,8 +401,10 @@ def _read_object(path: Path) -> None:
 
 TARGETS = {
     "trace": Target("it.trace", _trace, _read_trace, _changed_trace, whole=200_000),
-    "log": Target("it.log", _log, open_recording, whole=1_000_000),
-    "channel": Target("it.stream", _log, _decode, names_it=False, whole=1_000_000),
+    "log": Target("it.log", _log, open_recording, whole=1_000_000, memory_bytes=64 << 20),
+    "channel": Target(
+        "it.stream", _log, _decode, names_it=False, whole=1_000_000, memory_bytes=64 << 20
+    ),
     "dataset": Target("part-00000.parquet", _dataset, _read_dataset, whole=100_000),
     "manifest": Target(
         MANIFEST_NAME, _as_json(MANIFEST), _read_corpus, mutators.of_json, around=_module
@@ -424,7 +430,15 @@ TARGETS = {
         mutators.of_text,
         around=_sources,
     ),
-    "graph": Target("it.tflite", mutated.seeds, mutated.lower, mutated.of_graph, whole=2_000_000),
+    "graph": Target(
+        "it.tflite",
+        mutated.seeds,
+        mutated.lower,
+        mutated.of_graph,
+        whole=2_000_000,
+        memory_bytes=256 << 20,
+        slow_s=0.5,
+    ),
     "graph evaluated": Target(
         "it.tflite",
         mutated.seeds,

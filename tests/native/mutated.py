@@ -7,6 +7,7 @@ import copy
 import functools
 import importlib
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ SIZES: Final = (0, 1, 2, 3, -1, -2, 7, 8, 9, 16, 17, 127, 128, 255, 256, -128, 1
 NUMBERS: Final = (*SIZES, (1 << 63) - 1, -(1 << 63), 1 << 32, 1 << 40)
 REALS: Final = (0.0, -1.0, float("nan"), float("inf"), 1e30)
 MAX_OPERANDS: Final = 70_000
+DECISION_S: Final = 0.1
 
 
 def seeds() -> list[bytes]:
@@ -41,7 +43,11 @@ def lower(path: Path) -> None:
 
 
 def evaluate(path: Path) -> None:
-    """And what is done with it in the end: compiled and evaluated, on ones and on large numbers."""
+    """And what is done with it in the end: compiled and evaluated, on ones and on large numbers.
+
+    Raises:
+        AssertionError: a decision took more than 100 ms of the CPU.
+    """
     native = compile_model(path)
     inputs = [np.ones(port.spec.shape, port.spec.dtype) for port in native.inputs]
     outputs = [np.zeros(port.spec.shape, port.spec.dtype) for port in native.outputs]
@@ -49,7 +55,10 @@ def evaluate(path: Path) -> None:
         for value in (1, 100, -1):
             for each in inputs:
                 each.fill(value if each.dtype != np.uint8 else 1)
+            start = time.process_time()
             bound.call()
+            if (spent := time.process_time() - start) > DECISION_S:
+                raise AssertionError(f"a decision took {spent:.2f} s")
 
 
 def of_graph(random: np.random.Generator, data: bytes) -> bytes:

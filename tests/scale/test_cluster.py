@@ -910,7 +910,9 @@ def test_nobody_has_room(nodes: Nodes) -> None:
     finally:
         for holder in holders:
             ray.kill(holder)
-    assert str(error.value) == "ray: expected a node with a free CPU within 2 s, found none"
+    assert str(error.value) == (
+        "ray: expected a node with a free CPU within 2 s, found none; wait_s lifts the limit"
+    )
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,8 @@ OBSERVATION = b'{"observation":0}\n' + bytes(8) + b"\n"
         ),
         (
             b"x" * ((1 << 20) + 1),
-            f"training log, byte 0: expected a line of at most 1048576 bytes {(b'x' * 40)!r}",
+            "training log, byte 0: expected a line of at most 1048576 bytes, found 1048577 without "
+            f"an end: {(b'x' * 40)!r}",
         ),
     ],
 )

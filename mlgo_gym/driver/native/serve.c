@@ -102,7 +102,7 @@ static bool serve(const struct job *job, pid_t clang, int signals, struct outcom
                                  : (int)(1000 * left));
     if (count == 0 && any_open(job) && now_s() >= last_word + job->timeout_s) {
       snprintf(outcome->message.text, MESSAGE_BYTES,
-               "expected clang's next word within %g s, found none", job->timeout_s);
+               "expected clang's next word within %g s (MLGO_TIMEOUT), found none", job->timeout_s);
       return false;
     }
     struct signalfd_siginfo signal;

@@ -40,6 +40,7 @@ from mlgo_gym.stream._channel import Channel, open_bytes, path_of
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import read_events
 
+_LIFTED: Final = "timeout_s or --timeout lifts the limit"
 _READING: Final = re.compile(r"Could not find (incbin|include) file ('.*')$", re.MULTILINE)
 
 
@@ -299,7 +300,7 @@ class Exchange:
             message = lack or f"LLVM ended with {describe_exit(status)}"
             return CompilerCrashError(name, message, exit_status=status, stderr_tail=tail)
         asked = f" after {len(self.advice)} decisions" if self._asks else ""
-        message = f"LLVM took more than its {self._timeout_s:g} s{asked}"
+        message = f"LLVM took more than its {self._timeout_s:g} s{asked}; {_LIFTED}"
         return CompilationTimeoutError(name, message, exit_status=None, stderr_tail=tail)
 
     def _end(self) -> None:

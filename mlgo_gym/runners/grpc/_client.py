@@ -238,8 +238,10 @@ class _Conversation:
 
     def _translated(self, wanted: str) -> Exception:
         if self._watchdog.has_fired:
-            message = f"expected {wanted} within {self._deadline_s:g} s, found nothing"
-            return self.error(message)
+            return self.error(
+                f"expected {wanted} within {self._deadline_s:g} s, found nothing; "
+                "deadline_s lifts the limit"
+            )
         code, details = self._call.code(), self._call.details()
         match code:
             case grpc.StatusCode.UNAUTHENTICATED:

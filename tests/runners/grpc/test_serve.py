@@ -162,7 +162,7 @@ def test_a_slow_runner_is_given_up(host: GrpcHost, recorder: Recorder) -> None:
         start_s = time.monotonic()
         message = (
             f"gRPC host {host.address}: expected the advice for observation 2 of context 'f' "
-            "within 0.3 s, found nothing"
+            "within 0.3 s, found nothing; deadline_s lifts the limit"
         )
         with pytest.raises(RunnerError, match=f"^{re.escape(message)}$"):
             runner.evaluate()
@@ -198,7 +198,10 @@ def test_hosts_can_follow_each_other(address: str) -> None:
 def test_a_silent_host_is_given_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = f"127.0.0.1:{silent.getsockname()[1]}"
-        message = f"gRPC host {target}: expected an acknowledgement within 0.2 s, found nothing"
+        message = (
+            f"gRPC host {target}: expected an acknowledgement within 0.2 s, found nothing; "
+            "deadline_s lifts the limit"
+        )
         with pytest.raises(RunnerError, match=f"^{re.escape(message)}$"):
             asking(target, deadline_s=0.2)
 
