@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -142,6 +143,19 @@ def test_another_tune_in_the_folder(corpus: Path, tmp_path: Path) -> None:
     done = tune(*line, cwd=tmp_path)
     message = "tune 'out': scores.start.json: expected scores, found KeyError('code')"
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
+
+
+@pytest.mark.e2e
+def test_a_search_that_leaves_no_time_to_train(sample: Corpus, tmp_path: Path) -> None:
+    packages = Packages.of({"sample": sample.only(NAMES)})
+    setting = TuneSetting((SHIPPED,), InliningForSize(derived=True), 5.0, search_s=4.0)
+    with pytest.raises(OptionsError) as error:
+        Tuning(tmp_path, packages, setting).run()
+    assert re.fullmatch(
+        r"tune: expected a budget of at least \d+s for one round of 5 modules beside the search's "
+        "4s, found 1s",
+        str(error.value),
+    )
 
 
 def test_too_few_modules(sample: Corpus, tmp_path: Path) -> None:
