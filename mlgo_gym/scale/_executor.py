@@ -226,7 +226,10 @@ class RayExecutor(Executor[_State]):
             return None
 
     def _meet(self) -> None:
-        """Have as many workers as there should be, and see what they run, before any has work."""
+        """Have as many workers as there should be, and see what they run, before any has work.
+
+        Who comes later than that is looked at when it does, while the others work.
+        """
         self._look()
         start = time.monotonic()
         while len(self._here) < len(self._actors) or not self._here:
