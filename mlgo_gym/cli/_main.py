@@ -24,6 +24,8 @@ from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
 
 _INTERRUPTED = 130
+_INSIDE = "REPLACED BY KeyboardInterrupt"
+"""Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""
 _UNSAID = "error return without exception set"
 """What CPython 3.11 raises where it has no memory for the frame of a call, and forgets to say so.
 
@@ -106,7 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         os.write(2, b"mlgo-gym: error: out of memory\n")
         os._exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and _INSIDE not in str(error):
+            raise
         Output(as_json=False).error("interrupted")
         return _INTERRUPTED
 

@@ -60,6 +60,29 @@ def test_what_is_left_alone(inside: str, after: str, options: str, python: tuple
     assert "mlgo-gym" not in said
 
 
+_INTERRUPTED = """
+import sys, tensorflow
+from mlgo_gym.cli import _train
+from mlgo_gym.cli._main import main
+def interrupted(*_): raise KeyboardInterrupt
+tensorflow.errors.InvalidArgumentError.__init__ = interrupted
+with tensorflow.Graph().as_default():
+    operation = tensorflow.raw_ops.NoOp()
+_train.run = lambda *_: operation.get_attr("none")
+sys.exit(main(["train", "clone", "--output", "run"]))
+"""
+
+
+@pytest.mark.e2e
+def test_an_interrupt_inside_tensorflow(tmp_path: Path) -> None:
+    """Of which pybind11 makes an error of another kind, where one of TensorFlow's is being made."""
+    command = [sys.executable, "-c", _INTERRUPTED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr.endswith("mlgo-gym: error: interrupted\n")
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.e2e
 def test_a_training_run_goes_on(tmp_path: Path) -> None:
     """Ended in the middle, it leaves no process, and the same command makes a model."""
