@@ -59,11 +59,11 @@ def test_failures_come_sorted_however_long_each_took(tmp_path: Path) -> None:
 def test_an_interrupt_does_not_wait_for_what_has_not_started(
     clang22: Clang, tmp_path: Path
 ) -> None:
-    sources = [f"a{number}.c" for number in range(40)]
+    sources = [f"a{number}.c" for number in range(160)]
     for source in sources:
         (tmp_path / source).write_text("int a;\n")
     output = tmp_path / "out"
     output.mkdir()
     with pytest.raises(KeyboardInterrupt):
         compile_sources(Compilation(clang=clang22, root=tmp_path), sources, output, progress=_stop)
-    assert 1 <= len(list(output.glob("*.cmd"))) < len(sources)
+    assert 1 <= len(list(output.glob("*.cmd"))) < 40

@@ -57,9 +57,14 @@ def nothing_is_left(desks: list[Desk]) -> Iterator[None]:
     """No thread and no child process, and every state was closed once."""
     before = psutil.Process().children()
     yield
-    wait_for(lambda: not [each for each in threading.enumerate() if "mlgo-gym" in each.name])
+    assert names_of_workers() == []
     assert psutil.Process().children() == before
     assert [desk.closed for desk in desks] == [1] * len(desks)
+
+
+def names_of_workers() -> list[str]:
+    """Of the threads that there are."""
+    return [each.name for each in threading.enumerate() if "mlgo-gym" in each.name]
 
 
 def double(desk: Desk, item: int) -> int:
@@ -195,6 +200,7 @@ def test_a_signal_where_a_result_is_waited_for(desks: list[Desk]) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert ended == [True]
+    wait_for(lambda: not names_of_workers())  # interrupted as it starts one, a pool waits for none
 
 
 def test_closing_early_ends_compilers(sample: Corpus) -> None:

@@ -110,6 +110,12 @@ class Nodes:
     def leave_one(self) -> None:
         for node in self.others:
             self.kill(node)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until Ray knows who is there, also of who was killed a moment ago."""
+        ray = importlib.import_module("ray")
+        wait_for(lambda: sum(each["Alive"] for each in ray.nodes()) == 1 + len(self.others))
 
     @property
     def others(self) -> list[Any]:
@@ -154,8 +160,7 @@ def three(nodes: Nodes) -> Iterator[None]:
     """The cluster has three nodes at least."""
     while len(nodes.others) < 2:
         nodes.add()
-    ray = importlib.import_module("ray")  # which may not know of who was killed a moment ago
-    wait_for(lambda: sum(each["Alive"] for each in ray.nodes()) == 1 + len(nodes.others))
+    nodes.settle()
     yield
 
 
@@ -364,9 +369,13 @@ def test_what_each_node_has_done(nodes: Nodes) -> None:
 
 @pytest.mark.e2e
 def test_a_timeline_of_nodes(
-    nodes: Nodes, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    nodes: Nodes,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is drawn is what is drawn of workers here, in lanes of nodes, and none overlaps."""
+    monkeypatch.setattr(_executor, "_MEETING_S", 300.0)  # however busy
     command = ["rollout", "--policy", "never", "--json", "--timeline"]
 
     def drawn(*arguments: str) -> tuple[list[Any], list[str]]:
@@ -385,7 +394,7 @@ def test_a_timeline_of_nodes(
         there, names = drawn("--ray", nodes.address)
     here, _ = drawn()
     assert there == here
-    assert names
+    assert len(names) > 1
     for name in names:
         assert re.fullmatch(rf"{re.escape(socket.gethostname())}: worker \d+", name)
 

@@ -101,12 +101,9 @@ SLOW, QUICK_ONE, OTHER = range(3)
 COURSE = Course([[SLOW, QUICK_ONE], *[[QUICK_ONE, OTHER]] * 4])
 
 
-Slowly = Callable[[int], Callable[[int], None]]
-
-
 @pytest.fixture
-def slow_until(monkeypatch: pytest.MonkeyPatch) -> Slowly:
-    """Has the slow context, which workers here try, last until so many updates are made."""
+def after_four(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Has the slow context, which workers here try, last until four updates are made."""
     is_over = threading.Event()
     tried = AnyTrials.__call__
 
@@ -117,19 +114,19 @@ def slow_until(monkeypatch: pytest.MonkeyPatch) -> Slowly:
         return tried(self, compiler, given)
 
     monkeypatch.setattr(AnyTrials, "__call__", waiting)
-    return lambda updates: lambda made: is_over.set() if made == updates else None
+    return lambda updates: is_over.set() if updates == 4 else None
 
 
-def test_who_is_slow_holds_nobody(slow_until: Slowly) -> None:
+def test_who_is_slow_holds_nobody(after_four: Callable[[int], None]) -> None:
     """Four updates are made meanwhile; what comes then is of the first weights, and counts."""
-    found = COURSE.found(staleness=8, made=slow_until(4))
+    found = COURSE.found(staleness=8, made=after_four)
     assert [len(names) for names, _, _ in found] == [2] * 5
     assert ["slow" in names for names, _, _ in found] == [False] * 4 + [True]
     assert [(stale > 0, dropped) for _, stale, dropped in found][-1] == (True, 0)
 
 
-def test_what_is_too_old_is_dropped(slow_until: Slowly) -> None:
-    found = COURSE.found(staleness=1, made=slow_until(4))
+def test_what_is_too_old_is_dropped(after_four: Callable[[int], None]) -> None:
+    found = COURSE.found(staleness=1, made=after_four)
     assert [len(names) for names, _, _ in found] == [2, 2, 2, 2, 1]
     assert [dropped for _, _, dropped in found] == [0, 0, 0, 0, 1]
     assert not any("slow" in names for names, _, _ in found)
