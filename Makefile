@@ -13,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
 
-.PHONY: demo test test-random test-slow test-stress mutate fuzz explore faults check format bench lock hooks protos \
+.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore faults check format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -27,6 +27,10 @@ test: $(DEV_READY)
 test-random: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m "$(FAST)" \
 	  --random-order $(ORDER:%=--random-order-seed=%)
+
+# One whole way through each command, some of which need PyPI.
+test-smoke: $(DEV_READY)
+	$(BIN)/pytest -n auto --dist worksteal -m smoke --durations 15 tests
 
 test-slow: $(DEV_READY)
 	$(BIN)/pytest -n auto --dist worksteal -m "(network or e2e) and not stress" --durations 15

@@ -129,6 +129,7 @@ class _Tally:
         self._ran: set[str] = set()
         self._tests: dict[str, str] = {}
         self._files: dict[str, str] = {}
+        self._flaky: list[str] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._chosen = len(session.items)
@@ -144,6 +145,8 @@ class _Tally:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):
             self._tests[report.nodeid] = _reason(report)
+        elif report.outcome == "rerun":
+            self._flaky.append(report.nodeid)
         elif report.when == "call" or report.failed:
             self._ran.add(report.nodeid)
 
@@ -152,6 +155,8 @@ class _Tally:
         result = yield  # the outermost of all, so that nothing is written after it
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and not session.config.option.collectonly:
+            for test in self._flaky:
+                reporter.write_line(f"FLAKY {test}: failed once, and was tried again", red=True)
             reporter.write_line(self._line())
         return result
 
@@ -182,6 +187,13 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     """What it needs, without how to get that, which stands in the list of those left out."""
     said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return re.sub(r"(?s)^(needs .+?): .*", r"\1", said.removeprefix("Skipped: "))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests that depend on other processes' pace fail once; the run's end names them."""
+    for item in items:
+        if any(map(item.get_closest_marker, ("e2e", "network"))):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -119,3 +119,27 @@ def test_another_path_has_the_tools(tmp_path: Path) -> None:
     (tmp_path / "clang-22").symlink_to(path)
     lines = _run(tmp_path, "-k", "many and 11 or headers", lacking=LACKING)
     assert lines[-1] == "ran 1 of 2 tests; left out: 1 needs LLVM's headers"
+
+
+ONCE = """\
+import pathlib
+import pytest
+
+@pytest.mark.e2e
+def test_slow():
+    marker = pathlib.Path("was_here")
+    was_here = marker.exists()
+    marker.touch()
+    assert was_here
+
+def test_fast(): assert False
+"""
+
+
+def test_a_slow_test_that_passes_the_second_time_is_named(tmp_path: Path) -> None:
+    lines = _run(tmp_path, "-p", "no:xdist", once=ONCE)
+    assert "1 failed, 1 passed, 1 warning, 1 rerun" in lines[-3]
+    assert lines[-2:] == [
+        "FLAKY test_once.py::test_slow: failed once, and was tried again",
+        "ran 2 of 2 tests; none left out",
+    ]

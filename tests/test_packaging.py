@@ -151,6 +151,7 @@ class Installation:
         return json.loads(self.run("mlgo-gym", *command, "--json"))
 
 
+@pytest.mark.smoke
 @pytest.mark.network
 @pytest.mark.e2e
 def test_a_third_partys_problem_works_everywhere(wheel: Path, tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def sizes(sections: list[tuple[str, bytes]]) -> list[tuple[str, int]]:
     return [(name, len(content)) for name, content in sections]
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_object_assembly_and_bitcode_hold_the_same_code(
     scene: Path, tmp_path: Path, clang22: str, capsys: pytest.CaptureFixture[str]

@@ -21,6 +21,7 @@ from tests.conftest import require
 _SMALL = ("misaka", "pyclipper")
 
 
+@pytest.mark.smoke
 @pytest.mark.network
 def test_one_recipe_goes_into_the_folder_itself(tmp_path: Path) -> None:
     require("clang-22", "clang-22")

@@ -51,6 +51,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory, small: Corpus) -> Path:
     return folder
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_it_is_recorded_once(recorded: Path) -> None:
     before = sorted((recorded / "set").iterdir())

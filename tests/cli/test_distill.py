@@ -14,6 +14,7 @@ from tests.cli.test_evaluate import copied
 DISTILL = ("distill", "--model", "inlining-for-size", "--output", "rule", "--rounds", "1")
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_from_a_model_to_a_rule_that_is_used(sample: Corpus, tmp_path: Path) -> None:
     names = ("bignum.c", "expr_vm.c", "lru_cache.cpp", "scene.cpp")

@@ -204,6 +204,7 @@ class Page(HTMLParser):
             self.images += 1
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_page_and_plots(cpp_folder: Path, small_folder: Path, tmp_path: Path) -> None:
     page, plots = tmp_path / "page.html", tmp_path / "new" / "plots"

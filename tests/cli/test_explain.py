@@ -229,6 +229,7 @@ def test_bad_input(options: tuple[str, ...], message: str, tmp_path: Path) -> No
     assert (done.returncode, done.stderr) == (1, f"mlgo-gym: error: {message}\n")
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_what_is_executed(tmp_path: Path) -> None:
     require("clang-22", "clang-22")

@@ -15,6 +15,7 @@ from tests.cli.command import run
 MODELS = Path(__file__).parents[1] / "models"
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_table_and_plots(small_folder: Path, tmp_path: Path) -> None:
     done = run(

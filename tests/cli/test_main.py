@@ -20,6 +20,7 @@ from tests.cli.command import PROGRAM, run, run_process
 from tests.waiting import wait_for
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_demo(small_folder: Path, tmp_path: Path) -> None:
     command: tuple[str | Path, ...] = (
@@ -58,6 +59,7 @@ def test_demo_for_machines(small_folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "mlgo-gym-demo.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_rollout_writes_a_log(small_folder: Path, tmp_path: Path) -> None:
     done = run_process(
@@ -83,6 +85,7 @@ def test_demo_of_register_allocation(small_folder: Path, tmp_path: Path) -> None
     assert "byte for byte" not in done.stdout
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_rollout_of_register_allocation(small_folder: Path, tmp_path: Path) -> None:
     arguments = ("--problem", "regalloc-eviction", "--policy", "lowest-use", "--json")
@@ -129,6 +132,7 @@ def test_rollout_reports_bad_modules(small_folder: Path, tmp_path: Path) -> None
     )
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_corpus_stats(small_folder: Path, tmp_path: Path) -> None:
     done = run("corpus", "stats", "--corpus", small_folder, "--json", cwd=tmp_path)
@@ -324,6 +328,7 @@ def test_a_model_in_every_mode_gives_the_same_code(small_folder: Path, tmp_path:
     assert hashes[0] == hashes[1] == hashes[2]
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_freeze(small_folder: Path, tmp_path: Path) -> None:
     done = run("freeze", "--model", MODEL, "--output", "frozen", "--name", "inliner", cwd=tmp_path)

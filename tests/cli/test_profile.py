@@ -34,6 +34,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.smoke
 def test_show(folder: Path) -> None:
     found = {}
     for name in ("json.profdata", "counted"):

@@ -89,6 +89,7 @@ def test_traces_that_cannot_be_written(small_folder: Path, tmp_path: Path) -> No
     assert "cannot be written: " in done.stderr
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_search_finds_and_goes_on(small_folder: Path, tmp_path: Path) -> None:
     arguments = ("search", "--corpus", small_folder, "--output", "found", "--jobs", "2", "--json")

@@ -29,6 +29,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_from_a_corpus_to_a_model_that_is_used(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]

@@ -47,6 +47,7 @@ def corpus(sample: Corpus, tmp_path: Path) -> Path:
     return copied(sample, NAMES, tmp_path / "corpus")
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_from_a_corpus_to_a_model(corpus: Path, tmp_path: Path) -> None:
     line: tuple[str | Path, ...] = ("--corpus", corpus, "--budget", "20m", *SET)

@@ -39,6 +39,7 @@ def test_two_runs_make_the_same_bytes(tool: str, small_folder: Path, tmp_path: P
     assert (card["dimension"], card["epochs"], card["seed"]) == (5, 2, 3)
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_llvm_takes_what_the_sample_makes(tool: str, small_folder: Path, tmp_path: Path) -> None:
     """LLVM's tool does, and so does the LLVM that compiles."""

@@ -47,6 +47,7 @@ def test_wrong_command_lines(
     assert usage_error(capsys, *arguments) == message
 
 
+@pytest.mark.smoke
 @pytest.mark.e2e
 def test_every_option_in_both_spellings(make_build: Path, tmp_path: Path) -> None:
     options = {
