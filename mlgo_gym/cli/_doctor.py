@@ -7,17 +7,13 @@ import importlib.util
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 from corpus_tools.clang import find_clang
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
-from mlgo_gym.cli._values import place
+from mlgo_gym.cli._extensions import extensions
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import MlgoGymError, OptionsError
-
-if TYPE_CHECKING:
-    from mlgo_gym.cli._options import Options
+from mlgo_gym.errors import MlgoGymError
 
 DESCRIPTION = (
     "Check what this machine has, by using it; with --ray, what each node of a cluster has. The "
@@ -46,24 +42,8 @@ class _Finding:
     is_required: bool = True
 
 
-def add_options(add: Options) -> None:
-    what = "look at the nodes of a Ray cluster: local starts one, auto is this machine's, or "
-    add("--ray", "ADDRESS", what + "HOST:PORT")
-    what = "with --ray: say whether nodes read this corpus, or folder of them, themselves; repeat"
-    add("--corpus", "DIR", what + " for more", many=True, type=place)
-
-
 def run(options: argparse.Namespace, output: Output) -> int:
-    if options.ray is not None:
-        from mlgo_gym.cli._doctor_nodes import look
-
-        return look(options, output)
-    if options.corpus:
-        raise OptionsError("--corpus: expected --ray with it, found none")
-    return _look_here(output)
-
-
-def _look_here(output: Output) -> int:
+    del options
     from rich.table import Column, Table
     from rich.text import Text
 
@@ -97,10 +77,10 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("folders of S3", "remote", "s3fs")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
-    yield _tried("llvm-ir2vec, for vocabulary train", _llvm_ir2vec, is_required=False)
     yield _tried("clang, for corpus build and programs", _clang, is_required=False)
-    yield _tried("llvm-profdata, for profiles", _profdata, is_required=False)
-    yield _tried("valgrind, for what programs take", _valgrind, is_required=False)
+    for extension in extensions():
+        for name, find in extension.checks():
+            yield _tried(name, find, is_required=False)
 
 
 def _tried(name: str, find: Callable[[], str], *, is_required: bool = True) -> _Finding:
@@ -161,26 +141,6 @@ def _check_extra(name: str, extra: str, *packages: str) -> _Finding:
             return _Finding(name, True, f"{package} {version}", is_required=False)
     missing = f"needs {packages[0]}; run: pip install 'mlgo-gym[{extra}]'"
     return _Finding(name, False, missing, is_required=False)
-
-
-def _llvm_ir2vec() -> str:
-    from mlgo_gym.training._triplets import TripletTool
-
-    tool = TripletTool.find()
-    return f"{tool.version}, {tool.path}"
-
-
-def _valgrind() -> str:
-    from mlgo_gym.workloads._meters import valgrind_tool
-
-    return str(valgrind_tool())
-
-
-def _profdata() -> str:
-    from corpus_tools.profdata import ProfileTools
-
-    tools = ProfileTools.find()
-    return f"{tools.profdata}, {tools.opt}, {tools.check_runtime()}"
 
 
 def _clang() -> str:

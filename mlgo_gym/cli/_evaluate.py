@@ -7,8 +7,6 @@ from typing import Final
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._evaluated import check_final, check_outputs, record_test, save
-from mlgo_gym.cli._programs import measured
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
@@ -21,7 +19,6 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym evaluate --corpus corpora --split test --model run/model"
 
 _REPEATS: Final = 5
-_RUN_METERS: Final = ("size", "instructions")
 
 
 def add_options(add: shared.Options) -> None:
@@ -37,25 +34,19 @@ def add_options(add: shared.Options) -> None:
     add("--text", "", "with register allocation: compare the code as well, in twice the time")
     what = f"time compilations too, {_REPEATS} of each module under each policy, one at a time"
     add("--time", "", what)
-    what = "run the programs of corpora that have workloads, too, and count their instructions"
-    add("--run", "", what, dest="with_programs")
     what = "put into the models' cards that they were evaluated on corpora of the split 'final'"
     add("--record-in-card", "", what)
     add("--plots", "DIR", "write plots, as PNG files")
     add("--html", "FILE", "write a page of it all")
     add("--modules", "", "print every module, too")
     add.compilation()
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _evaluation as shown
     from mlgo_gym.cli.show._evaluation_record import as_record, time_record
-    from mlgo_gym.cli.show._programs import program_tables, programs_record
     from mlgo_gym.evaluation._evaluate import Setting, evaluate
-    from mlgo_gym.evaluation._programs import ProgramScores
     from mlgo_gym.evaluation._timing import ModuleTimes, measure_times, time_changes
-    from mlgo_gym.workloads import check_tools, corpora_with_workloads
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")
@@ -67,10 +58,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     how |= {"keep_smaller": options.keep_smaller}
     setting = Setting(**how)
     times: list[ModuleTimes] = []
-    programs: list[ProgramScores] = []
-    corpora = corpora_with_workloads(packages.named) if options.with_programs else {}
-    if options.with_programs:
-        check_tools(_RUN_METERS)
+    for each in options.additions:
+        each.check(packages)
     with shared.policies_of(options, setting.problem) as policies:
         scored = evaluate(
             (),
@@ -83,18 +72,18 @@ def run(options: argparse.Namespace, output: Output) -> int:
         if options.time:
             timing = measure_times(packages, policies, setting, repeats=_REPEATS)
             times += output.track(timing, "timing", len(packages))
-        if options.with_programs:
-            programs += measured(corpora, policies, setting, _RUN_METERS, output)
+        for each in options.additions:
+            each.measure(policies, setting, output)
     changes = {name: time_changes(times, name, options.seed) for name in policies if times}
     output.print(*shown.evaluation_tables(scored, modules=options.modules))
     output.print(*shown.time_table(changes))
-    if programs:
-        output.print(*program_tables(programs, list(policies), _RUN_METERS, options.seed))
+    for each in options.additions:
+        output.print(*each.tables(options.seed))
     if left_out := len(scored.scores) - len(scored.modules):
         output.print(f"Left out of all this since LLVM failed on them: {left_out} modules.")
     record = as_record(scored, setting, options.seed) | time_record(times, changes)
-    if programs:
-        record["run"] = programs_record(programs, list(policies), _RUN_METERS, options.seed)
+    for each in options.additions:
+        record |= each.record(options.seed)
     output.json(record)
     if is_final:
         record_test(packages, record, options, output)
@@ -103,4 +92,5 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.warn_of_not_honoured(each.not_honoured for each in scores)
     errors = [error for each in scores for error in each.errors]
     errors += [each.trace_error for each in scores if each.trace_error]
-    return output.warn_of([*errors, *(each.error for each in programs if each.error)])
+    errors += [error for each in options.additions for error in each.failures()]
+    return output.warn_of(errors)

@@ -53,14 +53,18 @@ class CommandParser(argparse.ArgumentParser):
         if hasattr(module, "COMMANDS"):
             self._add_commands(module)
             return
-        if hasattr(module, "add_options"):
-            from mlgo_gym.cli._options import Options
+        from mlgo_gym.cli._extensions import extensions_of
+        from mlgo_gym.cli._options import Options
 
+        command = self.prog.partition(" ")[2]
+        if hasattr(module, "add_options"):
             module.add_options(Options(self))
+        for extension in extensions_of(command):
+            extension.add_options(Options(self), command)
         self.add_argument(
             "--json", action="store_true", help="print the result as JSON, and nothing else"
         )
-        self.set_defaults(run=module.run)
+        self.set_defaults(run=module.run, command=command)
 
     def parse_known_args(self, *arguments: Any, **settings: Any) -> Any:
         self.load()
@@ -78,16 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = parser().parse_args(arguments)
         from mlgo_gym.cli._ends import told_of_ends
-        from mlgo_gym.cli._ray import on_cluster
-        from mlgo_gym.cli._timeline import drawing_timeline
+        from mlgo_gym.cli._extensions import extended
         from mlgo_gym.cli._values import fetch_models
 
         output = Output(as_json=options.json)
         fetch_models(options)
         with (
             told_of_ends(options),
-            on_cluster(options, output),
-            drawing_timeline(options, output),
+            extended(options, output),
         ):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:

@@ -6,7 +6,6 @@ import argparse
 
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli._programs import measured
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._writing import save_figure
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
@@ -31,7 +30,6 @@ def add_options(add: shared.Options) -> None:
     add.seed("the bootstrap and of the random policy")
     add("--plot", "FILE", "write a plot of size against speed, as PNG or SVG")
     add.compilation()
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -88,8 +88,7 @@ class Options:
         self("--split", SPLITS, what + "folders of corpora none of 'final')")
 
     def compilation(self) -> None:
-        """How modules are compiled, and how many at once; `drawing_timeline` draws them."""
-        self("--timeline", "FILE", "draw compilations, decisions and workers for Perfetto's viewer")
+        """How modules are compiled, and how many at once."""
         self.opt_level()
         self.settings()
         self.workers()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from mlgo_gym.cli._extensions import Extension
+from mlgo_gym.cli._values import place
+from mlgo_gym.errors import OptionsError
 
 if TYPE_CHECKING:
     from mlgo_gym.cli._options import Options
@@ -13,28 +17,49 @@ if TYPE_CHECKING:
     from mlgo_gym.scale._tally import NodeWork
 
 
-def add_ray(add: Options) -> None:
-    """``--ray``, and how many workers there are then."""
-    what = "work on a Ray cluster, not here: local starts one, auto is this machine's, or HOST:PORT"
-    add("--ray", "ADDRESS", what)
-    what = "with --ray: work on N modules at once, whatever --jobs is (default: one for each CPU)"
-    add("--ray-workers", "N", what)
+class RayExtension(Extension):
+    """``--ray``: a command's jobs on the nodes of a Ray cluster."""
+
+    commands: ClassVar[Collection[str]] = (
+        *("rollout", "search", "train", "evaluate", "measure", "doctor"),
+        *("corpus build", "dataset record"),
+    )
+
+    def add_options(self, add: Options, command: str) -> None:
+        """Add ``--ray`` and ``--ray-workers``; ``doctor`` looks at nodes instead."""
+        if command == "doctor":
+            what = "look at the nodes of a Ray cluster: local starts one, auto is this machine's, "
+            add("--ray", "ADDRESS", what + "or HOST:PORT")
+            what = "with --ray: say whether nodes read this corpus, or folder of them, themselves; "
+            add("--corpus", "DIR", what + "repeat for more", many=True, type=place)
+            return
+        what = "work on a Ray cluster, not here: local starts one, auto is this machine's, or "
+        add("--ray", "ADDRESS", what + "HOST:PORT")
+        what = "with --ray: work on N modules at once, whatever --jobs is (default: one for each "
+        add("--ray-workers", "N", what + "CPU)")
+
+    @contextmanager
+    def running(self, options: argparse.Namespace, output: Output) -> Iterator[None]:
+        """Connect to the cluster, and print what its nodes have done in the end."""
+        if getattr(options, "ray", None) is None:
+            if options.command == "doctor" and getattr(options, "corpus", None):
+                raise OptionsError("--corpus: expected --ray with it, found none")
+            yield
+            return
+        with _cluster(options, output):
+            yield
 
 
 @contextmanager
-def on_cluster(options: argparse.Namespace, output: Output) -> Iterator[None]:
-    """Where a command's jobs are to be on a cluster, they are, as long as this lasts.
-
-    What nodes have done stands behind lines of progress, and below them in the end; that workers
-    have died is said in any case.
-    """
-    if getattr(options, "ray", None) is None:
-        yield
-        return
+def _cluster(options: argparse.Namespace, output: Output) -> Iterator[None]:
     from mlgo_gym.scale._cluster import RayCluster
 
     with RayCluster(options.ray, workers=getattr(options, "ray_workers", None)) as cluster:
         options.jobs = cluster
+        if options.command == "doctor":
+            from mlgo_gym.cli._doctor_nodes import look
+
+            options.run = look
         output.besides = lambda: _all(cluster.work)
         yield
         for work in cluster.work:

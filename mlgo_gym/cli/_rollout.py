@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
@@ -44,7 +43,6 @@ def add_options(add: shared.Options) -> None:
     add("--observations", "", "traces hold what LLVM asked, too")
     add("--sites", "", "traces, and FILE.sites beside the log, say where each decision is")
     add.compilation()
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

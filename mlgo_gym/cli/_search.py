@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 DESCRIPTION = (
     "Search the decisions of every module for the smallest text, or for what makes the programs "
     "of the corpus take less, and save the best trace of each. Started again, it goes on where it "
-    "was. Of a build, what was found is kept for 'mlgo-cc --mlgo-traces' besides."
+    "was."
 )
 _TEXT: Final = 3
 _OTHER: Final = 4
@@ -30,7 +29,6 @@ EXAMPLE = "mlgo-gym search --corpus corpora/lupa --budget 30s --output traces"
 
 def add_options(add: shared.Options) -> None:
     add.corpus()
-    add("--build", "FILE", "search what a build compiles, by its compile_commands.json")
     add.budget("for each module, over all runs", "60s")
     what = "where traces are written; of several packages, a folder for each"
     add.output(what, may_be_remote=True)
@@ -39,54 +37,26 @@ def add_options(add: shared.Options) -> None:
     add.problem()
     add.seed("the order of trials")
     add.compilation()
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.workloads._measures import runs_programs
+    return searched(options, output, problem_of(options), shared.packages_of(options))[1]
 
+
+def problem_of(options: argparse.Namespace) -> InliningForSize:
+    """The problem of the options, which must be the inliner's."""
     problem = shared.problem_of(options)
     if not isinstance(problem, InliningForSize):
         raise OptionsError(
             f"search: expected InliningForSize or a kind of it, found {problem.name}"
         )
-    if options.build is None:
-        return _search(options, output, problem, shared.packages_of(options))[1]
-    if replace(problem, derived=False) != InliningForSize() or options.corpus or options.opt_level:
-        raise OptionsError(
-            "search: expected --build with LLVM's own settings and no --corpus or --opt-level"
-        )
-    if isinstance(options.output, str):
-        raise OptionsError(
-            f"search: expected --build with --output on this machine, found {options.output!r}"
-        )
-    if options.ray:
-        raise OptionsError("search: expected --build without --ray: clang compiles a build here")
-    if options.reward and runs_programs(options.reward):
-        raise OptionsError(
-            f"search: expected --build with a reward that runs no programs, found "
-            f"{options.reward!r}: a build has no workloads"
-        )
-    return _search_build(options, output, problem)
+    return problem
 
 
-def _search_build(options: argparse.Namespace, output: Output, problem: InliningForSize) -> int:
-    from mlgo_gym.driver._traces import open_build, write_answers
-
-    with open_build(options.build, options.jobs, options.timeout) as build:
-        found, status = _search(options, output, problem, Packages.of(build.corpus))
-        made = write_answers(build, found, options.output, options.jobs, options.timeout)
-    kept = sum(reason is None for reason in made.values())
-    output.print(f"{kept} of {len(found)} modules are smaller by answers that clang repeats")
-    for name, reason in made.items():
-        if reason:
-            output.warn(f"{name}: {reason}")
-    return max(status, output.warn_of(build.failures))
-
-
-def _search(
+def searched(
     options: argparse.Namespace, output: Output, problem: InliningForSize, packages: Packages
 ) -> tuple[list[ModuleSearch], int]:
+    """Search packages and print what was found: the good searches, and the exit status."""
     from mlgo_gym.policies._models import model_policies
     from mlgo_gym.search._corpus_search import search_corpus
     from mlgo_gym.search._goal import SearchSetting

@@ -1,30 +1,46 @@
-"""``--timeline``, of all commands that compile modules."""
+"""``--timeline`` of the commands that compile modules."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from mlgo_gym.cli._extensions import Extension
 
 if TYPE_CHECKING:
+    from mlgo_gym.cli._options import Options
     from mlgo_gym.cli.show._output import Output
 
 
-@contextmanager
-def drawing_timeline(options: argparse.Namespace, output: Output) -> Iterator[None]:
-    """Where a command is told to, write a timeline of what it compiles."""
-    path = getattr(options, "timeline", None)
-    if path is None:
-        yield
-        return
-    from mlgo_gym.cli._writing import writing
-    from mlgo_gym.llvm._timeline import drawing
+class TimelineExtension(Extension):
+    """``--timeline``: draw what a command compiles."""
 
-    with writing(path) as file, drawing(file) as timeline:
-        yield
-    if timeline.left_out:
-        output.warn(
-            f"{path}: expected at most {timeline.most_decisions:,} decisions, found "
-            f"{timeline.left_out:,} more, which are not drawn; their compilations are"
-        )
+    commands: ClassVar[Collection[str]] = (
+        *("demo", "rollout", "search", "evaluate", "measure", "compile", "explain"),
+        *("explain-features", "corpus stats", "dataset record", "workload run"),
+    )
+
+    def add_options(self, add: Options, command: str) -> None:
+        """Add ``--timeline``."""
+        del command
+        add("--timeline", "FILE", "draw compilations, decisions and workers for Perfetto's viewer")
+
+    @contextmanager
+    def running(self, options: argparse.Namespace, output: Output) -> Iterator[None]:
+        """Write the timeline as compilations end."""
+        path = getattr(options, "timeline", None)
+        if path is None:
+            yield
+            return
+        from mlgo_gym.cli._writing import writing
+        from mlgo_gym.llvm._timeline import drawing
+
+        with writing(path) as file, drawing(file) as timeline:
+            yield
+        if timeline.left_out:
+            output.warn(
+                f"{path}: expected at most {timeline.most_decisions:,} decisions, found "
+                f"{timeline.left_out:,} more, which are not drawn; their compilations are"
+            )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train
@@ -36,7 +35,6 @@ def add_options(add: shared.Options) -> None:
     add("--set", "NAME=VALUE", what + "repeat for more", many=True)
     add.settings()
     add.workers()
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from corpus_tools.clang import OPT_LEVELS, find_clang
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._grid import narrow_table
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import SPLITS
@@ -43,7 +42,6 @@ def add_options(add: shared.Options) -> None:
     add.jobs(os.cpu_count() or 1)
     add("--cache", "DIR", "keep fetched sources there")
     add("--keep-going", "", "leave out sources that do not compile")
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

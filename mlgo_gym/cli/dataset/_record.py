@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.cli import _options as shared
-from mlgo_gym.cli._ray import add_ray
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import ModelError
 from mlgo_gym.files import open_regular
@@ -33,7 +32,6 @@ def add_options(add: shared.Options) -> None:
     add.seed()
     add("--sites", "", "the column 'site' says where each decision is")
     add.compilation()
-    add_ray(add)
 
 
 def run(options: argparse.Namespace, output: Output) -> int:

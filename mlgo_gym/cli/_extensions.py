@@ -1,0 +1,122 @@
+"""Extensions of commands: options that other packages add, and what these change of a run.
+
+The entry points of the group ``mlgo_gym.extensions`` name subclasses of `Extension`::
+
+    [project.entry-points."mlgo_gym.extensions"]
+    ray = "mlgo_gym.lab.cluster:RayExtension"
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from mlgo_gym.errors import EnvironmentSetupError
+
+if TYPE_CHECKING:
+    from mlgo_gym.cli._options import Options
+    from mlgo_gym.cli.show._output import Output
+    from mlgo_gym.cli.show._page import Content
+    from mlgo_gym.corpus._packages import Packages
+    from mlgo_gym.evaluation._evaluate import Setting
+    from mlgo_gym.problems._policy import PolicyLike
+
+GROUP: Final = "mlgo_gym.extensions"
+
+
+class Extension:
+    """Options of commands and what they do; every method may be left as it is.
+
+    Attributes:
+        commands: the commands that get the options, such as ``corpus build``.
+    """
+
+    commands: ClassVar[Collection[str]] = ()
+
+    def add_options(self, add: Options, command: str) -> None:
+        """Add options to one of `commands`; they come after its own."""
+
+    def running(self, options: argparse.Namespace, output: Output) -> AbstractContextManager[None]:
+        """Surround the run of any command.
+
+        On entering, it may replace values of the options: ``jobs`` by an executor, ``run`` by
+        another function of options and output. It may append to ``additions``
+        (`Addition`), which ``evaluate`` measures besides.
+        """
+        del options, output
+        return nullcontext()
+
+    def checks(self) -> Iterable[tuple[str, Callable[[], str]]]:
+        """Checks for ``mlgo-gym doctor``: a name, and a function that says what was found.
+
+        The function raises the project's own error where something is missing.
+        """
+        return ()
+
+
+class Addition:
+    """Something that ``evaluate`` measures of the same packages and policies."""
+
+    def check(self, packages: Packages) -> None:
+        """Raise an error before the work, where it cannot be done."""
+
+    def measure(self, policies: dict[str, PolicyLike], setting: Setting, output: Output) -> None:
+        """Measure, after the evaluation and while the policies are open."""
+
+    def tables(self, seed: int) -> Iterable[Content]:
+        """Return what is printed after the tables of the evaluation."""
+        del seed
+        return ()
+
+    def record(self, seed: int) -> dict[str, Any]:
+        """Return what is added to the JSON record."""
+        del seed
+        return {}
+
+    def failures(self) -> Iterable[str]:
+        """Return why parts of it could not be measured."""
+        return ()
+
+
+@functools.cache
+def extensions() -> tuple[Extension, ...]:
+    """Load the extensions, in the order of their entry points' names.
+
+    Raises:
+        EnvironmentSetupError: an entry point cannot be loaded or is no extension.
+    """
+    points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
+    return tuple(map(_loaded, points))
+
+
+def extensions_of(command: str) -> Iterator[Extension]:
+    """The extensions that add options to a command, such as ``corpus build``."""
+    return (each for each in extensions() if command in each.commands)
+
+
+@contextmanager
+def extended(options: argparse.Namespace, output: Output) -> Iterator[None]:
+    """Surround the run of a command by all extensions."""
+    options.additions = []
+    with ExitStack() as stack:
+        for each in extensions():
+            stack.enter_context(each.running(options, output))
+        yield
+
+
+def _loaded(point: metadata.EntryPoint) -> Extension:
+    try:
+        kind = point.load()
+    except Exception as error:
+        raise _error(point, f"cannot be loaded: {error}") from error
+    if not isinstance(kind, type) or not issubclass(kind, Extension):
+        raise _error(point, f"expected a subclass of {Extension.__name__}, found {kind!r}")
+    return kind()
+
+
+def _error(point: metadata.EntryPoint, message: str) -> EnvironmentSetupError:
+    return EnvironmentSetupError(f"entry point {point.name!r} ({point.value}): {message}")
