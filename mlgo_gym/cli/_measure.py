@@ -53,7 +53,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(*program_tables(scores, list(policies), names, options.seed))
     output.json(programs_record(scores, list(policies), names, options.seed))
     if options.plot:
-        from mlgo_gym.evaluation._plots import programs_plot
+        from mlgo_gym.evaluation._programs_plot import programs_plot
 
         save_figure(options.plot, programs_plot(scores, list(policies), names))
     return output.warn_of(each.error for each in scores if each.error)

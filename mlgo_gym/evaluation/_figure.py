@@ -10,6 +10,11 @@ from mlgo_gym.errors import EnvironmentSetupError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from mlgo_gym.evaluation._summary import RelativeChange
+
+WIDTH: Final = 9.0
+"""Of figures, in inches."""
+NOTE: Final = "change against LLVM's default, in percent (left is better)"
 NO_PLOTS: Final = "plots: need matplotlib; run: pip install 'mlgo-gym[plot]'"
 """Why there are none, where `can_plot` is false."""
 
@@ -30,3 +35,9 @@ def new_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, needed only here
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def reach(change: RelativeChange) -> tuple[float, float]:
+    """How far the interval goes to the left and to the right, in percent."""
+    low, high = change.interval or (change.value, change.value)
+    return max(100 * (change.value - low), 0.0), max(100 * (high - change.value), 0.0)

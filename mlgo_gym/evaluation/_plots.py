@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from mlgo_gym.evaluation._figure import new_figure
-from mlgo_gym.evaluation._programs import ProgramScores, program_change
-from mlgo_gym.evaluation._summary import RelativeChange, Scored, Statistic
+from mlgo_gym.evaluation._figure import NOTE, WIDTH, new_figure, reach
+from mlgo_gym.evaluation._summary import Scored, Statistic
 from mlgo_gym.rollout._rollout import BASELINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_WIDTH: Final = 9.0
 _LINEAR_PERCENT: Final = 10.0
 _PERCENT_TICKS: Final = (-50, -20, -10, -5, -2, 0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-_NOTE: Final = "change against LLVM's default, in percent (left is better)"
 
 
 def plots_of(scored: Scored) -> dict[str, Figure]:
@@ -28,41 +25,6 @@ def plots_of(scored: Scored) -> dict[str, Figure]:
     if len(scored.packages) > 1:
         plots["packages"] = _packages(scored)
     return plots | {"modules": _modules(scored)}
-
-
-def programs_plot(
-    scores: Sequence[ProgramScores], policies: Sequence[str], meters: Sequence[str]
-) -> Figure:
-    """Each policy's programs, size against what else was measured; crosses are the means."""
-    known = [each for each in scores if not each.error]
-    base = "size" if "size" in meters else meters[0]
-    others = [meter for meter in meters if meter != base]
-    figure = new_figure(_WIDTH, 4.5 * len(others))
-    for place, meter in enumerate(others):
-        axes = figure.add_subplot(len(others), 1, place + 1)
-        for number, policy in enumerate(policies):
-            across, up = (
-                [100 * (each.ratio(policy, name) - 1) for each in known] for name in (base, meter)
-            )
-            axes.scatter(across, up, s=16, alpha=0.6, color=f"C{number}", label=policy)
-            size, speed = (program_change(known, policy, name) for name in (base, meter))
-            axes.errorbar(
-                [100 * size.value],
-                [100 * speed.value],
-                xerr=np.transpose([_reach(size)]),
-                yerr=np.transpose([_reach(speed)]),
-                fmt="x",
-                color=f"C{number}",
-                capsize=3,
-            )
-        axes.axhline(0, color="black", linewidth=0.8)
-        axes.axvline(0, color="black", linewidth=0.8)
-        axes.grid(alpha=0.3)
-        axes.set_xlabel(f"{base}: {_NOTE}")
-        axes.set_ylabel(f"{meter}, percent (below 0 is better)")
-        axes.legend()
-    figure.suptitle(f"programs: {len(known)}; means with 95 % bootstrap intervals")
-    return figure
 
 
 def _totals(scored: Scored) -> Figure:
@@ -92,7 +54,7 @@ def _packages(scored: Scored) -> Figure:
 
 def _intervals(scored: Scored, rows: Mapping[str, tuple[Scored, Statistic]], title: str) -> Figure:
     """A row for each change: one point a policy, and its 95 % interval."""
-    figure = new_figure(_WIDTH, 1.5 + 0.16 * len(rows) * (1 + len(scored.policies)))
+    figure = new_figure(WIDTH, 1.5 + 0.16 * len(rows) * (1 + len(scored.policies)))
     axes = figure.add_subplot()
     for index, policy in enumerate(scored.policies):
         changes = [group.change(statistic, policy) for group, statistic in rows.values()]
@@ -100,7 +62,7 @@ def _intervals(scored: Scored, rows: Mapping[str, tuple[Scored, Statistic]], tit
         axes.errorbar(
             [100 * each.value for each in changes],
             [row + offset for row in range(len(rows))],
-            xerr=np.transpose([_reach(each) for each in changes]),
+            xerr=np.transpose([reach(each) for each in changes]),
             fmt="o",
             markersize=4,
             capsize=2,
@@ -110,7 +72,7 @@ def _intervals(scored: Scored, rows: Mapping[str, tuple[Scored, Statistic]], tit
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.grid(axis="x", alpha=0.3)
-    axes.set_xlabel(_NOTE)
+    axes.set_xlabel(NOTE)
     axes.set_title(f"{title}, 95 % bootstrap intervals")
     axes.legend()
     return figure
@@ -121,7 +83,7 @@ def _modules(scored: Scored) -> Figure:
     statistic = scored.module_statistic
     baselines = scored.values(statistic.key, BASELINE)
     known = baselines > 0
-    figure = new_figure(_WIDTH, 5.5)
+    figure = new_figure(WIDTH, 5.5)
     axes = figure.add_subplot()
     for policy in scored.policies:
         changes = 100 * (scored.values(statistic.key, policy)[known] / baselines[known] - 1)
@@ -151,9 +113,3 @@ def _add_oracle(axes: Axes, scored: Scored) -> None:
         sizes, baselines = np.array(searched, float).T
         changes = 100 * (sizes / baselines - 1)
         axes.scatter(baselines, changes, s=20, marker="_", color="black", label="search oracle")
-
-
-def _reach(change: RelativeChange) -> tuple[float, float]:
-    """How far the interval goes to the left and to the right, in percent."""
-    low, high = change.interval or (change.value, change.value)
-    return max(100 * (change.value - low), 0.0), max(100 * (high - change.value), 0.0)
