@@ -145,7 +145,7 @@ class _Tally:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail"):
             self._tests[report.nodeid] = _reason(report)
-        elif report.outcome == "rerun":
+        elif str(report.outcome) == "rerun":  # of pytest-rerunfailures
             self._flaky.append(report.nodeid)
         elif report.when == "call" or report.failed:
             self._ran.add(report.nodeid)
