@@ -33,6 +33,13 @@ class Extension:
 
     Attributes:
         commands: the commands that get the options, such as ``corpus build``.
+
+    >>> class Quiet(Extension):
+    ...     commands = ("rollout",)
+    ...     def add_options(self, add, command):
+    ...         add("--quiet", "", "print nothing")
+    >>> Quiet().checks()
+    ()
     """
 
     commands: ClassVar[Collection[str]] = ()
@@ -59,7 +66,11 @@ class Extension:
 
 
 class Addition:
-    """Something that ``evaluate`` measures of the same packages and policies."""
+    """Something that ``evaluate`` measures of the same packages and policies.
+
+    >>> Addition().record(seed=0)
+    {}
+    """
 
     def check(self, packages: Packages) -> None:
         """Raise an error before the work, where it cannot be done."""
