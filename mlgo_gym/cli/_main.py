@@ -11,6 +11,7 @@ and does it (``run``), which imports what only the work needs. A package of comm
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import sys
 from collections.abc import Sequence
@@ -75,20 +76,17 @@ class CommandParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
+    if arguments is None and sys.stderr is not None:  # it is the process's own program
+        faulthandler.enable()
     try:
         options = parser().parse_args(arguments)
-        from mlgo_gym.cli._ends import told_of_ends
         from mlgo_gym.cli._ray import on_cluster
         from mlgo_gym.cli._timeline import drawing_timeline
         from mlgo_gym.cli._values import fetch_models
 
         output = Output(as_json=options.json)
         fetch_models(options)
-        with (
-            told_of_ends(options),
-            on_cluster(options, output),
-            drawing_timeline(options, output),
-        ):
+        with on_cluster(options, output), drawing_timeline(options, output):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
