@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -27,12 +26,6 @@ from mlgo_gym.errors import MlgoGymError
 _INTERRUPTED = 130
 _INSIDE = "REPLACED BY KeyboardInterrupt"
 """Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""
-_UNSAID = "error return without exception set"
-"""What CPython 3.11 raises where it has no memory for the frame of a call, and forgets to say so.
-
-It drops a reference too many to the called function, too (``_PyFrame_Push``), so that a function of
-anybody's may be gone afterwards: what little is left to do must not call any.
-"""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -101,11 +94,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         Output(as_json=False).error("out of memory")
         return 1
-    except SystemError as error:
-        if _UNSAID not in str(error):
-            raise
-        os.write(2, b"mlgo-gym: error: out of memory\n")
-        os._exit(1)
     except (KeyboardInterrupt, RuntimeError) as error:
         if isinstance(error, RuntimeError) and _INSIDE not in str(error):
             raise
