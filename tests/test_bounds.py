@@ -9,7 +9,7 @@ from corpus_tools import (
     archive,
     clang,
     object_file,
-    pip_config,
+    package_index,
     profdata,
     reading,
     recipes,
@@ -174,7 +174,7 @@ SECONDS = {
     "a connection to S3": _objects.CONNECT_S,
     "more of an object of S3": _objects.READ_S,
     "the nodes of a cluster, asked what they run": _nodes.ANSWER_S,
-    "pip, asked for its settings": pip_config._DEADLINE_S,
+    "pip, asked for its settings": package_index.PIP_DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (
         _interactive.DEFAULT_DEADLINE_S
