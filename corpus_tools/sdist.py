@@ -7,19 +7,17 @@ import tempfile
 from pathlib import Path
 
 from corpus_tools.errors import SdistError
-from corpus_tools.pip_config import PipConfig
 from corpus_tools.reading import open_regular
 from corpus_tools.recipes import Recipe
 
 
-def fetch_sdist(recipe: Recipe, cache_dir: Path, *, config: PipConfig | None = None) -> Path:
+def fetch_sdist(recipe: Recipe, cache_dir: Path) -> Path:
     """Return the recipe's sdist, downloading it if the cache does not have it.
 
     Args:
         recipe: names the file and its SHA-256, which is checked in either case.
         cache_dir: folder to keep the file in; made if missing. A file of the right name and the
             wrong content is replaced. Nothing half-written is ever there under that name.
-        config: where to look; by default where pip is configured to.
 
     Returns:
         The file, in ``cache_dir``.
@@ -33,7 +31,7 @@ def fetch_sdist(recipe: Recipe, cache_dir: Path, *, config: PipConfig | None = N
         return cached
     cache_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache_dir, prefix=".download.") as temporary:
-        fetched = _download(recipe, Path(temporary), config or PipConfig.from_environment())
+        fetched = _download(recipe, Path(temporary))
         check_sha256(fetched, recipe.sha256)
         fetched.replace(cached)
     return cached
@@ -60,11 +58,11 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _download(recipe: Recipe, folder: Path, config: PipConfig) -> Path:
+def _download(recipe: Recipe, folder: Path) -> Path:
     try:
         from corpus_tools.package_index import download  # noqa: PLC0415 - an extra brings unearth
     except ModuleNotFoundError as error:
         raise SdistError(
             f"package {recipe.package!r}: needs {error.name}; run: pip install 'mlgo-gym[corpus]'"
         ) from error
-    return download(recipe, folder, config)
+    return download(recipe, folder)

@@ -1,12 +1,13 @@
 """LLVM's machine-learning guided heuristics as Gymnasium environments.
 
-Importing this package registers its environments and loads neither LLVM nor TensorFlow; names are
-imported when they are first used. What stands in an ``__init__.pyi`` is public, in every package;
-the rest is private.
+Importing this package registers its environments with Gymnasium and loads neither LLVM nor
+TensorFlow; names are imported when they are first used. What stands in an ``__init__.pyi`` is
+public, in every package; the rest is private.
 """
 
 import importlib
 import os
+import sys
 
 import lazy_loader
 
@@ -14,5 +15,8 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
 
-if "MLGO_GYM_WORKER" not in os.environ:  # a worker process needs the compiler alone
+# Gymnasium takes several times as long to import as the rest of this package. A worker process and
+# the program `mlgo-gym`, whose name is known before any module of its own, make no environments.
+_is_program = bool(sys.argv) and sys.argv[0].endswith("/mlgo-gym")
+if not _is_program and "MLGO_GYM_WORKER" not in os.environ:
     importlib.import_module("mlgo_gym.envs._registration").register_envs()

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from corpus_tools import (
     archive,
-    archive_tree,
     clang,
     object_file,
-    pip_config,
+    package_index,
     profdata,
     reading,
     recipes,
@@ -60,12 +59,7 @@ PAGE = ROOT / "docs" / "bounds.md"
 BYTES = {
     "a module of a corpus": _corpus._MAX_MODULE_BYTES,
     "an object file, before bitcode is taken out of it": object_file.LARGEST_BYTES,
-    "what the members of an archive of sources unpack to, all together": (
-        archive_tree.MAX_UNPACKED_BYTES
-    ),
-    "the headers of one member of an archive of sources": archive.MAX_HEADER_BYTES,
-    "the headers of an archive of sources, all together": archive.MAX_HEADERS_BYTES,
-    "the directory of a zip archive": archive.MAX_DIRECTORY_BYTES,
+    "what the members of an archive of sources unpack to, all together": archive.MAX_UNPACKED_BYTES,
     "an ELF file of a build whose sizes are compared": _builds.MAX_BYTES,
     "a command, a list or a manifest": reading.LARGEST_TEXT_BYTES,
     "a recipe": recipes._LARGEST_BYTES,
@@ -131,8 +125,8 @@ BYTES = {
 }
 NUMBERS = {
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
-    "files and folders of an archive of sources": archive_tree.MAX_MEMBERS,
-    "levels of its folders": archive_tree.MAX_LEVELS,
+    "files and folders of an archive of sources": archive.MAX_MEMBERS,
+    "levels of its folders": archive.MAX_LEVELS,
     "tensors of an observation, by a header": _events.MAX_FEATURES,
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
@@ -180,7 +174,7 @@ SECONDS = {
     "a connection to S3": _objects.CONNECT_S,
     "more of an object of S3": _objects.READ_S,
     "the nodes of a cluster, asked what they run": _nodes.ANSWER_S,
-    "pip, asked for its settings": pip_config._DEADLINE_S,
+    "pip, asked for its settings": package_index.PIP_DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,
     "another process that writes to the compiler driver's cache, unless told otherwise": (
         _interactive.DEFAULT_DEADLINE_S

@@ -39,7 +39,6 @@ _PLOT_SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
 def add_options(add: shared.Options) -> None:
-    add.uses_tensorflow("demo")
     add.corpus()
     add.problem(of_model=False)
     add.seed()

@@ -23,7 +23,6 @@ EXAMPLE = "mlgo-gym distill --model run/model --lines 40 --output rule"
 
 
 def add_options(add: shared.Options) -> None:
-    add.uses_tensorflow("distill")
     add.model("what is distilled", modes=(), required=True)
     add.corpus()
     what = "a package to choose the rule on, not to fit it to; repeat for more (default: every "

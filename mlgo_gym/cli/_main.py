@@ -11,7 +11,7 @@ and does it (``run``), which imports what only the work needs. A package of comm
 from __future__ import annotations
 
 import argparse
-import os
+import faulthandler
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -26,12 +26,6 @@ from mlgo_gym.errors import MlgoGymError
 _INTERRUPTED = 130
 _INSIDE = "REPLACED BY KeyboardInterrupt"
 """Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""
-_UNSAID = "error return without exception set"
-"""What CPython 3.11 raises where it has no memory for the frame of a call, and forgets to say so.
-
-It drops a reference too many to the called function, too (``_PyFrame_Push``), so that a function of
-anybody's may be gone afterwards: what little is left to do must not call any.
-"""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -79,18 +73,16 @@ class CommandParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
+    if arguments is None and sys.stderr is not None:  # it is the process's own program
+        faulthandler.enable()
     try:
         options = parser().parse_args(arguments)
-        from mlgo_gym.cli._ends import told_of_ends
         from mlgo_gym.cli._extensions import extended
         from mlgo_gym.cli._values import fetch_models
 
         output = Output(as_json=options.json)
         fetch_models(options)
-        with (
-            told_of_ends(options),
-            extended(options, output),
-        ):
+        with extended(options, output):
             return int(options.run(options, output))
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
@@ -105,11 +97,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         Output(as_json=False).error("out of memory")
         return 1
-    except SystemError as error:
-        if _UNSAID not in str(error):
-            raise
-        os.write(2, b"mlgo-gym: error: out of memory\n")
-        os._exit(1)
     except (KeyboardInterrupt, RuntimeError) as error:
         if isinstance(error, RuntimeError) and _INSIDE not in str(error):
             raise

@@ -135,10 +135,6 @@ class Options:
         what += ", such as 90s, 30m or 1h30m" + ("" if default else " (default: no limit)")
         self("--budget", "TIME", what, default)
 
-    def uses_tensorflow(self, command: str) -> None:
-        """TensorFlow may end the process; `told_of_ends` says so."""
-        self._parser.set_defaults(uses_tensorflow=command)
-
     def seed(self, of: str = "the random policy") -> None:
         self("--seed", "N", f"of {of}", 0, type=whole(0))
 

@@ -21,7 +21,6 @@ EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30m"
 
 
 def add_options(add: shared.Options) -> None:
-    add.uses_tensorflow("train")
     add("trainer", tuple(TRAINERS), "how it is trained")
     add.corpus()
     what = "a package to choose the model on, not to train on; repeat for more (default: every "

@@ -35,7 +35,6 @@ _TRACES: Final = "traces"
 
 
 def add_options(add: shared.Options) -> None:
-    add.uses_tensorflow("tune")
     add.corpus()
     what = "a build by clang in place of a corpus: its folder, or its compile_commands.json"
     add("--build", "DIR", what)

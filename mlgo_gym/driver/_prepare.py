@@ -41,7 +41,7 @@ from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
 from mlgo_gym.llvm.process._call_site import GROUPS, SYMBOLS, code, groups_of
 from mlgo_gym.llvm.process._hotness import FEATURES as HOTNESS
 from mlgo_gym.llvm.process._launch import LLVM_MAJOR
-from mlgo_gym.model._card import PLACES, read_card
+from mlgo_gym.model._card import SHIPPED, read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
@@ -111,7 +111,7 @@ def build_driver(folder: Path) -> None:
             texts = {
                 "MLGO_PYTHON": sys.executable,
                 "MLGO_VERSION": __version__,
-                "MLGO_MODELS": str(next(filter(Path.is_dir, PLACES), PLACES[0])),
+                "MLGO_MODELS": str(SHIPPED),
             }
             defines = [f'-D{name}="{_c_text(text)}"' for name, text in texts.items()]
             sources = {each.name for each in NATIVE.glob("*.c")} - {*_ONLY_INSIDE}

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.errors import InternalError
 from mlgo_gym.evaluation._decisions import PlacedDecision, PlacedDecisions
 
 
@@ -33,9 +34,14 @@ class OtherDecision:
 
     @property
     def shown(self) -> PlacedDecision:
-        """The decision itself, as the second policy was asked, or else the first."""
+        """The decision itself, as the second policy was asked, or else the first.
+
+        Raises:
+            InternalError: neither was asked.
+        """
         found = self.after or self.before
-        assert found is not None  # noqa: S101 - one of them is there
+        if found is None:
+            raise InternalError("decision: expected one that a policy was asked for, found none")
         return found
 
     @property

@@ -30,8 +30,9 @@ from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
 LAST_TESTS: Final = "final_tests"
-PLACES: Final = (Path(__file__).parent / "shipped", Path(__file__).parents[2] / "models")
-"""Where they may be: in a wheel, and in a checkout."""
+_IN_WHEEL: Final = Path(__file__).parent / "shipped"
+SHIPPED: Final = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[2] / "models"
+"""The folder of the models that ship: of an installed package, or of the checkout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,7 @@ def shipped_models() -> dict[str, Path]:
     >>> sorted(shipped_models())
     ['inlining-for-size', 'inlining-for-size-derived', 'regalloc-eviction']
     """
-    found: dict[str, Path] = {}
-    for place in PLACES:
-        for card in sorted(place.glob(f"*/{CARD_FILE}")):
-            found.setdefault(card.parent.name, card.parent)
-    return found
+    return {card.parent.name: card.parent for card in sorted(SHIPPED.glob(f"*/{CARD_FILE}"))}
 
 
 def find_model(text: str) -> str:

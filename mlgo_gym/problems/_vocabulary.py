@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.files import parse_json, read_bounded
-from mlgo_gym.model._card import PLACES
+from mlgo_gym.model._card import SHIPPED
 
 SECTIONS: Final = ("Opcodes", "Types", "Arguments")
 MAX_BYTES: Final = 1 << 23
@@ -199,17 +199,16 @@ def _one_hot() -> bytes:
 
 
 def _shipped() -> bytes:
-    found = next(path for place in PLACES if (path := place / _SHIPPED).exists())
-    return read_bounded(found, MAX_BYTES)
+    return read_bounded(SHIPPED / _SEED_75, MAX_BYTES)
 
 
 _TYPE_WEIGHT: Final = 0.5
 """LLVM's ``-ir2vec-type-weight``."""
 
 _COUNTING: Final = ("ones", "one-hot")
-_SHIPPED: Final = Path("ir2vec") / "seed-75.json"
+_SEED_75: Final = Path("ir2vec") / "seed-75.json"
 
 PRESETS: Final[Mapping[str, Callable[[], bytes]]] = MappingProxyType(
-    {"ones": _ones, "one-hot": _one_hot, _SHIPPED.stem: _shipped}
+    {"ones": _ones, "one-hot": _one_hot, _SEED_75.stem: _shipped}
 )
 """Vocabularies that are found by name: those that count, and the one that ships."""

@@ -1,4 +1,4 @@
-"""A command that uses TensorFlow ends with a line where a library ends the process."""
+"""Commands that a library ends, or interrupts in its own way."""
 
 from __future__ import annotations
 
@@ -15,49 +15,25 @@ import pytest
 from tests.cli.command import PROGRAM, run_process
 from tests.waiting import wait_for
 
-_ENDS = """
-import argparse, ctypes, os, signal
-from mlgo_gym.cli._ends import told_of_ends
-def end(number):
-    ctypes.string_at(0) if number == signal.SIGSEGV else os.kill(os.getpid(), number)
-with told_of_ends(argparse.Namespace(**{options})):
-    {inside}
-{after}
+_CRASHES = """
+import ctypes, sys
+from mlgo_gym.cli import _doctor
+from mlgo_gym.cli._main import main
+_doctor.run = lambda *_: ctypes.string_at(0)
+main()
 """
-_TRAINS = "{'uses_tensorflow': 'train'}"
 
 
-def ends(inside: str, after: str = "", options: str = _TRAINS, *python: str) -> tuple[int, str]:
-    """The status of a process, and what it has said."""
-    source = _ENDS.format(options=options, inside=inside, after=after)
-    command = [sys.executable, *python, "-c", source]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.returncode, done.stderr
-
-
-@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV", "SIGBUS"])
-def test_an_end_by_a_signal_is_said(name: str) -> None:
-    assert ends(f"end(signal.{name})") == (
-        1,
-        f"mlgo-gym: error: train: expected TensorFlow to go on, found an end by {name}, as without "
-        "memory or descriptors; the same command goes on from what is written\n",
-    )
-
-
-@pytest.mark.parametrize(
-    ("inside", "after", "options", "python"),
-    [
-        ("pass", "os.abort()", _TRAINS, ()),
-        ("os.abort()", "", "{}", ()),
-        ("os.abort()", "", _TRAINS, ("-X", "faulthandler")),
-    ],
-    ids=["afterwards", "of another command", "where Python says it"],
-)
-def test_what_is_left_alone(inside: str, after: str, options: str, python: tuple[str, ...]) -> None:
-    status, said = ends(inside, after, options, *python)
-    assert status == -signal.SIGABRT
-    assert ("Fatal Python error: Aborted" in said) == bool(python)
-    assert "mlgo-gym" not in said
+@pytest.mark.parametrize("stderr", [subprocess.PIPE, None], ids=["open", "closed"])
+def test_a_crash_says_where(stderr: int | None) -> None:
+    command = [sys.executable, "-c", _CRASHES, "doctor"]
+    if stderr is None:
+        command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command]
+    done = subprocess.run(command, stderr=stderr, text=True, check=False)
+    assert done.returncode == -signal.SIGSEGV
+    if stderr is not None:
+        assert done.stderr.startswith("Fatal Python error: Segmentation fault\n")
+        assert "_main.py" in done.stderr
 
 
 _INTERRUPTED = """
@@ -94,8 +70,8 @@ def test_a_training_run_goes_on(tmp_path: Path) -> None:
         children = psutil.Process(process.pid).children(recursive=True)
         os.kill(process.pid, signal.SIGABRT)
         _, said = process.communicate()
-    assert (process.returncode, said.count("found an end by SIGABRT")) == (1, 1)
-    assert said.startswith("mlgo-gym: error: train: ")
+    assert process.returncode == -signal.SIGABRT
+    assert "Fatal Python error: Aborted" in said
     psutil.wait_procs(children)
     done = run_process(*train, "fit.epochs=2", "--json", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -26,6 +26,7 @@ HEAVY = {
 }
 LOADED = """
 import sys
+sys.argv[0] = "/bin/mlgo-gym"  # as in the script that pip installs
 from mlgo_gym.cli._main import main
 try:
     main(sys.argv[1:])

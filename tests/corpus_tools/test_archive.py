@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import stat
@@ -14,14 +13,11 @@ from typing import Literal
 
 import pytest
 
-from corpus_tools import archive, archive_tree
+from corpus_tools import archive
 from corpus_tools.archive import unpack_sdist
 from corpus_tools.errors import SdistError
 
 WriteTar = Callable[[Path, Mapping[str, str]], Path]
-
-_OUTSIDE = "expected a link that stays inside the archive, found one that leads out"
-_SPECIAL = "expected a file, folder or link, found a device or pipe"
 
 
 def _target(tmp_path: Path) -> Path:
@@ -53,19 +49,16 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile
         (_member("/etc/evil"), "expected a relative name, found an absolute one"),
         (_member("p-1/../../evil"), "expected a name inside the corpus, found a '..' part"),
         (_member("..\\evil"), "expected a name without NUL and backslash, found one"),
-        (_member("p-1/link", tarfile.SYMTYPE, "/etc/passwd"), _OUTSIDE),
-        (_member("p-1/link", tarfile.SYMTYPE, "../../../evil"), _OUTSIDE),
-        (_member("p-1/link", tarfile.LNKTYPE, "../../evil"), _OUTSIDE),
-        (_member("p-1/null", tarfile.CHRTYPE), _SPECIAL),
-        (_member("p-1/disk", tarfile.BLKTYPE), _SPECIAL),
-        (_member("p-1/pipe", tarfile.FIFOTYPE), _SPECIAL),
-        (_member("p-1/link", tarfile.SYMTYPE, "/"), _OUTSIDE),
-        (_member("p-1/link", tarfile.SYMTYPE, ".."), _OUTSIDE),
-        (_member("p-1/link", tarfile.SYMTYPE, "gone/../../p-1/good.c"), _OUTSIDE),
-        (_member("link", tarfile.SYMTYPE, "."), _OUTSIDE),
-        (_member("p-1/link", tarfile.LNKTYPE, "/etc/passwd"), _OUTSIDE),
+        (
+            _member("p-1/link", tarfile.LNKTYPE, "/etc/passwd"),
+            "expected a link to a file that comes before it, found none of that name",
+        ),
         (
             _member("p-1/link", tarfile.LNKTYPE, "p-1"),
+            "expected a link to a file that comes before it, found none of that name",
+        ),
+        (
+            _member("p-1/link", tarfile.LNKTYPE, "../../evil"),
             "expected a link to a file that comes before it, found none of that name",
         ),
         (_member("p-1/good.c"), "expected a file as 'p-1/good.c', found a file there"),
@@ -73,10 +66,6 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile
         (_member("p-1", tarfile.SYMTYPE, "q"), "expected a link as 'p-1', found a folder there"),
         (_member("p-1/good.c/x"), "expected a folder as 'p-1/good.c', found a file there"),
         (_member("p-1" + "/a" * 100), "expected at most 100 levels of folders, found 101"),
-        (
-            _member("p-1/sparse", tarfile.GNUTYPE_SPARSE),
-            "expected a file, folder or link, found a sparse file",
-        ),
     ],
 )
 def test_a_hostile_tar_is_refused(tmp_path: Path, member: tarfile.TarInfo, problem: str) -> None:
@@ -85,6 +74,24 @@ def test_a_hostile_tar_is_refused(tmp_path: Path, member: tarfile.TarInfo, probl
     with pytest.raises(SdistError) as caught:
         unpack_sdist(hostile, target)
     assert str(caught.value) == f"p-1.tar.gz: member {member.name!r} refused: {problem}"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "p-1.tar.gz", "target"]
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        _member("p-1/link", tarfile.SYMTYPE, "/etc/passwd"),
+        _member("p-1/link", tarfile.SYMTYPE, "../../../evil"),
+        _member("p-1/null", tarfile.CHRTYPE),
+        _member("p-1/disk", tarfile.BLKTYPE),
+        _member("p-1/pipe", tarfile.FIFOTYPE),
+    ],
+    ids=lambda member: f"{member.name} {member.linkname}",
+)
+def test_what_the_data_filter_refuses(tmp_path: Path, member: tarfile.TarInfo) -> None:
+    hostile = _tar(tmp_path / "p-1.tar.gz", member)
+    with pytest.raises(SdistError, match=f"^p-1.tar.gz: member refused: '{member.name}' "):
+        unpack_sdist(hostile, _target(tmp_path))
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["deep", "p-1.tar.gz", "target"]
 
 
@@ -126,16 +133,6 @@ def test_no_chain_of_links_leads_out(tmp_path: Path) -> None:
     assert list(target.iterdir()) == []
 
 
-@pytest.mark.parametrize("way", ["b/c", "b/..", "./b/./c", "x/../b/.."])
-def test_a_link_leads_through_folders_only(tmp_path: Path, way: str) -> None:
-    links = [_member("p-1/a", tarfile.SYMTYPE, way), _member("p-1/b", tarfile.SYMTYPE, "s/s")]
-    hostile = _tar_of(tmp_path / "p-1.tar.gz", *links, _member("p-1/s/s/c"))
-    with pytest.raises(SdistError) as caught:
-        unpack_sdist(hostile, _target(tmp_path))
-    problem = "expected a link that leads through folders, found one through links"
-    assert str(caught.value) == f"p-1.tar.gz: member 'p-1/a' refused: {problem}"
-
-
 def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
     link = _member("p-1/a", tarfile.SYMTYPE, "b")
     hostile = _tar_of(tmp_path / "p-1.tar.gz", link, _member("p-1/b/x"), _member("p-1/a/x"))
@@ -148,8 +145,9 @@ def test_no_file_is_written_through_a_link(tmp_path: Path) -> None:
 def test_modes_times_and_hard_links(tmp_path: Path) -> None:
     script, data, folder = _member("p-1/run"), _member("p-1/a.c"), _member("p-1", tarfile.DIRTYPE)
     script.mode, data.mode, folder.mode = 0o6777, 0o666, 0o7000
-    script.mtime, data.mtime = 1_000_000_000, 10**20
+    script.mtime = 1_000_000_000
     hard = _member("p-1/same", tarfile.LNKTYPE, "p-1/run")
+    hard.mode, hard.mtime = script.mode, script.mtime
     path = _tar_of(tmp_path / "p-1.tar.gz", folder, script, data, hard)
     root = unpack_sdist(path, _target(tmp_path))
     modes = {name: stat.S_IMODE((root / name).stat().st_mode) for name in ("run", "a.c")}
@@ -159,50 +157,11 @@ def test_modes_times_and_hard_links(tmp_path: Path) -> None:
     assert stat.S_IMODE(root.stat().st_mode) & 0o7700 == 0o700
 
 
-def _padded(key: str, size: int, **headers: str) -> tarfile.TarInfo:
-    member = _member("p-1/a.c")
-    member.pax_headers = {key: "x" * size, **headers}
-    return member
-
-
-def _headers_of_one(path: Path) -> None:
-    _tar_of(path, _padded("comment", 9_000))
-
-
-def _headers_of_many(path: Path) -> None:
-    """Global headers, one after the other, all of one member."""
-    block = _padded("comment", 2_000).create_pax_global_header({"comment": "x" * 2_000})
-    path.write_bytes(gzip.compress(block * 1_000))
-
-
-def _headers_in_all(path: Path) -> None:
-    members = [_member(f"p-1/{number}") for number in range(100)]
-    _tar_of(path, *members)
-
-
-@pytest.mark.parametrize(
-    ("make", "problem"),
-    [
-        (_headers_of_one, "expected headers of at most 8192 bytes, found more"),
-        (_headers_of_many, "expected headers of at most 8192 bytes, found more"),
-        (_headers_in_all, "expected at most 50000 bytes of headers, found more"),
-    ],
-)
-def test_headers_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], None], problem: str
-) -> None:
-    monkeypatch.setattr(archive, "MAX_HEADERS_BYTES", 50_000)
-    make(tmp_path / "p-1.tar.gz")
-    with pytest.raises(SdistError) as caught:
-        unpack_sdist(tmp_path / "p-1.tar.gz", _target(tmp_path))
-    assert str(caught.value) == f"p-1.tar.gz: expected a readable archive: {problem}"
-
-
 @pytest.mark.parametrize("name", ["p-1.tar.gz", "p-1.zip"])
 def test_the_number_of_members_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(archive_tree, "MAX_MEMBERS", 2)
+    monkeypatch.setattr(archive, "MAX_MEMBERS", 2)
     (_big_zip if name.endswith("zip") else _big_tar)(tmp_path / name)
     with pytest.raises(SdistError) as caught:
         unpack_sdist(tmp_path / name, _target(tmp_path))
@@ -210,33 +169,13 @@ def test_the_number_of_members_is_bounded(
     assert str(caught.value) == f"{name}: member 'p-1/b' refused: {problem}"
 
 
-def test_the_directory_of_a_zip_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive, "MAX_DIRECTORY_BYTES", 100)
-    _big_zip(tmp_path / "p-1.zip")
-    with pytest.raises(SdistError) as caught:
-        unpack_sdist(tmp_path / "p-1.zip", _target(tmp_path))
-    problem = "expected headers of at most 100 bytes, found more"
-    assert str(caught.value) == f"p-1.zip: expected a readable archive: {problem}"
-
-
-def test_a_member_of_a_zip_without_a_name(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "p-1.zip", "w") as zip_file:
-        zip_file.writestr(zipfile.ZipInfo(""), "x")
-    with pytest.raises(SdistError) as caught:
-        unpack_sdist(tmp_path / "p-1.zip", _target(tmp_path))
-    assert str(caught.value) == "p-1.zip: member '' refused: expected a name, found none"
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_methods_of_compression_that_know_no_bounds_are_refused(
-    tmp_path: Path, method: int
-) -> None:
-    with zipfile.ZipFile(tmp_path / "p-1.zip", "w", method) as zip_file:
-        zip_file.writestr("p-1/a", "x")
-    with pytest.raises(SdistError) as caught:
-        unpack_sdist(tmp_path / "p-1.zip", _target(tmp_path))
-    problem = f"expected it stored or deflated, found method {method}"
-    assert str(caught.value) == f"p-1.zip: member 'p-1/a' refused: {problem}"
+@pytest.mark.parametrize("mtime", [10**20, -(10**20)])
+def test_a_time_that_there_is_not(tmp_path: Path, mtime: int) -> None:
+    member = _member("p-1/a.c")
+    member.mtime = mtime
+    hostile = _tar_of(tmp_path / "p-1.tar.gz", member)
+    with pytest.raises(SdistError, match=r"^p-1.tar.gz: expected a readable archive: "):
+        unpack_sdist(hostile, _target(tmp_path))
 
 
 def test_a_fifo_is_no_archive(tmp_path: Path) -> None:
@@ -258,28 +197,15 @@ def test_what_compresses_a_tar_is_seen(
     assert (root / "a.c").read_bytes() == b"x"
 
 
-def _zip_member(name: str, mode: int = stat.S_IFREG | 0o644) -> zipfile.ZipInfo:
-    member = zipfile.ZipInfo(name)
-    member.external_attr = mode << 16
-    return member
-
-
 @pytest.mark.parametrize(
     ("member", "problem"),
     [
-        (_zip_member("/etc/evil"), "expected a relative name, found an absolute one"),
-        (_zip_member("p-1/../../evil"), "expected a name inside the corpus, found a '..' part"),
-        (_zip_member("..\\evil"), "expected a name without NUL and backslash, found one"),
-        (
-            _zip_member("p-1/link", stat.S_IFLNK | 0o777),
-            "expected a file or folder, found a link or device",
-        ),
-        (
-            _zip_member("p-1/pipe", stat.S_IFIFO | 0o644),
-            "expected a file or folder, found a link or device",
-        ),
-        (_zip_member("p-1/good.c"), "expected a file as 'p-1/good.c', found a file there"),
-        (_zip_member("p-1/good.c/x"), "expected a folder as 'p-1/good.c', found a file there"),
+        (zipfile.ZipInfo(""), "expected a name, found an empty string"),
+        (zipfile.ZipInfo("/etc/evil"), "expected a relative name, found an absolute one"),
+        (zipfile.ZipInfo("p-1/../../evil"), "expected a name inside the corpus, found a '..' part"),
+        (zipfile.ZipInfo("..\\evil"), "expected a name without NUL and backslash, found one"),
+        (zipfile.ZipInfo("p-1/good.c"), "expected a file as 'p-1/good.c', found a file there"),
+        (zipfile.ZipInfo("p-1/good.c/x"), "expected a folder as 'p-1/good.c', found a file there"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -313,7 +239,7 @@ def _big_zip(path: Path) -> None:
 def test_a_bomb_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, make: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr(archive_tree, "MAX_UNPACKED_BYTES", 100)
+    monkeypatch.setattr(archive, "MAX_UNPACKED_BYTES", 100)
     make(tmp_path / name)
     target = _target(tmp_path)
     with pytest.raises(SdistError) as caught:
@@ -369,9 +295,3 @@ def test_a_link_that_stays_inside_is_kept(tmp_path: Path) -> None:
     path = _tar(tmp_path / "p-1.tar.gz", _member("p-1/same.c", tarfile.SYMTYPE, "good.c"))
     root = unpack_sdist(path, _target(tmp_path))
     assert (root / "same.c").read_text() == "int;"
-
-
-def test_nothing_is_read_where_nothing_is_asked_for() -> None:
-    file = io.BytesIO(b"abc")
-    assert archive._Pieces(file, 2).read(0) == b""
-    assert file.tell() == 0

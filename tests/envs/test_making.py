@@ -145,23 +145,50 @@ def test_a_problem_of_another_package(tmp_path: Path) -> None:
     assert run.stdout == "CompilationVectorEnv\n"
 
 
+_IDS = {
+    f"mlgo_gym/{each}-v0" for each in ("InliningForSize", "RegallocEviction", "RegallocPriority")
+}
+
+
 @pytest.mark.parametrize("order", ["mlgo_gym, gymnasium", "gymnasium, mlgo_gym"])
 def test_environments_are_registered_whichever_is_imported_first(order: str) -> None:
     program = f"""
-        import importlib.util, sys
-        first, second = {order.split(", ")!r}
-        importlib.import_module(first)
-        assert ("gymnasium" in sys.modules) == (first == "gymnasium")
-        importlib.util.find_spec("gymnasium")
-        importlib.import_module(second)
-        gymnasium = sys.modules["gymnasium"]
+        import sys
+        finders = list(sys.meta_path)
+        import {order.partition(", ")[0]}
+        assert sys.meta_path == finders
+        import {order}
         print(*(each for each in gymnasium.registry if each.startswith("mlgo_gym/")))
-        assert gymnasium.spaces.Discrete(2).n == importlib.reload(gymnasium).spaces.Discrete(2).n
     """
-    command = [sys.executable, "-c", textwrap.dedent(program)]
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    names = ("InliningForSize", "RegallocEviction", "RegallocPriority")
-    assert {f"mlgo_gym/{each}-v0" for each in names} == set(done.stdout.split())
+    assert set(done.stdout.split()) == _IDS
+
+
+def test_a_spawned_child_needs_the_module_prefix(tmp_path: Path) -> None:
+    """It has imported Gymnasium alone: the part before the colon is what it is to import."""
+    program = tmp_path / "spawns.py"
+    program.write_text(
+        textwrap.dedent("""
+            import multiprocessing, sys
+            import gymnasium
+
+            def make(name):
+                assert "mlgo_gym" not in sys.modules
+                env = gymnasium.make(name)
+                print(env.spec.id, type(env.unwrapped).__name__, flush=True)
+                env.close()
+
+            if __name__ == "__main__":
+                name = "mlgo_gym:mlgo_gym/InliningForSize-v0"
+                child = multiprocessing.get_context("spawn").Process(target=make, args=(name,))
+                child.start()
+                child.join()
+                make(name)
+        """)
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["mlgo_gym/InliningForSize-v0 CompilationEnv"] * 2
 
 
 def test_actions_that_cannot_be_counted(sample: Corpus) -> None:

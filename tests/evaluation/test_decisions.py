@@ -14,8 +14,8 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._packages import ModuleKey
-from mlgo_gym.errors import EnvironmentSetupError, ModuleError
-from mlgo_gym.evaluation._decision_changes import compare_decisions
+from mlgo_gym.errors import EnvironmentSetupError, InternalError, ModuleError
+from mlgo_gym.evaluation._decision_changes import OtherDecision, compare_decisions
 from mlgo_gym.evaluation._decision_table import write_decisions
 from mlgo_gym.evaluation._decisions import (
     PlacedDecision,
@@ -400,3 +400,8 @@ def test_a_target_whose_code_debug_information_changes(compiler: Compiler, tmp_p
         "sites have no code on this target",
         str(raised.value),
     )
+
+
+def test_a_decision_that_neither_policy_was_asked_for() -> None:
+    with pytest.raises(InternalError):
+        _ = OtherDecision(None, None).shown

@@ -39,7 +39,6 @@ _OF_TENSORFLOW: Final = "__autograph_generated_file"
 """What it removes when a process ends by itself, as forks here do not."""
 _SAYS: Final = ("mlgo-", "error: ")
 """How a command's own messages begin."""
-_ERROR: Final = "mlgo-gym: error: "
 _INTERRUPTED: Final = 130
 _KILLED: Final = "killed"
 
@@ -99,7 +98,7 @@ class _Bench:
         """Have a call fail, or a signal come; what it came to, with ``bad``: what should not be."""
         self._restore()
         found = (self._signalled if kind.startswith("SIG") else self._failed)(place, kind, number)
-        killed = found["said"] == _KILLED or found.pop("ended", False)
+        killed = found["said"] == _KILLED
         left = self._leftovers(killed=killed)
         found["left"] = sorted(self._of_the_killed)
         found["bad"] = found.get("bad") or left or self._broken(found) or self._again(found)
@@ -251,9 +250,6 @@ class _Bench:
             time.sleep(_SAYING_S)
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        if data == b"" and status > 0:  # it has ended by itself, and said why
-            said = self._last_words.read_text()
-            return {"status": status, "said": said[said.rfind(_ERROR) :], "ended": True}
         if not data:
             why = f"more than {_DEADLINE_S:g} s" if data is None else f"died with {status}"
             return {"status": 1, "said": "", "bad": f"{why}: {self._last_words.read_text()}"}

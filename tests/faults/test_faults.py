@@ -112,49 +112,6 @@ def test_a_driver_that_is_kept_has_both_names(library: Path, tmp_path: Path) -> 
     assert f"'{programs[0]}' -> '{programs[1]}'" in said[-1]
 
 
-_DEPTHS: Final = 300
-_DEEP: Final = """
-import ctypes, os, sys, traceback
-from mlgo_gym.cli._main import main
-shim = ctypes.CDLL(sys.argv[1])
-def deep(depth):
-    if depth:
-        return deep(depth - 1)
-    shim.fault_arm(b"ENOMEM", 1)
-    status = main(["compile", "missing.bc", "-o", "f.o"])
-    shim.fault_arm(b"", 0)
-    return status
-main(["compile", "missing.bc", "-o", "f.o"])  # imports what the others need
-for depth in range(int(sys.argv[2])):
-    if child := os.fork():
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        continue
-    try:
-        os._exit(deep(depth))
-    except SystemError:  # no frame for main itself
-        os._exit(3 if ", in main" in traceback.format_exc() else 1)
-"""
-
-
-def test_no_memory_for_the_frame_of_a_call(library: Path, tmp_path: Path) -> None:
-    """At some depth a call needs another piece of the interpreter's stack.
-
-    Each depth has a process, as a user's command has: in CPython 3.11 a function whose call had no
-    frame may be gone afterwards.
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", _DEEP, library, str(_DEPTHS)],
-        cwd=tmp_path,
-        env=os.environ | {"LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    assert done.stdout.split() == ["1"] * _DEPTHS
-    assert "mlgo-gym: error: out of memory\n" in done.stderr
-
-
 @pytest.mark.parametrize(
     ("place", "kind"), [("host", "SIGKILL"), ("host", "SIGINT"), ("children", "SIGKILL")]
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -111,3 +115,22 @@ def test_cards_and_docs_have_the_same_programs(
         for cell, meter in zip(cells, ("size", "instructions", "cost", "accesses"), strict=True):
             assert [known[meter]["change"], *known[meter]["interval"]] == percent(cell)
         assert [known["worst_program_instructions"]] == percent(worst)
+
+
+def test_an_installed_package_looks_at_its_own_models_alone(tmp_path: Path) -> None:
+    """A folder ``models`` in ``site-packages`` is somebody else's package."""
+    root = DOCS.parents[1]
+    skipped = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(root / "mlgo_gym", tmp_path / "mlgo_gym", ignore=skipped)
+    shutil.copytree(root / "models", tmp_path / "mlgo_gym" / "model" / "shipped")
+    shutil.copytree(root / "models" / "inlining-for-size", tmp_path / "models" / "theirs")
+    program = "from mlgo_gym.model import shipped_models; print(*sorted(shipped_models()))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "MLGO_GYM_WORKER": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == list(NAMES)

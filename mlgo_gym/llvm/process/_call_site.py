@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from mlgo_gym.llvm.process import _hotness, _telling
+from mlgo_gym.llvm.process._library import slot_of
 
 FEATURES: Final = (
     "callee_is_local",
@@ -272,6 +273,15 @@ def groups_of(names: Collection[str]) -> list[tuple[str, ...]]:
     return [group for group in GROUPS if {*group} & {*names}]
 
 
+def slot_in(addresses: Mapping[str, int]) -> int:
+    """Return the address of the slot that is written to.
+
+    Raises:
+        EnvironmentSetupError: the table is another LLVM's.
+    """
+    return slot_of(addresses[_TABLE], _SLOTS, addresses[_ASKS], _ASKS)
+
+
 class CallSite:
     """Knows the call that LLVM asks about, from now on for the process's life.
 
@@ -307,11 +317,7 @@ class CallSite:
         self._names = (ctypes.c_size_t * 4)()
         self._put = {group: self._putting(name) for group, name in GROUPS.items()}
         self._put_names = self._putting("mlgo_put_names")
-        table = (ctypes.c_size_t * _SLOTS).from_address(addresses[_TABLE])
-        slot = addresses[_TABLE] + list(table).index(addresses[_ASKS]) * ctypes.sizeof(
-            ctypes.c_size_t
-        )
-        put(slot, self._code.address("mlgo_take_call"))
+        put(slot_in(addresses), self._code.address("mlgo_take_call"))
 
     @property
     def call(self) -> int:

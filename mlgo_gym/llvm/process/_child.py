@@ -21,9 +21,10 @@ import sys
 from dataclasses import astuple
 from typing import Any, Final
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.process import _call_site, _live_range
 from mlgo_gym.llvm.process._answers import Answerer, answerer_of
 from mlgo_gym.llvm.process._besides import Knows, besides_of
 from mlgo_gym.llvm.process._call_site import CallSite
@@ -119,6 +120,8 @@ class _Server:
             answer, payload = self._answer(request, data)
         except (binding.BitcodeError, OptionsError) as error:
             answer, payload = {"error": str(error)}, b""
+        except EnvironmentSetupError as error:
+            answer, payload = {"unusable": str(error)}, b""
         self._places.empty()
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
@@ -170,6 +173,8 @@ class _Server:
         if knows:
             start = loaded_at()
             addresses = {name: start + offset for name, offset in request.symbols.items()}
+            # Both are looked for before one is written to: what is written stays.
+            _call_site.slot_in(addresses), _live_range.slot_in(addresses)
             call_site = CallSite(addresses, put)
             sites = Sites(addresses, call_site.told)
             self._knows = Knows(call_site, sites, LiveRanges(addresses, put))

@@ -17,6 +17,7 @@ from mlgo_gym.errors import (
     CompilationError,
     CompilationTimeoutError,
     CompilerCrashError,
+    EnvironmentSetupError,
     InternalError,
     ModuleError,
     PolicyError,
@@ -267,6 +268,8 @@ class Exchange:
         self._end()
         if "error" in answer:
             raise ModuleError(self._module.name, answer["error"])
+        if "unusable" in answer:
+            raise EnvironmentSetupError(answer["unusable"])
         self.worker.verified.add(self._module.sha256)
         self.answer = answer, payload
 

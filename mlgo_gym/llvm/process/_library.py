@@ -56,6 +56,27 @@ def link_map() -> LinkMap | None:
     return found.contents
 
 
+def slot_of(table: int, slots: int, function: int, name: str) -> int:
+    """Return the address of the slot in which a class's table of virtual functions has one.
+
+    Args:
+        table: the table's address.
+        slots: how many are looked at.
+        function: the function's address.
+        name: its symbol, for the error.
+
+    Raises:
+        EnvironmentSetupError: none of the slots has it, as in another LLVM.
+    """
+    found = list((ctypes.c_size_t * slots).from_address(table))
+    if function not in found:
+        raise EnvironmentSetupError(
+            f"{library_path()}: expected {name!r} in its class's table, found other functions; "
+            "another version of llvmlite is needed"
+        )
+    return table + found.index(function) * ctypes.sizeof(ctypes.c_size_t)
+
+
 def put(slot: int, address: int) -> None:
     """Write an address into a table, which may have been made read-only."""
     libc = ctypes.CDLL(None, use_errno=True)

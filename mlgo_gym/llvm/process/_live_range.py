@@ -17,6 +17,8 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from mlgo_gym.llvm.process._library import slot_of
+
 FEATURE: Final = "live_range"
 """What it is called among what is sent."""
 
@@ -112,6 +114,15 @@ define ptr @call_it() {
 """
 
 
+def slot_in(addresses: Mapping[str, int]) -> int:
+    """Return the address of the slot that is written to.
+
+    Raises:
+        EnvironmentSetupError: the table is another LLVM's.
+    """
+    return slot_of(addresses[_TABLE], _SLOTS, addresses[_FINDS], _FINDS)
+
+
 class LiveRanges:
     """Knows the live range that LLVM asks about, from now on for the process's life.
 
@@ -130,10 +141,7 @@ class LiveRanges:
         self._place("finds").value = addresses[_FINDS]
         self._place("own_finds").value = addresses[_OWN_FINDS]
         self._place("own_table").value = addresses[_OWN_TABLE] + _TABLE_OFFSET
-        table = (ctypes.c_size_t * _SLOTS).from_address(addresses[_TABLE])
-        index = list(table).index(addresses[_FINDS])
-        slot = addresses[_TABLE] + index * ctypes.sizeof(ctypes.c_size_t)
-        put(slot, self._code.address("mlgo_take_interval"))
+        put(slot_in(addresses), self._code.address("mlgo_take_interval"))
 
     def value(self) -> bytes:
         """The number of its virtual register, an ``int64_t``; -1 where it has none."""
