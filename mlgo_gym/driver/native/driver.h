@@ -87,6 +87,8 @@ struct plan {
   bool is_unseen; /* so is a response file */
   bool has_vocabulary; /* of IR2Vec, which LLVM would not be told of twice */
   const char *object; /* all that comes out; or NULL where there is more, or it is not known */
+  const char *obstacle; /* why an object that comes out is not known; or NULL */
+  const char *repeated; /* an option whose file a second compilation would write anew; or NULL */
   const char *input;  /* the one that it comes of */
 };
 
@@ -112,6 +114,7 @@ void pass_timeout_on(const struct settings *settings);
 
 /* arguments.c */
 struct plan plan_of(const struct settings *settings);
+bool is_null_device(const char *path);
 
 /* digest.c */
 #define DIGEST_BYTES 32
