@@ -69,8 +69,6 @@ struct settings {
   const char *keep_smaller;          /* "1", or models with commas between them; or NULL */
   const char *kept_log;              /* where it is noted what was kept; or NULL */
   const char *traces;                /* a folder of what search found; or NULL */
-  const char *model_under_training;  /* development mode; or NULL */
-  const char *training_log;
   bool wants_fingerprint;
   bool wants_key; /* of the module, in a folder of traces */
   char **arguments; /* clang's, from [1]; NULL-terminated */
