@@ -385,11 +385,8 @@ NEEDS_NO_CARE = {
     ("cli/workload/_run.py", "read_bytes"),
     # Of a corpus's workloads, by a name that was looked at.
     ("workloads/_running.py", "open"),
-    # A response file, which may be a pipe, into a temporary folder.
-    ("driver/_development.py", "write_bytes"),
     ("model/_saved_model.py", "write_bytes"),
-    # An object that clang made; the size of this process; a file that only grows.
-    ("driver/_development.py", "open"),
+    # The size of this process; a file that only grows.
     ("training/_run.py", "open"),
     # The library that this process has loaded.
     ("llvm/process/_symbols.py", "open"),

@@ -81,7 +81,6 @@ def test_records_are_values() -> None:
             "_Parts",
             "_Pending",
             "_Progress",
-            "_Session",
         )
     }
 

@@ -68,9 +68,7 @@ INSTEAD = (
     Instead(r"^\S+/pytest .*test_packaging.py", r": \g<0>", "a test as this is"),
 )
 
-OUTPUTS = re.compile(
-    r"--(output|output_dir|html|log|tfrecord|plots?|traces|mlgo-training-log)[ =](\S+)"
-)
+OUTPUTS = re.compile(r"--(output|output_dir|html|log|tfrecord|plots?|traces)[ =](\S+)")
 """Options that name what there is afterwards."""
 
 

@@ -148,19 +148,13 @@ def test_a_fallback_is_kept_unless_it_is_an_error(cached: Cached, *, is_strict: 
 
 
 @pytest.mark.e2e
-def test_what_has_no_fingerprint_is_not_kept(cached: Cached, tmp_path: Path) -> None:
-    """Development mode writes logs; settings that are no good are to be warned of each time."""
-    training = {
-        "MLGO_MODEL_UNDER_TRAINING": str(MODELS / "inliner"),
-        "MLGO_TRAINING_LOG": str(tmp_path / "log"),
-    }
-    for settings in (training, {"MLGO_TIMEOUT": "soon"}, {"MLGO_INLINING_MODEL": "/none"}):
+def test_what_has_no_fingerprint_is_not_kept(cached: Cached) -> None:
+    """Settings that are no good are to be warned of each time."""
+    for settings in ({"MLGO_TIMEOUT": "soon"}, {"MLGO_INLINING_MODEL": "/none"}):
         for _ in range(2):
-            (tmp_path / "log").unlink(missing_ok=True)
             done = cached.compile(CHECK | settings)
             assert done.returncode == 0
-            assert ("compiled by plain clang" in done.stderr) == (settings is not training)
-            assert (tmp_path / "log").exists() == (settings is training)
+            assert "compiled by plain clang" in done.stderr
     assert cached.hits() == 0
 
 

@@ -134,11 +134,6 @@ CASES = [
         "size-increase-threshold: expected a number above 0, found '-1'",
     ),
     Case(
-        "a log without a model under training",
-        lambda _: {"MLGO_TRAINING_LOG": "log"},
-        "training-log: expected a model under training whose decisions are logged, found none",
-    ),
-    Case(
         "an unknown key",
         configured("# models\ninlining-model = x\nmodel = y\n"),
         "{folder}/cc.conf: expected KEY = VALUE with a key that mlgo-cc knows, found 'model = y'",
@@ -446,10 +441,6 @@ def test_the_fingerprint_names_clang_and_the_models(driver: Driver, tmp_path: Pa
     ("settings", "message"),
     [
         (
-            {"MLGO_MODEL_UNDER_TRAINING": str(MODELS / "inliner")},
-            "development mode has no fingerprint: it writes logs",
-        ),
-        (
             {"MLGO_INLINING_MODEL": "/none"},
             "model '/none': cannot be read: No such file or directory",
         ),
@@ -502,18 +493,15 @@ def test_a_folder_called_as_an_option_of_vocabularies(driver: Driver, tmp_path: 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-@pytest.mark.parametrize("role", ["inlining-model", "model-under-training"])
-def test_a_vocabulary_that_is_not_the_one_of_the_card(
-    role: str, driver: Driver, tmp_path: Path
-) -> None:
+def test_a_vocabulary_that_is_not_the_one_of_the_card(driver: Driver, tmp_path: Path) -> None:
     model = shutil.copytree(MODELS / "short", tmp_path / "own")
     (model / "ir2vec.json").write_bytes(Vocabulary.of("ones").data.replace(b"1.0", b"9.0"))
     named = {"ir2vec": "ir2vec.json", "ir2vec_sha256": Vocabulary.of("ones").sha256}
     about = json.loads((model / CARD_FILE).read_text()) | {"settings": named}
     (model / CARD_FILE).write_text(json.dumps(about))
     (tmp_path / "f.c").write_text(SOURCE)
-    strict = {"MLGO_STRICT": "1"}
-    done = driver.run("-Oz", "-c", "f.c", f"--mlgo-{role}={model}", cwd=tmp_path, settings=strict)
+    settings = {"MLGO_STRICT": "1", "MLGO_INLINING_MODEL": str(model)}
+    done = driver.run("-Oz", "-c", "f.c", cwd=tmp_path, settings=settings)
     assert done.returncode == 1
     problem = f"ir2vec: expected that of SHA-256 {named['ir2vec_sha256']}, which it was trained "
     assert f"mlgo-cc: error: model {str(model)!r}: {problem}" in done.stderr.decode()

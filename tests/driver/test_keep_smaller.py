@@ -98,34 +98,125 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in folder.rglob("*") if each.is_file()}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "-Oz -S f.c",
-        "-Oz f.c -shared -o f.so",
-        "-Oz -c f.c -gsplit-dwarf",
-        "-Oz -c f.c -fstack-usage",
-        "-Oz -c f.c -save-stats=obj",
-    ],
-)
-def test_what_cannot_be_compared_is_clang_s_own(
+ABOUT = "writes about the code of clang's own object"
+REFUSED = {
+    "-c f.c -gsplit-dwarf": "'-gsplit-dwarf' puts a part of the object elsewhere",
+    "-c f.c -fstack-usage": f"'-fstack-usage' {ABOUT}",
+    "-c f.c -save-temps": f"'-save-temps' {ABOUT}",
+    "-c f.c -Xclang -stats-file=f.stats": f"'-stats-file=f.stats' {ABOUT}",
+    "-c f.c -fembed-bitcode": "'-fembed-bitcode' takes no options of LLVM's beside it",
+    "-c f.c -flto": "an object of -flto has no code yet",
+    "-c f.c -flto=thin": "an object of -flto has no code yet",
+    "-c f.c g.c": "expected one input, found 2",
+    "-c f.c -o -": "the object goes to standard output",
+    "-c -x c /dev/stdin -o f.o": "an input or output is a pipe or a device",
+    "-c f.c --target=x86_64-apple-darwin": "expected an ELF object at 'f.o', found Mach-O",
+    "-c f.c --target=x86_64-windows-gnu": "expected an ELF object at 'f.o', found COFF",
+    "-c f.c --target=wasm32": "expected an ELF object at 'f.o', found WebAssembly",
+    "-c f.c -Xclang -emit-llvm-bc": "expected an ELF object at 'f.o', found LLVM bitcode",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_cannot_be_compared_is_said(
     driver: Driver, work: Path, way: Mapping[str, str], line: str
 ) -> None:
-    words = shlex.split(line)
-    assert driver.plain(*words, cwd=work).returncode == 0
+    (work / "g.c").write_text("int h(void) { return 1; }\n")
+    words, source = ["-Oz", "-ffreestanding", *shlex.split(line)], (work / "f.c").read_bytes()
+    before = files(work)
+    plain = driver.plain(*words, cwd=work, stdin=source)
+    assert plain.returncode == 0, plain.stderr
     expected = files(work)
+    for each in {*expected} - {*before}:
+        Path(each).unlink()
     settings = {"MLGO_KEEP_SMALLER": OTHER, "MLGO_KEPT_LOG": "kept.tsv", **way}
-    done = driver.run(*words, cwd=work, settings=settings)
-    assert (done.returncode, done.stderr) == (0, b"")
+    done = driver.run(*words, cwd=work, stdin=source, settings=settings)
+    assert (done.returncode, done.stdout) == (0, plain.stdout)
+    said = f"mlgo-cc: warning: keep-smaller: {REFUSED[line]}; compiled by plain clang\n"
+    assert sorted(done.stderr.splitlines()) == sorted(
+        [*plain.stderr.splitlines(), said[:-1].encode()]
+    )
     assert files(work) == expected
+    for each in {*expected} - {*before}:
+        Path(each).unlink()
+    strict = settings | {"MLGO_STRICT": "1"}
+    done = driver.run(*words, cwd=work, stdin=source, settings=strict)
+    assert done.returncode == 1
+    assert f"mlgo-cc: error: keep-smaller: {REFUSED[line]}\n".encode() in done.stderr
+    assert files(work) == before
+
+
+NOTHING_TO_COMPARE = (
+    "f.c -shared -o f.so",
+    "-shared -flto -fuse-ld=lld f.c -o f.so",
+    "-shared -gsplit-dwarf f.c g.c -o f.so",
+    "-S f.c g.c",
+    "-emit-llvm -c f.c",
+    "-E f.c -o f.i",
+    "-fsyntax-only f.c",
+    "-c s.s -gdwarf-5",
+    "-c -xassembler f.c -o f.o",
+    "-x c-header -c f.c -o f.pch",
+    "-c f.c -o /dev/null",
+    "-c -flto f.c -###",
+    "--version -c",
+)
+
+
+@pytest.mark.parametrize("line", NOTHING_TO_COMPARE)
+def test_where_there_is_nothing_to_compare(
+    driver: Driver, work: Path, way: Mapping[str, str], line: str
+) -> None:
+    """Links and probes of a build are plain clang's without a word, strict or not."""
+    require("ld.lld-22", "lld-22")
+    (work / "s.s").write_text("nop\n")
+    (work / "g.c").write_text("int h(void) { return 1; }\n")
+    if "assembler" in line:
+        (work / "f.c").write_text("nop\n")
+    before, words = {*files(work)}, ["-Oz", *shlex.split(line)]
+    plain = driver.plain(*words, cwd=work)
+    assert plain.returncode == 0, plain.stderr
+    expected = files(work)
+    for each in {*expected} - before:
+        Path(each).unlink()
+    settings = {"MLGO_KEEP_SMALLER": OTHER, "MLGO_KEPT_LOG": "kept.tsv", "MLGO_STRICT": "1", **way}
+    done = driver.run(*words, cwd=work, settings=settings)
+    said = (done.returncode, done.stdout)
+    assert said == (0, plain.stdout)
+    assert b"mlgo" not in done.stderr
+    assert files(work) == expected
+
+
+WORTH_IT = """
+static int g(int x, int y) { while (x > y) { x = x * y - 7; y += x >> 3; } return x ^ y; }
+int f(int x) { return g(x, 3) + g(4, x) + g(x + 1, x); }
+"""
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["s390x-linux-gnu", "powerpc-linux-gnu", "aarch64_be-linux-gnu", "armeb-none-eabi", "i386"],
+)
+def test_either_byte_order(driver: Driver, work: Path, way: Mapping[str, str], target: str) -> None:
+    (work / "f.c").write_text(WORTH_IT)
+    line = ("-O2", "-ffreestanding", f"--target={target}", "-c", "f.c")
+    assert driver.plain(*line, cwd=work).returncode == 0
+    plain = text_of(work / "f.o")
+    log = work / "kept.tsv"
+    settings = {"MLGO_KEEP_SMALLER": NEVER, "MLGO_KEPT_LOG": str(log), "MLGO_STRICT": "1", **way}
+    done = driver.run(*line, cwd=work, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+    kept, size_bytes, plain_bytes, _ = log.read_text().split("\t")
+    assert (kept, int(size_bytes), int(plain_bytes)) == (NEVER, text_of(work / "f.o"), plain)
+    assert int(size_bytes) < plain
 
 
 EDITING = 'for word; do shift; set -- "$@" "$(echo "$word" | sed s/^f.o$/g.o/)"; done\n'
 ELSEWHERE = {
-    "a folder": ("-Oz -c f.c -working-directory={}/sub", {}),
-    "a mode": ("--driver-mode=cl -O1 -Brepro -c f.c", {}),
-    "edits": ("-Oz -c f.c -o f.o", {"CCC_OVERRIDE_OPTIONS": "#s/^f.o$/g.o/"}),
-    "a script": ("-Oz -c f.c -o f.o", {"MLGO_CLANG": "editing"}),
+    "-working-directory": ("-Oz -c f.c -working-directory={}/sub", {}),
+    "--driver-mode": ("--driver-mode=cl -O1 -Brepro -c f.c", {}),
+    "CCC_OVERRIDE_OPTIONS": ("-Oz -c f.c -o f.o", {"CCC_OVERRIDE_OPTIONS": "#s/^f.o$/g.o/"}),
+    "found nothing": ("-Oz -c f.c -o f.o", {"MLGO_CLANG": "a script"}),
 }
 
 
@@ -149,7 +240,10 @@ def test_an_object_of_another_name(
     Path(made).unlink()
     keep = {**settings, "MLGO_KEEP_SMALLER": NEVER, **way}
     done = driver.run(*words, cwd=work, settings=keep)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr.count(b"\n")) == (0, 1)
+    assert done.stderr.startswith(b"mlgo-cc: warning: keep-smaller: ")
+    assert kind.encode() in done.stderr
+    assert done.stderr.endswith(UNADVISED)
     assert files(work) == expected
 
 

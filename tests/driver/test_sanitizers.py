@@ -40,7 +40,6 @@ FAULTS = {
 }
 DEFAULT = TensorSpec(DEFAULT_ADVICE, "int64_t", (1,))
 ELSEWHERE = {
-    "test_development.py": "the driver becomes Python at once",
     "test_forks.py": "as test_inside.py",
     "test_inside.py": "a library with sanitizers cannot be loaded into a clang without",
     "test_shipped_models.py": "each makes a driver of its own",

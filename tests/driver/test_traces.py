@@ -397,13 +397,6 @@ def test_a_pipe_is_not_waited_for(driver: Driver, work: Path) -> None:
     assert words.decode() == f"mlgo-cc: warning: {expected}"
 
 
-def test_development_mode_has_no_traces(driver: Driver, work: Path) -> None:
-    settings = {"MLGO_TRACES": str(work), "MLGO_MODEL_UNDER_TRAINING": str(MODELS / "inliner")}
-    done = driver.run("-O2", "-c", "f.c", cwd=work, settings={**settings, "MLGO_STRICT": "1"})
-    expected = "traces: expected no model under training beside them, found one"
-    assert (done.returncode, done.stderr.decode()) == (1, f"mlgo-cc: error: {expected}\n")
-
-
 def test_the_fingerprint_is_of_all_answers(driver: Driver, work: Path) -> None:
     def fingerprint() -> list[bytes]:
         done = driver.run("--mlgo-fingerprint", f"--mlgo-traces={work}", cwd=work)

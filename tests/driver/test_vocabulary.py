@@ -107,16 +107,3 @@ def test_vocabularies_that_do_not_fit(
     done = driver.run("-Oz", "-S", "f.c", *more, cwd=work, settings=settings)
     assert done.returncode == 1
     assert done.stderr.decode().startswith(f"mlgo-cc: error: {message}")
-
-
-@pytest.mark.e2e
-def test_development_mode(driver: Driver, work: Path, bare: Path) -> None:
-    """A model under training has what its card names, too, or what users name."""
-    for model, more in ((MODELS / "short", []), (bare, ["--mlgo-ir2vec=ones"])):
-        (work / "f.s").unlink(missing_ok=True)
-        under_training = f"--mlgo-model-under-training={model}"
-        done = driver.run("-Oz", "-S", "f.c", under_training, *more, cwd=work, settings=STRICT)
-        assert done.returncode == 0, done.stderr
-        text = (work / "f.s").read_text()
-        assert "\ng:" not in text
-        assert "\nh:" in text

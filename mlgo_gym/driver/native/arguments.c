@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 /* With one of these no code is generated. */
@@ -46,6 +47,15 @@ static const char *const VALUED[] = {
     "-include", "-imacros",    "-I",        "-D",             "-U",      "-L",
     "-isystem", "-iquote",     "-idirafter", "-T",            "-z",      "-u",
     "-e",       "-target",     "--param",    "-isysroot",     "--sysroot", "-arch",
+    "-A", "-B", "-F", "-G", "-l", "-b", "-rpath", "-undefined", "--include", "--imacros",
+    "--serialize-diagnostics", "-serialize-diagnostics", "-working-directory", "-resource-dir",
+    "-include-pch", "-ivfsoverlay", "-vfsoverlay", "--vfsoverlay", "-iprefix", "-iwithprefix",
+    "-iwithprefixbefore", "-iwithsysroot", "-iframework", "-iframeworkwithsysroot", "-imultilib",
+    "-isystem-after", "-cxx-isystem", "-stdlib++-isystem", "-iapinotes-modules", "-mthread-model",
+    "-ftrapv-handler", "-fdebug-compilation-dir", "-fmodules-user-build-path", "-filelist",
+    "-dependency-file", "-dependency-dot", "-gen-cdb-fragment-path", "-ccc-gcc-name",
+    "-ccc-install-dir", "-Xanalyzer", "-Xclangas", "-Xarch_device", "-Xarch_host",
+    "-Xopenmp-target", "-Xcuda-ptxas", "-Xcuda-fatbinary", "-Xoffload-linker", "-mmlir",
 };
 /* Options with the name of a file directly behind them. */
 static const char *const JOINED[] = {"-o", "--output=", "-MF", "-MJ"};
@@ -63,12 +73,42 @@ static const char *const SOURCES[] = {
     "ixx", "bc", "ll",  "f",  "F90", "f90", "ccm", "cxxm", "c++m", "pcm", "tcc", "hxx",
 };
 
-/* With one of these there is more to an object than the object, or it is none, or elsewhere. */
-static const char *const MORE[] = {
-    "-S", "--assemble", "-emit-llvm", "-flto", "-gsplit-dwarf", "-save-temps", "--save-temps",
-    "-fembed-bitcode", "-fthinlto-index", "-ftime-trace", "-fsave-optimization-record",
-    "-fstack-usage", "-save-stats", "--save-stats", "-working-directory", "--driver-mode",
+/* With one of these no object comes out, though nothing is linked. */
+static const char *const NO_OBJECT[] = {"-S", "--assemble", "-emit-llvm"};
+/* With one of these there is more to an object than the object, or it may be elsewhere: another one in
+ * its place would not do. Those of clang's jobs and of LLVM come behind -Xclang and -mllvm. */
+#define APART "puts a part of the object elsewhere"
+#define ABOUT "writes about the code of clang's own object"
+#define ELSEWHERE "may put the object elsewhere"
+static const struct {
+  const char *option, *reason;
+} MORE[] = {
+    {"-gsplit-dwarf", APART},
+    {"-split-dwarf-file", APART},
+    {"-split-dwarf-output", APART},
+    {"-save-temps", ABOUT},
+    {"--save-temps", ABOUT},
+    {"-ftime-trace", ABOUT},
+    {"-fsave-optimization-record", ABOUT},
+    {"-foptimization-record", ABOUT},
+    {"-opt-record-", ABOUT},
+    {"-fstack-usage", ABOUT},
+    {"-stack-usage-file", ABOUT},
+    {"-save-stats", ABOUT},
+    {"--save-stats", ABOUT},
+    {"-stats-file", ABOUT},
+    {"-fembed-bitcode", "takes no options of LLVM's beside it"},
+    {"-fthinlto-index", "is the second half of ThinLTO"},
+    {"-working-directory", ELSEWHERE},
+    {"--driver-mode", ELSEWHERE},
 };
+/* With one of these a second compilation would write anew what clang's own has written. */
+static const char *const REPEATED[] = {
+    "-MJ", "-fproc-stat-report", "-serialize-diagnostics", "--serialize-diagnostics",
+    "-serialize-diagnostic-file", "-header-include-file", "-diagnostic-log-file",
+    "-info-output-file", "-gen-cdb-fragment-path",
+};
+static const char *const ASSEMBLY[] = {"s", "S", "sx", "asm"};
 /* Of clang's own: what the command line says is edited by it. */
 #define EDITS "CCC_OVERRIDE_OPTIONS"
 
@@ -79,7 +119,8 @@ static const char *const VOCABULARY[] = {"-ir2vec-vocab-path", "-ml-inliner-ir2v
 struct seen {
   bool compiles, has_source, links_lto, is_thin, is_lld, no_code, has_advisor, reads_stdin;
   bool runs_once, is_unseen, expects_value, has_vocabulary;
-  bool makes_object, makes_more;
+  bool makes_object, makes_none, is_assembly;
+  const char *obstacle, *repeated; /* to comparing the object; to compiling it twice */
   const char *option; /* whose value comes next */
   const char *input, *output;
   size_t input_count;
@@ -90,12 +131,21 @@ static bool has_prefix(const char *text, const char *prefix) {
   return !strncmp(text, prefix, strlen(prefix));
 }
 
-static bool is_source(const char *argument) {
-  const char *dot = strrchr(argument, '.');
-  for (size_t index = 0; dot && index < COUNT(SOURCES); ++index)
-    if (!strcmp(dot + 1, SOURCES[index]))
+static bool is_among(const char *argument, const char *const *words, size_t count) {
+  for (size_t index = 0; index < count; ++index)
+    if (!strcmp(argument, words[index]))
       return true;
   return false;
+}
+
+static bool is_source(const char *argument) {
+  const char *dot = strrchr(argument, '.');
+  return dot && is_among(dot + 1, SOURCES, COUNT(SOURCES));
+}
+
+bool is_null_device(const char *path) {
+  struct stat about;
+  return !stat(path, &about) && S_ISCHR(about.st_mode) && about.st_rdev == makedev(1, 3);
 }
 
 /* Whether what is read or written there is gone afterwards: a pipe, a socket, a terminal. */
@@ -104,8 +154,8 @@ static bool is_stream(const char *path) {
   for (size_t index = 0; index < COUNT(STREAMS); ++index)
     if (has_prefix(path, STREAMS[index]))
       return true;
-  return strcmp(path, "/dev/null") && !stat(path, &about) && !S_ISREG(about.st_mode) &&
-         !S_ISDIR(about.st_mode);
+  return !stat(path, &about) && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode) &&
+         !is_null_device(path);
 }
 
 static bool names_stream(const char *argument) {
@@ -150,24 +200,51 @@ static void look_into(const char *path, struct seen *seen) {
   free(text);
 }
 
-static bool is_among(const char *argument, const char *const *words, size_t count) {
-  for (size_t index = 0; index < count; ++index)
-    if (!strcmp(argument, words[index]))
-      return true;
-  return false;
-}
-
-/* What comes out, if it is one object of one input that can be compiled again and compared. */
-static const char *object_of(const struct seen *seen) {
-  char *name = NULL;
-  if (!seen->makes_object || seen->makes_more || seen->input_count != 1 || seen->runs_once)
+/* What comes out, if it is one object of one input that can be compiled again and compared; or why it
+ * is not. There is nothing to compare where no object of LLVM's is asked for: in links, for assembly. */
+static const char *object_of(const struct seen *seen, const char **obstacle) {
+  char *text = NULL;
+  *obstacle = NULL;
+  if (!seen->makes_object || seen->makes_none || !seen->input_count)
     return NULL;
-  if (seen->output)
-    return strcmp(seen->output, "-") ? seen->output : NULL;
+  if (seen->input_count > 1) {
+    if (asprintf(&text, "expected one input, found %zu", seen->input_count) < 0)
+      abort();
+    *obstacle = text;
+  } else if (seen->is_assembly)
+    return NULL;
+  else if (seen->links_lto)
+    *obstacle = "an object of -flto has no code yet";
+  else if (seen->obstacle)
+    *obstacle = seen->obstacle;
+  else if (seen->runs_once)
+    *obstacle = "an input or output is a pipe or a device";
+  else if (seen->output && !strcmp(seen->output, "-"))
+    *obstacle = "the object goes to standard output";
+  if (*obstacle || seen->output)
+    return *obstacle ? NULL : seen->output;
   const char *slash = strrchr(seen->input, '/'), *start = slash ? slash + 1 : seen->input;
   const char *dot = strrchr(start, '.');
   int length = dot ? (int)(dot - start) : (int)strlen(start);
-  return strcmp(seen->input, "-") && asprintf(&name, "%.*s.o", length, start) > 0 ? name : NULL;
+  if (asprintf(&text, "%.*s.o", length, start) < 0)
+    abort();
+  return text;
+}
+
+/* What else may come out by an option, one of clang's driver or its value for clang or LLVM. */
+static void look_for_more(const char *argument, struct seen *seen) {
+  char *text = NULL;
+  if (has_prefix(argument, "-mllvm=") || has_prefix(argument, "-Xclang="))
+    argument = strchr(argument, '=') + 1;
+  for (size_t index = 0; index < COUNT(MORE) && !seen->obstacle; ++index)
+    if (has_prefix(argument, MORE[index].option)) {
+      if (asprintf(&text, "'%.200s' %s", argument, MORE[index].reason) < 0)
+        abort();
+      seen->obstacle = text;
+    }
+  for (size_t index = 0; index < COUNT(REPEATED); ++index)
+    if (has_prefix(argument, REPEATED[index]))
+      seen->repeated = REPEATED[index];
 }
 
 static void look_for_files(const char *argument, bool is_value, struct seen *seen) {
@@ -176,20 +253,27 @@ static void look_for_files(const char *argument, bool is_value, struct seen *see
   if (is_value) {
     if (!strcmp(option, "-o") || !strcmp(option, "--output"))
       seen->output = strdup(argument);
+    else if (!strcmp(option, "-Xclang") || !strcmp(option, "-mllvm"))
+      look_for_more(argument, seen);
     return;
   }
-  if (option && !strcmp(option, "-x"))
+  if (option && !strcmp(option, "-x")) {
+    seen->is_assembly = has_prefix(argument, "assembler");
     return;
+  }
   if (argument[0] != '-' || !argument[1]) {
+    const char *dot = strrchr(argument, '.');
     seen->input_count += argument[0] != '@';
     seen->input = argument[0] == '@' ? seen->input : strdup(argument);
+    seen->is_assembly |= dot && is_among(dot + 1, ASSEMBLY, COUNT(ASSEMBLY));
   } else if (has_prefix(argument, "--output="))
     seen->output = strdup(argument + strlen("--output="));
   else if (has_prefix(argument, "-o") && argument[2] && !has_prefix(argument, "-objc"))
     seen->output = strdup(argument + 2);
+  seen->is_assembly |= has_prefix(argument, "-xassembler");
   seen->makes_object |= !strcmp(argument, "-c") || !strcmp(argument, "--compile");
-  for (size_t index = 0; index < COUNT(MORE); ++index)
-    seen->makes_more |= has_prefix(argument, MORE[index]);
+  seen->makes_none |= is_among(argument, NO_OBJECT, COUNT(NO_OBJECT));
+  look_for_more(argument, seen);
 }
 
 static void look_at(const char *argument, struct seen *seen) {
@@ -227,7 +311,7 @@ static void look_at(const char *argument, struct seen *seen) {
 
 struct plan plan_of(const struct settings *settings) {
   const char *edits = getenv(EDITS);
-  struct seen seen = {.makes_more = edits && *edits};
+  struct seen seen = {.obstacle = edits && *edits ? EDITS " " ELSEWHERE : NULL};
   for (size_t index = 1; index < settings->argument_count; ++index)
     look_at(settings->arguments[index], &seen);
   struct plan plan = {.action = PASS_ON,
@@ -235,8 +319,9 @@ struct plan plan_of(const struct settings *settings) {
                       .runs_once = seen.runs_once,
                       .is_unseen = seen.is_unseen,
                       .has_vocabulary = seen.has_vocabulary,
-                      .object = object_of(&seen),
+                      .repeated = seen.repeated,
                       .input = seen.input};
+  plan.object = object_of(&seen, &plan.obstacle);
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

@@ -162,7 +162,7 @@ bool compile_searched(const struct settings *settings, const struct clang *clang
   if (!open_answers(&channel, answers, &policy))
     return false;
   bool is_good = run_searched(&searched, plan, &job);
-  if (!is_good && is_written(plan->object, &before)) /* nobody may find it, should we be killed */
-    unlink(plan->object);
+  if (!is_good) /* nobody may find it, should we be killed */
+    remove_written(plan->object, &before);
   return is_good;
 }

@@ -69,8 +69,6 @@ struct settings {
   const char *keep_smaller;          /* "1", or models with commas between them; or NULL */
   const char *kept_log;              /* where it is noted what was kept; or NULL */
   const char *traces;                /* a folder of what search found; or NULL */
-  const char *model_under_training;  /* development mode; or NULL */
-  const char *training_log;
   bool wants_fingerprint;
   bool wants_key; /* of the module, in a folder of traces */
   char **arguments; /* clang's, from [1]; NULL-terminated */
@@ -87,6 +85,8 @@ struct plan {
   bool is_unseen; /* so is a response file */
   bool has_vocabulary; /* of IR2Vec, which LLVM would not be told of twice */
   const char *object; /* all that comes out; or NULL where there is more, or it is not known */
+  const char *obstacle; /* why an object that comes out is not known; or NULL */
+  const char *repeated; /* an option whose file a second compilation would write anew; or NULL */
   const char *input;  /* the one that it comes of */
 };
 
@@ -112,6 +112,7 @@ void pass_timeout_on(const struct settings *settings);
 
 /* arguments.c */
 struct plan plan_of(const struct settings *settings);
+bool is_null_device(const char *path);
 
 /* digest.c */
 #define DIGEST_BYTES 32

@@ -2,13 +2,14 @@
  * calls libLLVM's `registerModuleAnalyses` once for each object, when the sources are read and
  * before it builds LLVM's pipeline; the function is found here first. A forked process asks for
  * advice and goes on as clang, but for what it leaves: the object is in the driver's file in
- * memory, and nothing else is anywhere. It ends where clang would give the object its name. Clang's
- * own process goes on untouched.
+ * memory, and all else that clang has open for writing, or opens, is /dev/null. It ends where clang
+ * would give the object its name. Clang's own process goes on untouched.
  *
  * Where clang has LLVM in itself, nothing is found here, and nothing is forked. */
 #define _GNU_SOURCE
 #include "inside.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -133,12 +134,29 @@ static void give_options(void) {
   parse(count, words, "");
 }
 
+/* All that clang has open for writing: what its streams still hold, or write on, is nowhere. */
+static bool leave_files(int object, int nowhere) {
+  DIR *open_files = opendir("/proc/self/fd");
+  bool is_good = open_files != NULL;
+  for (struct dirent *entry; is_good && (entry = readdir(open_files));) {
+    int file = atoi(entry->d_name), flags = fcntl(file, F_GETFL);
+    bool is_number = entry->d_name[0] != '.' && flags >= 0;
+    bool is_ours = file == object || file == nowhere || file == dirfd(open_files);
+    if (is_number && !is_ours && (flags & O_ACCMODE) != O_RDONLY)
+      is_good = dup2(nowhere, file) == file;
+  }
+  if (open_files)
+    closedir(open_files);
+  return is_good;
+}
+
 /* In the forked process. */
 static void take_part(int number, pid_t parent) {
   char path[64];
   struct page *own = map_page(page->driver, number);
   if (!own)
     _exit(1);
+  memcpy(own->object, page->object, sizeof own->object);
   page = own;
   reset_signals();
   prctl(PR_SET_PDEATHSIG, SIGUSR2);
@@ -146,8 +164,8 @@ static void take_part(int number, pid_t parent) {
     lose_parent(0);
   snprintf(path, sizeof path, DRIVERS_FILE, (int)page->driver, page->object_file);
   int object = open(path, O_RDWR | O_CLOEXEC), nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (object < 0 || nowhere < 0 || dup2(object, object_file) < 0 || dup2(nowhere, 1) < 0 ||
-      dup2(nowhere, 2) < 0)
+  if (object < 0 || nowhere < 0 || !leave_files(object, nowhere) ||
+      dup2(object, object_file) < 0)
     _exit(1);
   atexit(end_badly); /* is called before what clang has asked for */
   is_forked = true;
@@ -181,30 +199,32 @@ void register_instead(void *builder, void *manager) {
   next(builder, manager);
 }
 
+/* The end of a forked process is its object's; other files that clang would give a name or remove it
+ * has not made. */
 int rename_instead(const char *from, const char *to) {
   int (*next)(const char *, const char *);
-  if (is_forked) {
+  if (is_forked && is_objects(from)) {
     atomic_store(&page->is_whole, 1);
     _exit(0);
   }
   FIND(next, "rename");
-  return next(from, to);
+  return is_forked ? 0 : next(from, to);
 }
 
 int remove_instead(const char *path) {
   int (*next)(const char *);
-  if (is_forked)
+  if (is_forked && is_objects(path))
     _exit(1);
   FIND(next, "remove");
-  return next(path);
+  return is_forked ? 0 : next(path);
 }
 
 int unlink_instead(const char *path) {
   int (*next)(const char *);
-  if (is_forked)
+  if (is_forked && is_objects(path))
     _exit(1);
   FIND(next, "unlink");
-  return next(path);
+  return is_forked ? 0 : next(path);
 }
 
 /* Clang jumps out of a compilation that has crashed, to report it. */

@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define INSIDE_VERSION 4
+#define INSIDE_VERSION 5
 #define DRIVERS_FILE "/proc/%d/fd/%d"
 #define TOLD_BYTES 256
 #define PATH_BYTES 4096
@@ -37,7 +37,7 @@ struct page {
   struct message message;
 
   /* Of clang that is to fork. */
-  char object[PATH_BYTES]; /* what it is told to make */
+  char object[PATH_BYTES]; /* what it is told to make; also of what is forked */
   size_t fork_count;
   struct {
     int page; /* the driver's descriptor; or -1 where there is none to be forked */

@@ -36,31 +36,6 @@ int fall_back(const struct settings *settings, const struct clang *clang,
   return become_clang(settings, clang);
 }
 
-static int become_python(const struct settings *settings, const struct clang *clang) {
-  char **arguments = calloc(settings->argument_count + 12, sizeof *arguments);
-  size_t count = 0;
-  const char *const start[] = {python_path(),
-                               "-P",
-                               "-m",
-                               "mlgo_gym.driver._development",
-                               settings->model_under_training,
-                               settings->training_log ? settings->training_log : "",
-                               clang->path,
-                               clang->needs_cxx_mode ? "--driver-mode=g++" : NULL};
-  pass_timeout_on(settings);
-  if (settings->ir2vec)
-    setenv("MLGO_IR2VEC", settings->ir2vec, 1);
-  if (settings->threshold)
-    setenv("MLGO_SIZE_INCREASE_THRESHOLD", settings->threshold, 1);
-  for (size_t index = 0; index < sizeof start / sizeof *start && start[index]; ++index)
-    arguments[count++] = (char *)start[index];
-  memcpy(arguments + count, settings->arguments + 1,
-         (settings->argument_count - 1) * sizeof *arguments);
-  execv(python_path(), arguments);
-  fprintf(stderr, "%s: error: cannot start %s: %s\n", program, python_path(), strerror(errno));
-  return 1;
-}
-
 int end_as(int status) {
   if (!WIFSIGNALED(status))
     return WEXITSTATUS(status);
@@ -84,10 +59,6 @@ static void open_standard_streams(void) {
 /* For a compiler cache, which keeps nothing where this fails. */
 static int fingerprint(const struct settings *settings, struct clang *clang, bool is_usable,
                        struct message *message) {
-  if (is_usable && settings->model_under_training) {
-    snprintf(message->text, MESSAGE_BYTES, "development mode has no fingerprint: it writes logs");
-    is_usable = false;
-  }
   if (is_usable && check_cache(message) && check_clang(clang, message) &&
       print_fingerprint(settings, clang, message))
     return 0;
@@ -143,14 +114,12 @@ int main(int argc, char **argv) {
   if (settings.wants_key)
     return print_key(&settings, &clang, &message);
   struct plan plan = plan_of(&settings);
-  bool has_model = settings.models[INLINING] || settings.models[REGALLOC] ||
-                   settings.keep_smaller || settings.model_under_training;
+  bool has_model =
+      settings.models[INLINING] || settings.models[REGALLOC] || settings.keep_smaller;
   if (plan.action == PASS_ON || !(has_model || settings.traces))
     return become_clang(&settings, &clang);
   if (!check_cache(&message) || !check_clang(&clang, &message))
     return fall_back(&settings, &clang, &message);
-  if (settings.model_under_training)
-    return become_python(&settings, &clang);
   bool is_done = false;
   if (settings.traces && !try_traces(&settings, &clang, &plan, &is_done, &message))
     return fall_back(&settings, &clang, &message);

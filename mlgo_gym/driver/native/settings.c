@@ -22,8 +22,6 @@ static const struct {
     {"--mlgo-keep-smaller=", "MLGO_KEEP_SMALLER", "keep-smaller"},
     {"--mlgo-kept-log=", "MLGO_KEPT_LOG", "kept-log"},
     {"--mlgo-traces=", "MLGO_TRACES", "traces"},
-    {"--mlgo-model-under-training=", "MLGO_MODEL_UNDER_TRAINING", "model-under-training"},
-    {"--mlgo-training-log=", "MLGO_TRAINING_LOG", "training-log"},
 };
 enum {
   CLANG,
@@ -37,8 +35,6 @@ enum {
   KEEP_SMALLER,
   KEPT_LOG,
   TRACES,
-  TRAINING,
-  LOG,
   COUNT
 };
 
@@ -147,17 +143,6 @@ static bool check(struct settings *settings, const char **values, struct message
              "keep-smaller: expected an inlining-model to compare with clang's own, found none");
     return false;
   }
-  if (settings->traces && values[TRAINING]) {
-    snprintf(message->text, MESSAGE_BYTES,
-             "traces: expected no model under training beside them, found one");
-    return false;
-  }
-  if (values[LOG] && !values[TRAINING]) {
-    snprintf(
-        message->text, MESSAGE_BYTES,
-        "training-log: expected a model under training whose decisions are logged, found none");
-    return false;
-  }
   return true;
 }
 
@@ -232,7 +217,5 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
                              : NULL;
   settings->kept_log = values[KEPT_LOG];
   settings->traces = values[TRACES] && *values[TRACES] ? values[TRACES] : NULL;
-  settings->model_under_training = model_folder(values[TRAINING]);
-  settings->training_log = values[LOG];
   return is_good && check(settings, values, message);
 }

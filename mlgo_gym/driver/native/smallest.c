@@ -35,6 +35,27 @@ static bool is_within(const struct file *file, uint64_t offset, uint64_t size) {
   return offset <= file->size && size <= file->size - offset;
 }
 
+struct object {
+  struct file file;
+  bool is_64, is_big; /* of 64 bits; of the other byte order than x86's */
+};
+
+static uint64_t number(const struct object *object, uint64_t at, size_t size) {
+  uint64_t value = 0;
+  for (size_t index = 0; index < size; ++index) {
+    size_t byte = object->is_big ? index : size - 1 - index;
+    value = value << 8 | object->file.data[at + byte];
+  }
+  return value;
+}
+
+/* A field of a header, which is known to be within the file. */
+#define SIZE_OF(type, field) sizeof(((type *)0)->field)
+#define FIELD(object, kind, at, field)                                                             \
+  ((object)->is_64                                                                                 \
+       ? number(object, (at) + offsetof(Elf64_##kind, field), SIZE_OF(Elf64_##kind, field))        \
+       : number(object, (at) + offsetof(Elf32_##kind, field), SIZE_OF(Elf32_##kind, field)))
+
 static bool is_text(const struct file *file, uint64_t names, uint64_t names_size, uint64_t name) {
   static const char TEXT[] = ".text", LARGE[] = ".ltext";
   if (!is_within(file, names, names_size) || name >= names_size)
@@ -45,49 +66,66 @@ static bool is_text(const struct file *file, uint64_t names, uint64_t names_size
          (left > strlen(LARGE) && !strncmp(at, LARGE, strlen(LARGE)));
 }
 
-/* The bytes of an object's sections of code (`mlgo_gym.llvm.CompilationResult.text_size_bytes`). */
-#define TEXT_OF(BITS)                                                                            \
-  static uint64_t text_of_##BITS(const struct file *file) {                                      \
-    Elf##BITS##_Ehdr header;                                                                     \
-    Elf##BITS##_Shdr names, section;                                                             \
-    uint64_t total = 0;                                                                          \
-    if (file->size < sizeof header)                                                              \
-      return NO_TEXT;                                                                            \
-    memcpy(&header, file->data, sizeof header);                                                  \
-    uint64_t count = header.e_shnum, last = header.e_shstrndx;                                   \
-    if (header.e_type != ET_REL || header.e_shentsize != sizeof section ||                       \
-        !is_within(file, header.e_shoff, sizeof section))                                        \
-      return NO_TEXT;                                                                            \
-    memcpy(&section, file->data + header.e_shoff, sizeof section);                               \
-    count = count ? count : section.sh_size; /* of more than fit there */                        \
-    last = last == SHN_XINDEX ? section.sh_link : last;                                          \
-    if (count > file->size / sizeof section ||                                                   \
-        !is_within(file, header.e_shoff, count * sizeof section) || last >= count)               \
-      return NO_TEXT;                                                                            \
-    memcpy(&names, file->data + header.e_shoff + last * sizeof section, sizeof names);           \
-    for (uint64_t index = 0; index < count; ++index) {                                           \
-      memcpy(&section, file->data + header.e_shoff + index * sizeof section, sizeof section);    \
-      if (is_text(file, names.sh_offset, names.sh_size, section.sh_name))                        \
-        total += section.sh_size;                                                                \
-    }                                                                                            \
-    return total;                                                                                \
-  }
-TEXT_OF(32)
-TEXT_OF(64)
-
-/* Of what is no object of ELF in this machine's byte order nothing is known. */
+/* The bytes of an object's sections of code (`mlgo_gym.llvm.CompilationResult.text_size_bytes`), in
+ * its own byte order; of what is no object of ELF nothing is known. */
 static uint64_t text_bytes(const struct file *file) {
-  uint8_t order = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
-  if (file->size < EI_NIDENT || memcmp(file->data, ELFMAG, SELFMAG) ||
-      file->data[EI_DATA] != order)
+  if (file->size < sizeof(Elf64_Ehdr) || memcmp(file->data, ELFMAG, SELFMAG))
     return NO_TEXT;
-  return file->data[EI_CLASS] == ELFCLASS64 ? text_of_64(file) : text_of_32(file);
+  struct object object = {*file, file->data[EI_CLASS] == ELFCLASS64,
+                          file->data[EI_DATA] == ELFDATA2MSB};
+  size_t size = object.is_64 ? sizeof(Elf64_Shdr) : sizeof(Elf32_Shdr);
+  uint64_t first = FIELD(&object, Ehdr, 0, e_shoff), total = 0;
+  uint64_t count = FIELD(&object, Ehdr, 0, e_shnum), last = FIELD(&object, Ehdr, 0, e_shstrndx);
+  if (FIELD(&object, Ehdr, 0, e_type) != ET_REL ||
+      FIELD(&object, Ehdr, 0, e_shentsize) != size || !is_within(file, first, size))
+    return NO_TEXT;
+  count = count ? count : FIELD(&object, Shdr, first, sh_size); /* of more than fit there */
+  last = last == SHN_XINDEX ? FIELD(&object, Shdr, first, sh_link) : last;
+  if (count > file->size / size || !is_within(file, first, count * size) || last >= count)
+    return NO_TEXT;
+  uint64_t names = FIELD(&object, Shdr, first + last * size, sh_offset);
+  uint64_t names_size = FIELD(&object, Shdr, first + last * size, sh_size);
+  for (uint64_t at = first; at < first + count * size; at += size)
+    if (is_text(file, names, names_size, FIELD(&object, Shdr, at, sh_name)))
+      total += FIELD(&object, Shdr, at, sh_size);
+  return total;
 }
 
-static uint64_t text_of_path(const char *path) {
+/* What a file is that is no object of ELF; NULL of a precompiled header, which has no code. */
+static const char *format_of(const struct file *file) {
+  static const struct {
+    const char *magic;
+    size_t size;
+    const char *name;
+  } FORMATS[] = {
+      {"CPCH", 4, NULL},
+      {"BC\xC0\xDE", 4, "LLVM bitcode"},
+      {"\xDE\xC0\x17\x0B", 4, "LLVM bitcode"},
+      {"\0asm", 4, "WebAssembly"},
+      {"\xCF\xFA\xED\xFE", 4, "Mach-O"},
+      {"\xCE\xFA\xED\xFE", 4, "Mach-O"},
+      {"\xFE\xED\xFA\xCF", 4, "Mach-O"},
+      {"\xFE\xED\xFA\xCE", 4, "Mach-O"},
+      {"\x64\x86", 2, "COFF"},
+      {"\x4C\x01", 2, "COFF"},
+      {"\x64\xAA", 2, "COFF"},
+      {"\xC4\x01", 2, "COFF"},
+      {"\x01\xDF", 2, "XCOFF"},
+      {"\x01\xF7", 2, "XCOFF"},
+  };
+  for (size_t index = 0; index < sizeof FORMATS / sizeof *FORMATS; ++index)
+    if (file->size >= FORMATS[index].size &&
+        !memcmp(file->data, FORMATS[index].magic, FORMATS[index].size))
+      return FORMATS[index].name;
+  return "another format";
+}
+
+/* The code of what stands under a name, and why it has none that is known; or NULL. */
+static uint64_t look_at_object(const char *path, const char **format) {
   int descriptor = open(path, O_RDONLY | O_CLOEXEC);
   struct file file = map_file(descriptor);
   uint64_t size = file.data ? text_bytes(&file) : NO_TEXT;
+  *format = size != NO_TEXT ? NULL : file.data ? format_of(&file) : "nothing";
   if (file.data)
     munmap((void *)file.data, file.size);
   if (descriptor >= 0)
@@ -120,6 +158,21 @@ bool is_written(const char *path, const struct stat *before) {
          (now.st_dev != before->st_dev || now.st_ino != before->st_ino ||
           now.st_ctim.tv_sec != before->st_ctim.tv_sec ||
           now.st_ctim.tv_nsec != before->st_ctim.tv_nsec);
+}
+
+void remove_written(const char *path, const struct stat *before) {
+  struct stat about;
+  if (is_written(path, before) && !lstat(path, &about) && S_ISREG(about.st_mode))
+    unlink(path);
+}
+
+int stay_plain(const struct settings *settings, const struct plan *plan, const struct stat *before,
+               const struct message *message) {
+  say(settings->is_strict ? "error" : "warning", message->text,
+      settings->is_strict ? "" : "; compiled by plain clang");
+  if (settings->is_strict)
+    remove_written(plan->object, before);
+  return settings->is_strict;
 }
 
 /* Puts what was kept in an object's place, whole or not at all. */
@@ -164,10 +217,11 @@ struct choice {
 
 static void choose(struct choice *choice, const struct attempts *attempts) {
   char path[64];
+  const char *format;
   for (size_t index = 0; index < attempts->count; ++index) {
     int object = attempts->object_of(attempts->data, index, &choice->is_overwritten);
     snprintf(path, sizeof path, OPEN_FILE "%d", object);
-    uint64_t size = object < 0 ? NO_TEXT : text_of_path(path);
+    uint64_t size = object < 0 ? NO_TEXT : look_at_object(path, &format);
     int other = object;
     if (size < choice->least) {
       other = choice->best;
@@ -180,24 +234,42 @@ static void choose(struct choice *choice, const struct attempts *attempts) {
   }
 }
 
+/* Whether clang's object can be compared; where it cannot, why. Clang may have written through a link,
+ * or under another name. */
+static bool can_compare(const struct plan *plan, const struct attempts *attempts,
+                        struct choice *choice, struct stat *about, struct message *message) {
+  const char *format = "nothing", *object = plan->object;
+  bool is_there = is_written(object, attempts->before) && !lstat(object, about);
+  if (is_there && !S_ISREG(about->st_mode)) {
+    snprintf(message->text, MESSAGE_BYTES, "keep-smaller: expected a file at '%.600s', found a %s",
+             object, S_ISLNK(about->st_mode) ? "link" : "device");
+    return false;
+  }
+  choice->plain_bytes = choice->least = is_there ? look_at_object(object, &format) : NO_TEXT;
+  if (choice->least == NO_TEXT && format)
+    snprintf(message->text, MESSAGE_BYTES,
+             "keep-smaller: expected an ELF object at '%.600s', found %s", object, format);
+  return choice->least != NO_TEXT && attempts->can_go_on(attempts->data, message);
+}
+
 int compile_smallest(const struct settings *settings, const struct plan *plan,
                      const struct attempts *attempts) {
-  struct stat about, before = look_before(plan->object);
+  struct stat about;
+  struct message message = {""};
   struct choice choice = {.plain = memory_file(), .best = -1};
   int status = attempts->compile(attempts->data);
-  if (status || !is_written(plan->object, &before)) /* clang's object may have another name */
+  if (status)
     return status;
-  choice.plain_bytes = choice.least = text_of_path(plan->object);
-  if (choice.least == NO_TEXT) /* a header, or another machine's */
-    return 0;
-  if (!stat(plan->object, &about) && copy_to(choice.plain, plan->object))
+  if (!can_compare(plan, attempts, &choice, &about, &message))
+    return *message.text ? stay_plain(settings, plan, attempts->before, &message) : 0;
+  if (copy_to(choice.plain, plan->object))
     choose(&choice, attempts);
   bool is_less = choice.best >= 0 && put(choice.best, plan->object, about.st_mode);
   if (choice.best >= 0 && !is_less)
     say("warning", "cannot keep the smaller object: ", strerror(errno));
   if (!is_less && choice.is_overwritten && !put(choice.plain, plan->object, about.st_mode)) {
     say("error", "cannot put clang's object back: ", strerror(errno));
-    unlink(plan->object);
+    remove_written(plan->object, attempts->before);
     return 1;
   }
   note(settings, plan->object, is_less ? attempts->names[choice.which] : "LLVM",

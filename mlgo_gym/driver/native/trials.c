@@ -29,6 +29,7 @@ struct trials {
   const char *models[MOST_MODELS];
   size_t count;
   struct trial *all;
+  struct stat before; /* what stood under the object's name */
   bool are_forked;
 };
 
@@ -38,7 +39,7 @@ static void leave_out(const struct trials *trials, size_t index, const char *rea
   trials->all[index].is_out = true;
   if (!is_strict)
     return;
-  unlink(trials->plan->object);
+  remove_written(trials->plan->object, &trials->before);
   exit(1);
 }
 
@@ -55,20 +56,34 @@ static bool put_options(const struct trial *trial, struct page *page) {
   return true;
 }
 
+/* Looks at all models before anything compiles; the result is how many can be compared. */
+static size_t open_models(const struct trials *trials) {
+  size_t count = 0;
+  for (size_t index = 0; index < trials->count; ++index) {
+    struct trial *trial = &trials->all[index];
+    struct message message = {""};
+    trial->settings = *trials->settings;
+    trial->settings.models[INLINING] = trials->models[index];
+    trial->settings.is_strict = true;
+    trial->job = (struct job){.clang = trials->clang,
+                              .channels = trial->channels,
+                              .folder_file = -1,
+                              .vocabulary = -1,
+                              .is_forked = true};
+    if (open_policies(&trial->job, &trial->settings, trials->plan, &message))
+      ++count;
+    else
+      leave_out(trials, index, message.text);
+  }
+  return count;
+}
+
 /* What a process forked for a model needs; false where there can be none. */
 static bool open_trial(const struct trials *trials, size_t index, int *page_file) {
   struct trial *trial = &trials->all[index];
-  struct message message = {""};
-  trial->job = (struct job){.clang = trials->clang,
-                            .channels = trial->channels,
-                            .folder_file = -1,
-                            .vocabulary = -1,
-                            .is_forked = true};
   *page_file = -1;
-  if (!open_policies(&trial->job, &trial->settings, trials->plan, &message)) {
-    leave_out(trials, index, message.text);
+  if (trial->is_out)
     return true;
-  }
   trial->object = memory_file();
   if (trial->object < 0 || !open_inside(&trial->job))
     return false;
@@ -77,10 +92,14 @@ static bool open_trial(const struct trials *trials, size_t index, int *page_file
   return put_options(trial, trial->job.preload.page);
 }
 
+static bool may_fork(const struct trials *trials) {
+  return trials->settings->is_in_process && trials->clang->can_preload &&
+         strlen(trials->plan->object) < PATH_BYTES;
+}
+
 /* Lets a library into plain clang that forks; false where that cannot be done. */
 static bool open_forks(const struct trials *trials, struct preload *preload) {
-  if (!trials->settings->is_in_process || !trials->clang->can_preload ||
-      strlen(trials->plan->object) >= PATH_BYTES || !open_preload(preload))
+  if (!may_fork(trials) || !open_preload(preload))
     return false;
   struct page *page = preload->page;
   page->is_trial = false;
@@ -146,8 +165,14 @@ static int forked_object(const struct trials *trials, size_t index) {
   return atomic_load(&page->is_whole) ? trial->object : -1;
 }
 
-/* In a child: what it is to say is not said, unless we are to blame. */
+/* In a child: what it is to say is not said, unless we are to blame. What clang writes besides by its
+ * environment stays as plain clang has written it. */
 static void run_trial(const struct trials *trials, size_t index, int copy) {
+  static const char *const LOGS[] = {"CC_LOG_DIAGNOSTICS",      "CC_PRINT_HEADERS",
+                                     "CC_PRINT_HEADERS_FORMAT", "CC_PRINT_OPTIONS",
+                                     "CC_PRINT_PROC_STAT",      "CC_PRINT_INTERNAL_STAT"};
+  for (size_t each = 0; each < sizeof LOGS / sizeof *LOGS; ++each)
+    unsetenv(LOGS[each]);
   int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0 || dup2(nowhere, 1) < 0 || dup2(copy, 2) < 0)
     _exit(1);
@@ -173,7 +198,7 @@ static int compiled_object(const struct trials *trials, size_t index) {
       close(object);
       object = -1;
     }
-    unlink(trials->plan->object); /* nobody may find it, should we be killed */
+    remove_written(trials->plan->object, &trials->before); /* nobody may find it if we are killed */
   } else if (takes_error(copy, program, &message))
     leave_out(trials, index, message.text);
   if (copy >= 0)
@@ -191,23 +216,58 @@ static int object_of(void *data, size_t index, bool *is_overwritten) {
   return compiled_object(trials, index);
 }
 
+/* Whether models can compile after clang's own compilation, where they have not been forked from it. */
+static bool can_go_on(void *data, struct message *message) {
+  const struct trials *trials = data;
+  bool is_good = trials->are_forked || !trials->plan->repeated;
+  if (!is_good)
+    snprintf(message->text, MESSAGE_BYTES,
+             "keep-smaller: a second compilation would write to the file of '%s' again",
+             trials->plan->repeated);
+  return is_good;
+}
+
+/* Whether another object could take the place of the one that stands there, which clang could write
+ * to all the same. */
+static bool can_replace(const struct trials *trials, struct message *message) {
+  const char *object = trials->plan->object, *slash = strrchr(object, '/');
+  char folder[PATH_BYTES];
+  snprintf(folder, sizeof folder, "%.*s.", slash ? (int)(slash + 1 - object) : 0, object);
+  bool is_good = !trials->before.st_ino || !faccessat(AT_FDCWD, folder, W_OK, AT_EACCESS);
+  if (!is_good)
+    snprintf(message->text, MESSAGE_BYTES, "keep-smaller: cannot make files beside '%.600s': %s",
+             object, strerror(errno));
+  return is_good;
+}
+
 /* What cannot be compared is left to clang: nothing is larger than its own. */
 int compile_and_keep(const struct settings *settings, const struct clang *clang,
                      const struct plan *plan) {
   struct trials trials = {settings, clang, plan, .count = 0};
+  struct message message = {""};
+  if (plan->obstacle) {
+    snprintf(message.text, sizeof message.text, "keep-smaller: %s", plan->obstacle);
+    return fall_back(settings, clang, &message);
+  }
   if (!plan->object)
     return become_clang(settings, clang);
   trials.count = models_to_compare(settings, trials.models);
   trials.all = calloc(trials.count, sizeof *trials.all);
-  for (size_t index = 0; index < trials.count; ++index) {
-    trials.all[index].settings = *settings;
-    trials.all[index].settings.models[INLINING] = trials.models[index];
-    trials.all[index].settings.is_strict = true;
-  }
+  trials.before = look_before(plan->object);
+  if (!open_models(&trials) || is_null_device(plan->object))
+    return become_clang(settings, clang);
+  if (!can_replace(&trials, &message) || (!may_fork(&trials) && !can_go_on(&trials, &message)))
+    return fall_back(settings, clang, &message);
   if (plan->reads_stdin && !keep_stdin()) {
     say("error", "cannot keep standard input: ", strerror(errno));
     return 1;
   }
-  struct attempts attempts = {trials.count, trials.models, compile_plainly, object_of, &trials};
+  struct attempts attempts = {.count = trials.count,
+                              .names = trials.models,
+                              .before = &trials.before,
+                              .compile = compile_plainly,
+                              .can_go_on = can_go_on,
+                              .object_of = object_of,
+                              .data = &trials};
   return compile_smallest(settings, plan, &attempts);
 }
