@@ -1,7 +1,7 @@
 """How a module is compiled: the choices of a clang command line that change the code.
 
-Much of a command stands in the bitcode already: clang puts ``optsize`` and ``minsize`` on every
-function it compiles with -Os and -Oz, for one. `corpus_tools.allowed.cc1_table` says of each
+Much of a command stands in the bitcode already, such as the ``optsize`` and ``minsize`` that clang
+puts on every function it compiles with -Os and -Oz. `corpus_tools.allowed.cc1_table` says of each
 option of clang where it takes effect, and which the embedded compiler does not honour.
 """
 
@@ -47,8 +47,9 @@ class CompileOptions:
     """What decides the code besides the module itself.
 
     Attributes:
-        opt_level: one of `OPT_LEVELS`; ``None`` reads it off the functions' attributes: Oz where
-            one is ``minsize``, Os where one is ``optsize``, otherwise O2.
+        opt_level: one of `OPT_LEVELS`, which decides on LLVM's pipeline and changes no function's
+            attributes; ``None`` reads it off them: Oz where one is ``minsize``, Os where one is
+            ``optsize``, otherwise O2.
         relocation_model: ``pic``, ``static`` or ``dynamicnopic``.
         code_model: ``default`` is clang's, the small one.
         vectorize_loops: ``None`` is clang's choice for the level: on for O2, O3 and Os.

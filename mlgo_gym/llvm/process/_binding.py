@@ -33,6 +33,15 @@ _LEVELS: Final = {
 }
 """Pipeline and code generation level of each of clang's levels (clang ``BackendUtil.cpp``)."""
 
+_O1: Final = (1, 0)
+"""LLVM's level O1: its levels for speed and for size."""
+
+_SIZE_LEVELS: Final = {"Os": 1, "Oz": 2}
+"""LLVM's size level of those of clang's levels that have one (``OptimizationLevel.cpp``)."""
+
+_FOR_SIZE: Final = {"Os": {b"optsize", b"minsize", b"optnone"}, "Oz": {b"minsize", b"optnone"}}
+"""Attributes of functions that are optimised alike with and without the size level."""
+
 
 class BitcodeError(Exception):
     """LLVM refused a module; the message is LLVM's."""
@@ -122,11 +131,21 @@ def function_addresses(module: Any, names: Collection[str]) -> list[int]:
     ]
 
 
-def optimize(module: Any, target: Target) -> str:
-    """Optimise a module, which changes it, as clang does; returns the level that was used."""
+def optimize(module: Any, target: Target, level_address: int = 0) -> str:
+    """Optimise a module, which changes it, as clang does; returns the level that was used.
+
+    Args:
+        module: the module.
+        target: how it is compiled.
+        level_address: where LLVM's constant ``OptimizationLevel::O1`` is in this process; 0 where
+            that is not known, and Os and Oz are refused unless all functions are marked for size.
+
+    Raises:
+        BitcodeError: LLVM refuses the module, or the level cannot be had.
+    """
     level = target.opt_level or _attribute_level(module)
     with _refusals(), _target_machine(module, level, target) as machine:
-        _optimize(module, machine, level, target)
+        _optimize(module, machine, level, target, level_address)
     return level
 
 
@@ -199,18 +218,56 @@ def _target_machine(module: Any, level: str, target: Target) -> Any:
     return machine
 
 
-def _optimize(module: Any, machine: Any, level: str, target: Target) -> None:
+def _optimize(
+    module: Any, machine: Any, level: str, target: Target, level_address: int = 0
+) -> None:
     if not target.run_passes:
         return
+    size_level = _SIZE_LEVELS.get(level, 0)
+    if size_level and not level_address and (name := _not_for_size(module, level)) is not None:
+        raise BitcodeError(
+            f"-{level}: not honoured: expected a libllvmlite with its table of symbols, since "
+            f"function {name!r} has no attribute for size; install llvmlite's wheel or compile at "
+            "-O2"
+        )
     # A pass builder keeps callbacks into its last run, so every run needs one of its own; and
     # llvmlite never frees those callbacks, 31 kB when it is built and 72 kB more when it has run.
     # That is why workers are replaced in time.
     with (
         _tuning(level, target) as tuning,
         llvm.create_pass_builder(machine, tuning) as builder,
-        builder.getModulePassManager() as passes,
+        _module_passes(builder, tuning, size_level and level_address, size_level) as passes,
     ):
         passes.run(module, builder)
+
+
+def _module_passes(builder: Any, tuning: Any, level_address: int, size_level: int) -> Any:
+    """Build the pipeline of a level.
+
+    LLVM's ``PassBuilder`` takes an ``OptimizationLevel`` of two numbers, for speed and for size,
+    and llvmlite passes its constants O0 to O3. The size decides on the inliner's thresholds, loop
+    rotation, the wrapping of library calls, specialised functions and passes for OpenMP
+    (``PassBuilderPipelines.cpp``). So while the pipeline is built, O1 is the level that is meant:
+    nothing compares with O1 in a pipeline that is not one of LTO.
+    """
+    if not level_address:
+        return builder.getModulePassManager()
+    constant = (ctypes.c_uint * 2).from_address(level_address)
+    if tuple(constant) != _O1:
+        raise BitcodeError(f"LLVM's level O1: expected {_O1}, found {tuple(constant)}")
+    tuning.speed_level, constant[:] = 1, (2, size_level)
+    try:
+        return builder.getModulePassManager()
+    finally:
+        constant[:] = _O1
+
+
+def _not_for_size(module: Any, level: str) -> str | None:
+    """Return the first function that only the size level optimises for size, if there is one."""
+    for function in module.functions:
+        if not function.is_declaration and _attributes(function).isdisjoint(_FOR_SIZE[level]):
+            return str(function.name)
+    return None
 
 
 def _tuning(level: str, target: Target) -> Any:
@@ -225,13 +282,12 @@ def _tuning(level: str, target: Target) -> Any:
 
 
 def _attribute_level(module: Any) -> str:
-    attributes = {
-        word
-        for function in module.functions
-        for each in function.attributes
-        for word in each.split()
-    }
+    attributes = {word for function in module.functions for word in _attributes(function)}
     return "Oz" if b"minsize" in attributes else "Os" if b"optsize" in attributes else "O2"
+
+
+def _attributes(function: Any) -> set[bytes]:
+    return {word for each in function.attributes for word in each.split()}
 
 
 def _first(chosen: bool | None, default: bool) -> bool:

@@ -55,12 +55,17 @@ _RECEIVE_BYTES: Final = 1 << 20
 
 
 def main(
-    socket_fd: int, control_fd: int, functions_fd: int, peak_bytes: float, cpu_s: float
+    socket_fd: int,
+    control_fd: int,
+    functions_fd: int,
+    level_offset: int,
+    limited: tuple[float, float],
 ) -> None:
     """Serve requests from the socket until it is closed; the control socket asks to fork.
 
     All that Python and LLVM load is loaded before the limits hold: no file can be read any more.
-    That includes what functions import that are to answer here; a file has them.
+    That includes what functions import that are to answer here; a file has them. The offset is that
+    of LLVM's level O1 in its library (`binding.optimize`), or 0.
     """
     _die_with_parent()
     with socket.socket(fileno=socket_fd) as parent:
@@ -68,12 +73,14 @@ def main(
         with os.fdopen(functions_fd, "rb") as file:
             raised = _imported(file.read())
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
-        limits = Limits(peak_bytes, cpu_s)
+        limits = Limits(*limited)
         places = _Places()
         about = {"versions": versions, "places": places.numbers, "rss_bytes": _rss_bytes()}
         about |= {"raised": raised} if raised else {}
         parent.sendall(encode_frame(about | {"sandbox": astuple(limits.hold())}))
-        server = _Server(parent, session, control_fd, limits, places)
+        start = loaded_at()
+        level_address = start + level_offset if start and level_offset else 0
+        server = _Server(parent, session, control_fd, limits, places, level_address=level_address)
         while (frame := server.receive()) is not None:
             server.serve(*frame)
 
@@ -86,8 +93,11 @@ class _Server:
         control_fd: int,
         limits: Limits,
         places: _Places,
+        *,
+        level_address: int,
     ) -> None:
         self._parent = parent
+        self._level_address = level_address
         self._limits = limits
         self._places = places
         self._control_fd = control_fd
@@ -138,7 +148,7 @@ class _Server:
             case SplitRequest():
                 own = (*request.plain_options, *COMPILE.llvm_options())
                 self._set_options((*own, *request.llvm_options))
-                return split(request, data)
+                return split(request, data, self._level_address)
 
     def _set_options(self, options: tuple[str, ...]) -> None:
         """What an earlier request has set must not hold for this one's code."""
@@ -216,7 +226,7 @@ class _Server:
             if request.task.sites and self._knows:
                 self._knows.sites.mark(binding.address(module), debug_info=request.task.debug_info)
             if request.task.optimize:
-                level = binding.optimize(module, request.target)
+                level = binding.optimize(module, request.target, self._level_address)
             if self._knows:
                 left = binding.function_addresses(module, request.task.left)
                 self._knows.live_ranges.leave(left)

@@ -23,6 +23,7 @@ from packaging.version import Version
 
 from mlgo_gym.errors import EnvironmentSetupError, InternalError
 from mlgo_gym.llvm.process._limits import Limits
+from mlgo_gym.llvm.process._symbols import level_offset
 from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.stream._channel import open_bytes
 from mlgo_gym.stream._readable import is_readable
@@ -168,7 +169,7 @@ def start_child(limits: Limits, functions: Sequence[SentPolicy] = ()) -> Link:
             sent = [(dict(each.about), each.data.decode()) for each in functions]
             told = open_bytes(json.dumps(sent).encode())
             theirs.callback(os.close, told)
-            arguments = ", ".join(map(repr, (*numbers, told, *limited)))
+            arguments = ", ".join(map(repr, (*numbers, told, level_offset(), limited)))
             process = subprocess.Popen(
                 child_command("mlgo_gym.llvm.process._child", arguments),
                 stdin=subprocess.PIPE,

@@ -94,10 +94,10 @@ def describe(request: DescribeRequest, data: bytes) -> Answer:
     return answer, b""
 
 
-def split(request: SplitRequest, data: bytes) -> Answer:
+def split(request: SplitRequest, data: bytes, level_address: int) -> Answer:
     """Each function of an optimised module as a module of its own."""
     with binding.parse(data, is_text=request.is_text, verify=True) as module:
-        level = binding.optimize(module, request.target)
+        level = binding.optimize(module, request.target, level_address)
         text = ModuleText.read(str(module))
     counts = {
         name: function.instruction_count

@@ -28,6 +28,7 @@ _SYMBOL: Final = np.dtype(
 )
 _TABLES: Final = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
 _ELF: Final = b"\x7fELF\x02\x01"
+_O1, _OZ = "_ZN4llvm17OptimizationLevel2O1E", "_ZN4llvm17OptimizationLevel2OzE"
 
 
 def symbols() -> Mapping[str, int]:
@@ -38,6 +39,14 @@ def symbols() -> Mapping[str, int]:
     """
     names = (*_call_site.SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
     return offsets_of(names, library_path())
+
+
+def level_offset() -> int:
+    """Where LLVM's constant for the level O1 lies; 0 where it is not told or has no size level."""
+    try:
+        return offsets_of((_O1, _OZ), library_path())[_O1]
+    except EnvironmentSetupError:
+        return 0
 
 
 @functools.cache
