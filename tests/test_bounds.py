@@ -17,7 +17,7 @@ from corpus_tools import (
     workloads,
 )
 from corpus_tools.extraction import inputs
-from mlgo_gym import tensor_spec
+from mlgo_gym import remote, tensor_spec
 from mlgo_gym.cli import _options, _source
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
@@ -47,7 +47,6 @@ from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.scale import _cluster, _executor, _nodes
 from mlgo_gym.scale import _worker as scale_worker
 from mlgo_gym.search import _corpus_search
-from mlgo_gym.storage import _mirror, _objects
 from mlgo_gym.stream import _events, _training_log
 from mlgo_gym.training import _export, _kept_contexts, _run, _triplets, _tune_scores
 from mlgo_gym.workloads import _running
@@ -118,8 +117,8 @@ BYTES = {
     ),
     "the files of a model that goes to the nodes of a cluster": _load.MAX_SENT_BYTES,
     "modules that are kept on a cluster for another round": _executor.STORED_BYTES,
-    "a folder of S3 that is mirrored": _mirror.MAX_BYTES,
-    "what must stay free where it is (at least)": _mirror.SPARE_BYTES,
+    "a folder that is copied from a URI": remote.MAX_BYTES,
+    "what must stay free where it is (at least)": remote.SPARE_BYTES,
     "what must be free in the temporary folder of a cluster's node (at least)": (
         scale_worker.FREE_BYTES
     ),
@@ -156,7 +155,7 @@ NUMBERS = {
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
     "lines of LLVM IR, or of C, that a model is lowered to": _scope.MAX_LINES,
     "of these, for one module": _traces.MAX_ANSWERS,
-    "objects of a folder of S3": _objects.MAX_OBJECTS,
+    "files of a folder that is copied from a URI": remote.MAX_FILES,
     "instructions of that in one evaluation": _scope.MAX_INSTRUCTIONS,
 }
 SECONDS = {
@@ -177,8 +176,8 @@ SECONDS = {
     "the compiler that makes the compiler driver, or a policy for it": _c_compiler._TIMEOUT_S,
     "an address of a Ray cluster": _cluster.ANSWER_S,
     "a free CPU of a cluster, unless told otherwise": _cluster.WAIT_S,
-    "a connection to S3": _objects.CONNECT_S,
-    "more of an object of S3": _objects.READ_S,
+    "a connection to S3": remote.CONNECT_S,
+    "more of an object of S3": remote.READ_S,
     "the nodes of a cluster, asked what they run": _nodes.ANSWER_S,
     "pip, asked for its settings": pip_config._DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,

@@ -76,7 +76,7 @@ class Dataset:
         llvm_version: str | None = None,
         allow_mixed: bool = False,
     ) -> Self:
-        """Open folders, or single parts; only metadata are read. Folders of S3 are mirrored first.
+        """Open folders, which URIs may name, or single parts; only metadata are read.
 
         Datasets go together where problem, problem's settings, LLVM version and forced level are
         equal, and the levels that the modules were compiled at are the same in each folder.

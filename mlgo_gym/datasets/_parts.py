@@ -1,6 +1,8 @@
 """Parts: the Parquet files of a dataset, each whole by itself.
 
-They are ``part-NUMBER.parquet``; in S3, where several may write, ``part-NUMBER-WRITER.parquet``.
+They are ``part-NUMBER.parquet``; where a URI names the folder, several may write, and they are
+``part-NUMBER-WRITER.parquet``.
+
 A part holds whole modules. Besides the dataset's header its metadata has, under `MODULES_KEY`, a
 JSON list of them, with those of no decision: ``package``, ``module``, ``module_sha256``,
 ``policy``, ``opt_level`` and ``decisions``.
@@ -23,8 +25,7 @@ from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
 from mlgo_gym.datasets._pages import check_footer
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.files import open_regular, parse_json, replacing
-from mlgo_gym.storage._address import ObjectAddress
-from mlgo_gym.storage._mirror import local_folder
+from mlgo_gym.remote import local_folder
 
 MODULES_KEY: Final = b"mlgo_gym.modules"
 """The key of the list of modules in a Parquet file's metadata."""
@@ -86,11 +87,11 @@ def part_name(number: int, writer: str = "") -> str:
     return f"part-{number:05}{writer and '-' + writer}.parquet"
 
 
-def local_parts(given: str | Path | ObjectAddress) -> Path:
+def local_parts(given: str | Path) -> Path:
     """The folder here that has the parts of a dataset, which is given by path or URI.
 
     Raises:
-        DatasetError: it is of S3 and cannot be read.
+        DatasetError: it is given by URI and cannot be copied.
     """
     try:
         return local_folder(given, SUFFIX)
@@ -173,7 +174,7 @@ def reading(path: Path) -> Iterator[BufferedReader]:
         raise cannot("read", path, error) from error
 
 
-def cannot(verb: str, path: Path | ObjectAddress, error: OSError) -> DatasetError:
+def cannot(verb: str, path: Path | str, error: OSError) -> DatasetError:
     """What an error of the operating system says of a file."""
     return DatasetError(str(path), f"cannot be {verb}: {error.strerror or error}")
 

@@ -16,7 +16,7 @@ from mlgo_gym.datasets._parts import ModuleEntry, merged, read_part, write_part
 from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.problems._headers import layout_differences
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.storage._address import place_of
+from mlgo_gym.remote import place_of
 
 _ENTRY_BYTES: Final = 128
 
