@@ -21,7 +21,7 @@ from mlgo_gym import remote, tensor_spec
 from mlgo_gym.cli import _options, _source
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
-from mlgo_gym.datasets import _dataset, _episodes, _pages
+from mlgo_gym.datasets import _dataset, _episodes, _parts
 from mlgo_gym.driver import _c_compiler, _kept, _project, _traces
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _timeline
@@ -83,8 +83,8 @@ BYTES = {
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
     "the header of a trace": _trace._MAX_HEADER_BYTES,
     "the observations of one episode of a log or dataset": _episodes.MAX_EPISODE_BYTES,
-    "the metadata of a part of a dataset": _pages.MAX_FOOTER_BYTES,
-    "pages of a dataset's part, one of each column": _pages.MAX_PAGES_BYTES,
+    "a text of the metadata of a part of a dataset": _parts.MAX_TEXT_BYTES,
+    "a row group of a part, as far as it is read, by its metadata": _parts.MAX_GROUP_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
@@ -136,8 +136,7 @@ NUMBERS = {
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
-    "pages of a dataset's part": _pages.MAX_PAGES,
-    "values of its metadata": _pages.MAX_FOOTER_VALUES,
+    "elements of one list of its metadata": _parts.MAX_LIST_LENGTH,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,
     "digits of a whole number of JSON": reading.MAX_DIGITS,
