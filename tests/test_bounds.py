@@ -16,11 +16,11 @@ from corpus_tools import (
     workloads,
 )
 from corpus_tools.extraction import inputs
-from mlgo_gym import tensor_spec
+from mlgo_gym import remote, tensor_spec
 from mlgo_gym.cli import _options, _source
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
-from mlgo_gym.datasets import _dataset, _episodes, _pages
+from mlgo_gym.datasets import _dataset, _episodes, _parts
 from mlgo_gym.driver import _c_compiler, _kept, _project, _traces
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _timeline
@@ -46,7 +46,6 @@ from mlgo_gym.runners.grpc import _wire
 from mlgo_gym.scale import _cluster, _executor, _nodes
 from mlgo_gym.scale import _worker as scale_worker
 from mlgo_gym.search import _corpus_search
-from mlgo_gym.storage import _mirror, _objects
 from mlgo_gym.stream import _events, _training_log
 from mlgo_gym.training import _export, _kept_contexts, _run, _triplets, _tune_scores
 from mlgo_gym.workloads import _running
@@ -78,8 +77,8 @@ BYTES = {
     "an observation in a training log or on a channel, or a score": _events.MAX_OBSERVATION_BYTES,
     "the header of a trace": _trace._MAX_HEADER_BYTES,
     "the observations of one episode of a log or dataset": _episodes.MAX_EPISODE_BYTES,
-    "the metadata of a part of a dataset": _pages.MAX_FOOTER_BYTES,
-    "pages of a dataset's part, one of each column": _pages.MAX_PAGES_BYTES,
+    "a text of the metadata of a part of a dataset": _parts.MAX_TEXT_BYTES,
+    "a row group of a part, as far as it is read, by its metadata": _parts.MAX_GROUP_BYTES,
     "the tensors of a trace": _trace._MAX_BODY_BYTES,
     "a message of a gRPC host, unless told otherwise": _wire.DEFAULT_MAX_MESSAGE_BYTES,
     "a graph under training, in a child process": _interpreter.MAX_GRAPH_BYTES,
@@ -112,8 +111,8 @@ BYTES = {
     ),
     "the files of a model that goes to the nodes of a cluster": _load.MAX_SENT_BYTES,
     "modules that are kept on a cluster for another round": _executor.STORED_BYTES,
-    "a folder of S3 that is mirrored": _mirror.MAX_BYTES,
-    "what must stay free where it is (at least)": _mirror.SPARE_BYTES,
+    "a folder that is copied from a URI": remote.MAX_BYTES,
+    "what must stay free where it is (at least)": remote.SPARE_BYTES,
     "what must be free in the temporary folder of a cluster's node (at least)": (
         scale_worker.FREE_BYTES
     ),
@@ -131,8 +130,7 @@ NUMBERS = {
     "dimensions of a tensor, by its spec": tensor_spec._MAX_DIMENSIONS,
     "characters of a tensor's name": tensor_spec._MAX_NAME_LENGTH,
     "numbers of one vector of a vocabulary": _vocabulary.MAX_DIMENSION,
-    "pages of a dataset's part": _pages.MAX_PAGES,
-    "values of its metadata": _pages.MAX_FOOTER_VALUES,
+    "elements of one list of its metadata": _parts.MAX_LIST_LENGTH,
     "characters of a dataset's settings": _dataset._MAX_SETTINGS_LENGTH,
     "levels of JSON": reading.MAX_LEVELS,
     "digits of a whole number of JSON": reading.MAX_DIGITS,
@@ -150,7 +148,7 @@ NUMBERS = {
     "inputs and outputs of a model's operators, all together": _tflite_reader.MAX_OPERANDS,
     "lines of LLVM IR, or of C, that a model is lowered to": _scope.MAX_LINES,
     "of these, for one module": _traces.MAX_ANSWERS,
-    "objects of a folder of S3": _objects.MAX_OBJECTS,
+    "files of a folder that is copied from a URI": remote.MAX_FILES,
     "instructions of that in one evaluation": _scope.MAX_INSTRUCTIONS,
 }
 SECONDS = {
@@ -171,8 +169,8 @@ SECONDS = {
     "the compiler that makes the compiler driver, or a policy for it": _c_compiler._TIMEOUT_S,
     "an address of a Ray cluster": _cluster.ANSWER_S,
     "a free CPU of a cluster, unless told otherwise": _cluster.WAIT_S,
-    "a connection to S3": _objects.CONNECT_S,
-    "more of an object of S3": _objects.READ_S,
+    "a connection to S3": remote.CONNECT_S,
+    "more of an object of S3": remote.READ_S,
     "the nodes of a cluster, asked what they run": _nodes.ANSWER_S,
     "pip, asked for its settings": package_index.PIP_DEADLINE_S,
     "`llvm-ir2vec`, asked for its version and names": _triplets.DEADLINE_S,

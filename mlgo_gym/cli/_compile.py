@@ -60,7 +60,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
     count = _check_answering(options)
     problem = shared.problem_of(options)
-    read, targets = _inputs(options)
+    form = _form(options)
+    read, targets = _inputs(options, form)
     reports: list[ModuleReport] = []
     with contextlib.ExitStack() as stack:
         policies = stack.enter_context(shared.policies_of(options, problem)) if count else {}
@@ -70,7 +71,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             problem,
             policies,
             **shared.compilation_of(options),
-            form=options.emit or _FORMS.get(options.output.suffix, "object"),
+            form=form,
             keep_decisions=options.log is not None,
             keep_smaller=options.keep_smaller,
         )
@@ -116,7 +117,15 @@ def _check_answering(options: argparse.Namespace) -> int:
     return count
 
 
-def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[str, Path]]:
+def _form(options: argparse.Namespace) -> Form:
+    """What comes out; the ending of a folder's name says nothing."""
+    suffix = "" if options.corpus else options.output.suffix
+    return options.emit or _FORMS.get(suffix, "object")
+
+
+def _inputs(
+    options: argparse.Namespace, form: Form
+) -> tuple[Callable[[str], Module], dict[str, Path]]:
     """What reads a module of a name, and where each name's output goes."""
     path: Path | None = options.input
     if (path is None) != bool(options.corpus):
@@ -124,9 +133,8 @@ def _inputs(options: argparse.Namespace) -> tuple[Callable[[str], Module], dict[
         raise OptionsError(f"input: expected a file or --corpus, found {found}")
     if path is None:
         packages = shared.packages_of(options)
-        suffix = _SUFFIXES[options.emit or "object"]
         keys = {packages.label(key): key for key in packages}
-        targets = {name: options.output / f"{name}{suffix}" for name in keys}
+        targets = {name: options.output / f"{name}{_SUFFIXES[form]}" for name in keys}
         return lambda name: packages[keys[name]], targets
     if path.suffix not in _INPUT_SUFFIXES:
         raise OptionsError(

@@ -74,7 +74,7 @@ def _checks() -> Iterator[_Finding]:
     yield _check_extra("clusters", "ray", "ray")
     yield _check_extra("plots", "plot", "matplotlib")
     yield _check_extra("timelines", "timeline", "perfetto")
-    yield _check_extra("folders of S3", "remote", "s3fs")
+    yield _check_extra("folders by URI (s3://)", "remote", "s3fs")
     yield _check_extra("corpora from PyPI", "corpus", "unearth")
     yield _check_extra("corpora out of archives", "corpus", "arpy")
     yield _tried("clang, for corpus build and programs", _clang, is_required=False)

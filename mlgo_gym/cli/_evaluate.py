@@ -10,7 +10,7 @@ from mlgo_gym.cli._evaluated import check_final, check_outputs, record_test, sav
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.storage._mirror import local_folder
+from mlgo_gym.remote import local_folder
 
 DESCRIPTION = (
     "Compile packages of modules under models and policies and under LLVM's default; print totals "

@@ -17,7 +17,7 @@ from mlgo_gym.model._card import read_card
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import option_name, problems
-from mlgo_gym.storage._worked_folder import worked_folder
+from mlgo_gym.remote import worked_folder
 
 if TYPE_CHECKING:
     from mlgo_gym.rollout._rollout import ModuleReport

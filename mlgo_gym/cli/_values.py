@@ -12,9 +12,8 @@ from typing import Any, Final
 
 from corpus_tools.command_line import whole
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.storage._address import ObjectAddress, place_of
+from mlgo_gym.remote import is_remote, place_of
 
-_S3: Final = "s3://"
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
 
@@ -55,29 +54,28 @@ def path(text: str) -> Path:
 
 
 def place(text: str) -> Path | str:
-    """An argparse type: a folder here, or the URI of one of S3."""
+    """An argparse type: a folder here, or the URI of one elsewhere."""
     try:
-        found = place_of(text)
+        return place_of(text)
     except OptionsError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
-    return str(found) if isinstance(found, ObjectAddress) else found
 
 
 def model(text: str) -> str:
-    """An argparse type: a model as `find_model` finds it; one of S3 is for `fetch_models`."""
+    """An argparse type: a model as `find_model` finds it; a URI is for `fetch_models`."""
     from mlgo_gym.model._card import find_model
 
-    return text if text.startswith(_S3) else find_model(text)
+    return text if is_remote(text) else find_model(text)
 
 
 def fetch_models(options: argparse.Namespace) -> None:
-    """Have the models of ``--model`` that are of S3 here."""
+    """Have the models of ``--model`` that URIs name here."""
     from mlgo_gym.model._card import find_model
 
     given = getattr(options, "model", None)
     if isinstance(given, list):
-        options.model = [find_model(each) if each.startswith(_S3) else each for each in given]
-    elif isinstance(given, str) and given.startswith(_S3):
+        options.model = [find_model(each) if is_remote(each) else each for each in given]
+    elif isinstance(given, str) and is_remote(given):
         options.model = find_model(given)
 
 

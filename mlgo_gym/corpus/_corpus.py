@@ -26,7 +26,7 @@ from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
 from mlgo_gym.errors import CorpusError, ModuleError
 from mlgo_gym.files import read_bounded
-from mlgo_gym.storage._mirror import local_folder
+from mlgo_gym.remote import local_folder
 
 SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""
@@ -242,7 +242,7 @@ class Corpus:
         """Open a corpus; the manifest is checked, the modules are not read yet.
 
         Args:
-            folder: where it is; also by URI, ``file:///PATH`` or ``s3://BUCKET/KEY``.
+            folder: where it is; also by URI, such as ``s3://BUCKET/KEY``.
             allow_thinlto: take one that was made for ThinLTO too.
 
         Raises:
@@ -274,7 +274,7 @@ def local_corpora(given: str | Path) -> Path:
     """The folder here of a corpus, or of several, that is given by path or URI.
 
     Raises:
-        CorpusError: it is of S3 and cannot be read.
+        CorpusError: it is given by URI and cannot be copied.
     """
     try:
         return local_folder(given)

@@ -22,10 +22,10 @@ from mlgo_gym.datasets._arrow import (
 )
 from mlgo_gym.datasets._episodes import LABELS, MAX_EPISODE_BYTES, Episode, Source
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._pages import check_pages
 from mlgo_gym.datasets._parts import (
     ModuleEntry,
     Part,
+    check_groups,
     local_parts,
     merged,
     opened,
@@ -76,7 +76,7 @@ class Dataset:
         llvm_version: str | None = None,
         allow_mixed: bool = False,
     ) -> Self:
-        """Open folders, or single parts; only metadata are read. Folders of S3 are mirrored first.
+        """Open folders, which URIs may name, or single parts; only metadata are read.
 
         Datasets go together where problem, problem's settings, LLVM version and forced level are
         equal, and the levels that the modules were compiled at are the same in each folder.
@@ -134,7 +134,7 @@ class Dataset:
             columns: which are read; ``None`` takes all.
 
         Raises:
-            DatasetError: a part cannot be read, is damaged or has pages that are too large, or
+            DatasetError: a part cannot be read, is damaged or has row groups that are too large, or
                 there is no such column.
         """
         known = arrow_schema(self.header).names
@@ -208,11 +208,11 @@ def _levels(parts: list[Part]) -> str:
 
 def _read(part: Part, rows: int, columns: Sequence[str] | None) -> Iterator[Batch]:
     try:
-        with opened(part.path) as (raw, file):
+        with opened(part.path) as file:
             there = file.schema_arrow.names
             widths = column_widths(part.header)
             lacking = [n for n in widths if n not in there and (columns is None or n in columns)]
-            check_pages(raw, {n: widths[n] for n in there}, columns, part.path)
+            check_groups(file, {n: widths[n] for n in there}, columns, part.path)
             for batch in file.iter_batches(rows, columns=columns, use_threads=False):
                 for name in lacking:
                     batch = batch.append_column(name, unknown(name, len(batch)))  # noqa: PLW2901

@@ -1,8 +1,8 @@
-"""Where a writer puts parts: a folder that it has alone, or one of S3 that others write to, too.
+"""Where a writer puts parts: a folder here that it has alone, or one that a URI names.
 
-In S3 nothing is locked and nothing waited for. Each writer's parts have names of its own, an object
-is there whole or not at all, and one that is put again replaces itself: whoever dies leaves what it
-had put, and readers find whole parts alone.
+There nothing is locked, and others may write to it. Each writer's parts have names of its own, an
+object is there whole or not at all, and one that is put again replaces itself: a writer that is
+killed leaves what it had put, and readers find whole parts alone.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from corpus_tools.scratch import scratch_folder
 from mlgo_gym.datasets._parts import SUFFIX, cannot, part_name, part_paths
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.files import PARTIAL, locked_folder
-from mlgo_gym.storage._address import ObjectAddress
-from mlgo_gym.storage._mirror import local_folder
-from mlgo_gym.storage._objects import ObjectStore
+from mlgo_gym.remote import RemoteFolder, local_folder
 
 
 class PartFolder(Protocol):
@@ -33,14 +31,12 @@ class PartFolder(Protocol):
 
 
 @contextlib.contextmanager
-def part_folder(place: Path | ObjectAddress) -> Iterator[PartFolder]:
+def part_folder(place: Path | str) -> Iterator[PartFolder]:
     """Where a writer puts parts, as long as it writes."""
     with contextlib.ExitStack() as stack:
         try:
-            if isinstance(place, ObjectAddress):
-                store = stack.enter_context(ObjectStore())
-                scratch = stack.enter_context(scratch_folder())
-                found: PartFolder = _SharedFolder(place, scratch, store)
+            if isinstance(place, str):
+                found: PartFolder = _SharedFolder(place, stack.enter_context(scratch_folder()))
             else:
                 stack.enter_context(locked_folder(place, patience_s=0))
                 found = _OwnFolder(place)
@@ -68,29 +64,27 @@ class _OwnFolder:
 
 
 class _SharedFolder:
-    """A folder of S3."""
+    """A folder that a URI names."""
 
-    def __init__(self, address: ObjectAddress, scratch: Path, store: ObjectStore) -> None:
-        self._address = address
+    def __init__(self, uri: str, scratch: Path) -> None:
+        self._remote = RemoteFolder(uri, SUFFIX)
         self._scratch = scratch
         self._writer = secrets.token_hex(8)
-        self._store = store
-        self._is_new = not self._store.list(address, SUFFIX)
+        self._is_new = not self._remote.list()
 
     def there(self) -> list[tuple[int, Path]]:
         try:
-            return [] if self._is_new else part_paths(local_folder(self._address, SUFFIX))
+            return [] if self._is_new else part_paths(local_folder(self._remote.uri, SUFFIX))
         except OSError as error:
-            raise cannot("read", self._address, error) from error
+            raise cannot("read", self._remote.uri, error) from error
 
     @contextlib.contextmanager
     def new(self, number: int) -> Iterator[Path]:
         name = part_name(number, self._writer)
         path = self._scratch / name
         yield path
-        address = self._address / name
         try:
-            self._store.put(path, address)
+            self._remote.put(path, name)
             path.unlink()
         except OSError as error:
-            raise cannot("written", address, error) from error
+            raise cannot("written", f"{self._remote.uri}/{name}", error) from error

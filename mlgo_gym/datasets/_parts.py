@@ -1,6 +1,8 @@
 """Parts: the Parquet files of a dataset, each whole by itself.
 
-They are ``part-NUMBER.parquet``; in S3, where several may write, ``part-NUMBER-WRITER.parquet``.
+They are ``part-NUMBER.parquet``; where a URI names the folder, several may write, and they are
+``part-NUMBER-WRITER.parquet``.
+
 A part holds whole modules. Besides the dataset's header its metadata has, under `MODULES_KEY`, a
 JSON list of them, with those of no decision: ``package``, ``module``, ``module_sha256``,
 ``policy``, ``opt_level`` and ``decisions``.
@@ -11,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from io import BufferedReader
 from pathlib import Path
@@ -20,11 +22,9 @@ from typing import Any, BinaryIO, Final
 from mlgo_gym.datasets._arrow import LATER, arrow_schema, pa, pq, table_of, without
 from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
-from mlgo_gym.datasets._pages import check_footer
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.files import open_regular, parse_json, replacing
-from mlgo_gym.storage._address import ObjectAddress
-from mlgo_gym.storage._mirror import local_folder
+from mlgo_gym.remote import local_folder
 
 MODULES_KEY: Final = b"mlgo_gym.modules"
 """The key of the list of modules in a Parquet file's metadata."""
@@ -33,6 +33,15 @@ _ROW_GROUP_BYTES: Final = 8 << 20
 """How many bytes of observations are written, and read, at once."""
 
 SUFFIX: Final = ".parquet"
+
+MAX_TEXT_BYTES: Final = 1 << 24
+"""The most that one text of a part's metadata may take."""
+
+MAX_LIST_LENGTH: Final = 1 << 16
+"""The most elements of one list of a part's metadata, such as its row groups."""
+
+MAX_GROUP_BYTES: Final = 1 << 28
+"""The most that the columns of a row group may take that are read, decompressed."""
 
 _BUFFER_BYTES: Final = 1 << 16
 _SHOWN: Final = 80
@@ -86,11 +95,11 @@ def part_name(number: int, writer: str = "") -> str:
     return f"part-{number:05}{writer and '-' + writer}.parquet"
 
 
-def local_parts(given: str | Path | ObjectAddress) -> Path:
+def local_parts(given: str | Path) -> Path:
     """The folder here that has the parts of a dataset, which is given by path or URI.
 
     Raises:
-        DatasetError: it is of S3 and cannot be read.
+        DatasetError: it is given by URI and cannot be copied.
     """
     try:
         return local_folder(given, SUFFIX)
@@ -103,7 +112,7 @@ def local_parts(given: str | Path | ObjectAddress) -> Path:
 def read_part(path: Path) -> Part:
     """Read the metadata of a part, and see that its columns are those that its header says."""
     try:
-        with opened(path) as (_, file):
+        with opened(path) as file:
             metadata, schema = file.metadata, file.schema_arrow
             if not schema.names:  # which may be no UTF-8
                 raise DatasetError(str(path), "expected columns, found none")
@@ -142,13 +151,51 @@ def write_part(
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[tuple[BufferedReader, Any]]:
-    """Open a part: the file, and pyarrow's view of it, which holds few bytes of it at a time."""
-    with reading(path) as raw:
-        check_footer(raw, path)
-        options = {"page_checksum_verification": True, "pre_buffer": False}
-        with pq.ParquetFile(raw, buffer_size=_BUFFER_BYTES, **options) as file:
-            yield raw, file
+def opened(path: Path) -> Iterator[Any]:
+    """Open a part as pyarrow's file, which holds few bytes of it at a time."""
+    limits = {
+        "thrift_string_size_limit": MAX_TEXT_BYTES,
+        "thrift_container_size_limit": MAX_LIST_LENGTH,
+    }
+    options = {"page_checksum_verification": True, "pre_buffer": False, **limits}
+    with reading(path) as raw, pq.ParquetFile(raw, buffer_size=_BUFFER_BYTES, **options) as file:
+        yield file
+
+
+def check_groups(
+    file: Any,
+    widths: Mapping[str, int],
+    columns: Sequence[str] | None,
+    path: Path,
+    max_bytes: int = MAX_GROUP_BYTES,
+) -> None:
+    """See that row groups have the values and sizes that they should, as the metadata say.
+
+    Args:
+        file: pyarrow's file.
+        widths: how many values each column has in a row, in the order of the columns.
+        columns: those that are read; ``None`` stands for all.
+        path: the part's name.
+        max_bytes: how much the columns of a row group that are read may take, decompressed.
+
+    Raises:
+        DatasetError: a row group has other columns or counts, or is too large.
+    """
+    for number in range(file.metadata.num_row_groups):
+        group, size_bytes = file.metadata.row_group(number), 0
+        if group.num_columns != len(widths):
+            text = f"damaged: expected {len(widths)} columns, found {group.num_columns}"
+            raise DatasetError(str(path), text)
+        for index, (name, width) in enumerate(widths.items()):
+            column = group.column(index)
+            if column.num_values != (expected := group.num_rows * width):
+                text = f"column {name!r}: expected {expected} values, found {column.num_values}"
+                raise DatasetError(str(path), f"damaged: {text}")
+            if columns is None or name in columns:
+                size_bytes += max(column.total_uncompressed_size, column.total_compressed_size)
+        if size_bytes > max_bytes:
+            text = f"row group {number}: expected at most {max_bytes} bytes, found {size_bytes}"
+            raise DatasetError(str(path), f"{text} (pyarrow's row_group_size makes them smaller)")
 
 
 @contextlib.contextmanager
@@ -173,7 +220,7 @@ def reading(path: Path) -> Iterator[BufferedReader]:
         raise cannot("read", path, error) from error
 
 
-def cannot(verb: str, path: Path | ObjectAddress, error: OSError) -> DatasetError:
+def cannot(verb: str, path: Path | str, error: OSError) -> DatasetError:
     """What an error of the operating system says of a file."""
     return DatasetError(str(path), f"cannot be {verb}: {error.strerror or error}")
 

@@ -10,13 +10,12 @@ from typing import Final
 
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
-from mlgo_gym.datasets._pages import MAX_FOOTER_BYTES
 from mlgo_gym.datasets._part_folder import PartFolder, part_folder
-from mlgo_gym.datasets._parts import ModuleEntry, merged, read_part, write_part
+from mlgo_gym.datasets._parts import MAX_TEXT_BYTES, ModuleEntry, merged, read_part, write_part
 from mlgo_gym.errors import DatasetError, UsageError
 from mlgo_gym.problems._headers import layout_differences
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.storage._address import place_of
+from mlgo_gym.remote import place_of
 
 _ENTRY_BYTES: Final = 128
 
@@ -110,7 +109,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
         self._episodes += taken
         self._size_bytes += sum(each.observations.nbytes for each in taken)
         self._listed_bytes += _ENTRY_BYTES + 6 * sum(map(len, source.key))  # as JSON, escaped
-        is_long = self._listed_bytes >= MAX_FOOTER_BYTES // 2
+        is_long = self._listed_bytes >= MAX_TEXT_BYTES // 2
         if is_long or self._size_bytes >= self._max_part_bytes:
             self.flush()
         elif time.monotonic() - self._started_s >= self._max_part_age_s:

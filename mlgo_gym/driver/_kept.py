@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.files import read_bounded, replacing, write_atomically
-from mlgo_gym.storage._own_folder import is_ours, remove
+from mlgo_gym.own_folder import is_ours, remove
 
 _DIGEST_BYTES: Final = 32
 _KEY_BYTES: Final = 16

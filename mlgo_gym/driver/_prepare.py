@@ -47,12 +47,12 @@ from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header
 from mlgo_gym.native._freeze import find_description, load_frozen
 from mlgo_gym.native._model import NativeModel, compile_model, find_outputs
+from mlgo_gym.own_folder import check_way, claim, remove
 from mlgo_gym.policies._models import check_files, settings_of_models
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import MAX_BYTES, PRESETS, Vocabulary
 from mlgo_gym.runners._interactive import DEFAULT_DEADLINE_S
-from mlgo_gym.storage._own_folder import check_way, claim, remove
 
 NATIVE: Final = Path(__file__).parent / "native"
 PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")

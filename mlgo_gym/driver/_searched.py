@@ -74,7 +74,8 @@ class TuneSearch:
         start = monotonic()
         seconds = self._seconds(found)
         parts = modules_that_matter(found, max(int(seconds / LEAST_S), 1))
-        module_s = max(seconds / sum(map(len, parts.values())), LEAST_S)
+        count = sum(map(len, parts.values()))
+        module_s = max(seconds / max(count, 1), LEAST_S)
         searches: list[ModuleSearch] = []
         with ExitStack() as stack:
             policy = native_policy(self.model, self.problem, stack) if self.model else None

@@ -25,7 +25,7 @@ from typing import Any, Final
 from mlgo_gym.errors import ModelError
 from mlgo_gym.files import write_json
 from mlgo_gym.model._output_spec import read_model_json
-from mlgo_gym.storage._mirror import is_mirror, local_folder
+from mlgo_gym.remote import is_copy, is_remote, local_folder
 from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
@@ -110,8 +110,8 @@ def record_last_test(model: Path, entry: Mapping[str, Any]) -> int:
     Raises:
         ModelError: the card has another form, or cannot be written.
     """
-    if is_mirror(model):
-        raise ModelError(str(model), "expected a folder to write to, found a mirror of S3's")
+    if is_copy(model):
+        raise ModelError(str(model), "expected a folder to write to, found a copy of a URI's")
     card = read_model_json(model / CARD_FILE, str(model))
     known = card.get(LAST_TESTS, [])
     if not isinstance(known, list):
@@ -156,15 +156,15 @@ def find_model(text: str) -> str:
         text: a path, a URI, an address, or the name of a shipped model.
 
     Returns:
-        The folder, of S3 a mirror; the text as it was where it is no such name.
+        The folder, of a URI a copy; the text as it was where it is no such name.
 
     Raises:
-        ModelError: it is of S3 and cannot be read.
+        ModelError: it is given by URI and cannot be copied.
 
     >>> Path(find_model("inlining-for-size")).name, find_model("localhost:5000")
     ('inlining-for-size', 'localhost:5000')
     """
-    if text.startswith(("s3://", "file://")):  # gRPC has others
+    if is_remote(text) or text.startswith("file://"):
         try:
             return str(local_folder(text))
         except OSError as error:

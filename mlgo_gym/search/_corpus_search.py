@@ -36,12 +36,11 @@ from mlgo_gym.llvm.process._launch import installed_llvmlite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike, as_policy
 from mlgo_gym.records._trace import Trace, trace_path
+from mlgo_gym.remote import WorkedFolder, is_remote, worked_folder
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
 from mlgo_gym.search._rewards import Rewards, check_most_text, of_module, reward_beside
-from mlgo_gym.storage._address import ObjectAddress
-from mlgo_gym.storage._worked_folder import WorkedFolder, worked_folder
 
 _MAX_RECORD_BYTES: Final = 1 << 28
 _SIZES: Final = ("default_size_bytes", "size_bytes")
@@ -74,7 +73,7 @@ class ModuleSearch:
 
 def search_corpus(
     corpora: PackagesLike,
-    output: Path | str | ObjectAddress,
+    output: Path | str,
     problem: InliningForSize,
     setting: SearchSetting,
     *,
@@ -135,13 +134,13 @@ def search_corpus(
 
 
 @contextmanager
-def _folder(output: Path | str | ObjectAddress) -> Iterator[WorkedFolder]:
+def _folder(output: Path | str) -> Iterator[WorkedFolder]:
     """The folder; errors of what it is worked on with, a compiler say, are not its own."""
     try:
         with worked_folder(output) as folder:
             yield folder
     except OSError as error:
-        if not str(error.filename).startswith("s3://"):
+        if not is_remote(str(error.filename)):
             raise
         raise OptionsError(f"search: {error.filename}: {reason_of(error)}") from error
 

@@ -19,7 +19,7 @@ from mlgo_gym.datasets._imports import TraceFile
 from mlgo_gym.errors import OptionsError, TraceError, TrainingError
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.storage._mirror import local_folder
+from mlgo_gym.remote import local_folder
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun

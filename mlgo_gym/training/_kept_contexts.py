@@ -22,8 +22,7 @@ from typing import Any, Final
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.datasets._arrow import pa, pq
-from mlgo_gym.datasets._pages import check_pages
-from mlgo_gym.datasets._parts import opened
+from mlgo_gym.datasets._parts import check_groups, opened
 from mlgo_gym.errors import DatasetError, MlgoGymError, TrainingError
 from mlgo_gym.files import parse_json, write_atomically
 from mlgo_gym.llvm._compiler import llvm_version
@@ -123,12 +122,12 @@ class KeptContexts:
     def _read(self) -> tuple[list[TrainingContext], int] | None:
         """The next part, and how many modules there are up to its end."""
         try:
-            with opened(path := self._path()) as (raw, file):
+            with opened(path := self._path()) as file:
                 about = parse_json(file.schema_arrow.metadata[METADATA_KEY])
                 modules = int(about.pop("modules"))
                 if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
                     return None
-                check_pages(raw, _VALUES, None, path)
+                check_groups(file, _VALUES, None, path, 2 * MAX_PART_BYTES)
                 return list(_contexts(file)), modules
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None

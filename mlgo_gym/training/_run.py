@@ -37,7 +37,7 @@ from mlgo_gym.files import (
 )
 from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.storage._worked_folder import WorkedFolder
+from mlgo_gym.remote import WorkedFolder
 from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork
@@ -71,7 +71,7 @@ class TrainingRun:
     The budget is for all runs in this folder together. People see what the run reports, step by
     step, and what it is doing; provenance goes into the model's card. So does what it is trained
     for: the reward, where it is not the problem's own measure, and the limit of text. Where the
-    folder is one of S3, what is here is put there with each checkpoint and each model.
+    folder is given by URI, what is here is put there with each checkpoint and each model.
     """
 
     directory: Path = field(kw_only=False)

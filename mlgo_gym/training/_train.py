@@ -24,9 +24,7 @@ from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.llvm.process._target import check_choice
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
-from mlgo_gym.storage._address import ObjectAddress
-from mlgo_gym.storage._mirror import local_folder
-from mlgo_gym.storage._worked_folder import worked_folder
+from mlgo_gym.remote import local_folder, worked_folder
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -89,7 +87,7 @@ class Trained:
     """What came of a training run.
 
     Attributes:
-        model: the model directory; of a run in S3 what is there now, in a mirror here.
+        model: the model directory; of a run that a URI names, a copy of what is there.
         validation: what it is worth on the modules that were held out, as JSON values.
         spent_s: how long all runs in the folder took, in seconds.
         left_out: why modules were left out.
@@ -108,7 +106,7 @@ def train(
     trainer: str,
     corpora: PackagesLike,
     *,
-    output: Path | str | ObjectAddress,
+    output: Path | str,
     problem: Problem | str = DEFAULT,
     budget_minutes: float | None = None,
     hold_out_packages: Sequence[str] = (),
@@ -141,7 +139,7 @@ def train(
         WorkloadError: programs are to run, and none are there to train on or to choose on.
         TrainingError: the folder holds another run, there is nothing to train on, or a module
             cannot be read now: started again, the run goes on.
-        OSError: the folder is of S3, and cannot be read; ``filename`` is its address.
+        OSError: the folder is given by URI and cannot be copied; ``filename`` is the URI.
 
     >>> import tempfile
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
@@ -162,7 +160,7 @@ def train(
         begin = imported("run").TrainingRun
         run = partial(begin, folder.path, trainer, asked, config, folder=folder, **known)
         trained = _trained(imported(trainer).train, run, kept, held_out, how)
-        return replace(trained, model=local_folder(folder.place / trained.model.name))
+        return replace(trained, model=local_folder(f"{folder.place}/{trained.model.name}"))
 
 
 def _config(trainer: str) -> Callable[..., Any]:

@@ -86,6 +86,18 @@ def test_a_corpus_and_its_training_log(small: Corpus, tmp_path: Path) -> None:
     assert contexts == set(small)
 
 
+def test_the_name_of_the_folder_of_a_corpus_decides_nothing(
+    small_folder: Path, small: Corpus, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out.s"
+    command = ["compile", "--corpus", str(small_folder), "-o", str(folder)]
+    assert main(command) == 0
+    assert main([*command, "--emit", "bitcode"]) == 0
+    for name in small:
+        assert (folder / f"{name}.o").read_bytes().startswith(b"\x7fELF")
+        assert (folder / f"{name}.bc").read_bytes().startswith(b"BC")
+
+
 @pytest.mark.e2e
 @pytest.mark.parametrize("model", ["inlining-for-size", "regalloc-eviction"])
 def test_the_best_of_several_is_kept(

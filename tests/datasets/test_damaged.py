@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mlgo_gym.datasets import _dataset as reading
-from mlgo_gym.datasets import _pages
-from mlgo_gym.datasets._arrow import TEXTS
+from mlgo_gym.datasets import _parts
+from mlgo_gym.datasets._arrow import column_widths
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import METADATA_KEY
 from mlgo_gym.datasets._parts import MODULES_KEY
@@ -92,149 +94,82 @@ def with_module(table: pa.Table, value: pa.Array) -> pa.Table:
     return table.set_column(at, table.schema.field(at), column)
 
 
-def test_pages_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However short they are in the file; those of a column that is not read do not matter."""
+def test_row_groups_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short they are in the file; columns that are not read do not matter."""
     path = write(tmp_path, episode(source())) / "part-00000.parquet"
     replaced(path, {}, with_module(pq.read_table(path), pa.array(["m" * 20_000])))
-    monkeypatch.setattr(_pages, "MAX_PAGES_BYTES", 10_000)
+    monkeypatch.setattr(_parts.check_groups, "__defaults__", (10_000,))
     assert Dataset.open(path).read(["step"])["step"].tolist() == [0, 1, 2]
     assert re.fullmatch(
-        re.escape(f"dataset {str(path)!r}: ") + r"column 'module': expected pages of at most 10000 "
-        r"bytes, one of each column, found \d+ \(pyarrow's data_page_size makes them smaller\)",
+        re.escape(f"dataset {str(path)!r}: ") + r"row group 0: expected at most 10000 bytes, "
+        r"found 2\d{4} \(pyarrow's row_group_size makes them smaller\)",
         str(damaged(path)),
     )
 
 
-def test_pages_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
+    """Of a list of one value, a row has another number of them."""
     path = write(tmp_path, episode(source())) / "part-00000.parquet"
-    monkeypatch.setattr(_pages, "MAX_PAGES", 5)
-    problem = "column 'module_sha256': expected at most 5 pages, found more"
-    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
+    widths = column_widths(Dataset.open(path).header) | {"step": 2}
+    with _parts.opened(path) as file, pytest.raises(DatasetError) as caught:
+        _parts.check_groups(file, widths, None, path)
+    problem = "damaged: column 'step': expected 6 values, found 3"
+    assert str(caught.value) == f"dataset {str(path)!r}: {problem}"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        (b"\x15\x06", b"\x15\x08", "expected 3 values, found 4"),
-        (b"\x15\x06", b"\x15\x05", "expected a page at byte {at}: expected a number of values, "
-                                  "found -3"),
-        (b"\x15\x06", b"\x1d\x06", "expected a page at byte {at}: expected no field of kind 13"),
-    ],
-)  # fmt: skip
-def test_headers_of_pages_that_say_something_else(
-    old: bytes, new: bytes, problem: str, tmp_path: Path
+@pytest.mark.parametrize("limit", ["MAX_TEXT_BYTES", "MAX_LIST_LENGTH"])
+def test_metadata_that_are_too_long(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are not part of what the checksums are of."""
     path = write(tmp_path, episode(source())) / "part-00000.parquet"
-    data = bytearray(path.read_bytes())
-    column = pq.read_metadata(path).row_group(0).column(len(TEXTS))
-    assert column.path_in_schema == "step"
-    at = column.data_page_offset
-    found = data.index(old, at)
-    assert found < at + 40
-    data[found : found + len(old)] = new
-    path.write_bytes(data)
-    expected = f"dataset {str(path)!r}: damaged: column 'step': {problem.format(at=at)}"
-    assert str(damaged(path)) == expected
-
-
-def test_metadata_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path, episode(source())) / "part-00000.parquet"
-    size = int.from_bytes(path.read_bytes()[-8:-4], "little")
-    monkeypatch.setattr(_pages, "MAX_FOOTER_BYTES", size)
     assert damaged(path) is None
-    monkeypatch.setattr(_pages, "MAX_FOOTER_BYTES", 1000)
-    problem = f"metadata: expected at most 1000 bytes, found {size}"
-    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
+    monkeypatch.setattr(_parts, limit, 10)
+    assert str(damaged(path)).startswith(f"dataset {str(path)!r}: cannot be read: ")
 
 
-@pytest.mark.parametrize(
-    ("metadata", "problem"),
-    [
-        (b"", "expected more than 0 bytes"),
-        (b"\x00", "expected a list of structs in field 4, found none"),
-        (b"\x46\x00\x00", "expected a list of structs in field 4, found none"),
-        (b"\x49\x16\x02\x00", "field 4: expected a list of kind 12, found 6"),
-        (b"\x49\x1c\x19\x13\x00\x00\x00", "field 4.1: expected a list of kind 12, found 3"),
-        (b"\x09\x88\x80\x08\x0c\x00", "expected a number of 16 bits"),
-        (b"\x09\x07\x0c\x00", "expected numbers of fields of 1 to 32767, found -4"),
-        (b"\x06\xfe\xff\x03\x02\x16\x02\x00", "expected numbers of fields of 1 to 32767, "
-                                                "found 32768"),
-        (b"\x15\xff\xff\xff\xff\x1f\x00", "expected a number of 32 bits"),
-        (b"\x16" + b"\xff" * 9 + b"\x02", "expected a number of 64 bits"),
-        (b"\x49\x1c\x00\x00", "expected an integer in field 3, found none"),
-        (b"\x49\x1c\x35\x02\x00\x00", "expected an integer in field 3, found none"),
-        (b"\x49\x1c\x36\x02\x00\x00", "expected a list of structs in field 1, found none"),
-        (b"\x16\x02\x06\x02\x02\x00", "expected field 1 once, found it twice"),
-        (b"\x49\x1c\x19\x1c\x00\x26\x02\x00\x00", "expected where a column is, found nothing"),
-        (b"\x1b", "expected no field of kind 11"),
-        (b"\x19" * 9, "expected at most 8 levels, found more"),
-        (b"\x1c" * 9, "expected at most 8 levels, found more"),
-        (b"\x19\xf1\xff\xff\xff\xff\x07\x00", "expected at most 100 values, found more"),
-        (b"\x19\xf1" + b"\xff" * 9 + b"\x00", "expected a number of 31 bits"),
-        (b"\x16" + b"\xff" * 11, "expected a number of 64 bits"),
-    ],
-)  # fmt: skip
-def test_metadata_that_are_damaged(
-    metadata: bytes, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Structs of Thrift's compact protocol: a field's kind and number's step, then its value."""
-    monkeypatch.setattr(_pages, "MAX_FOOTER_VALUES", 100)
-    path = tmp_path / "part"
-    path.write_bytes(b"PAR1" + metadata + len(metadata).to_bytes(4, "little") + b"PAR1")
-    with path.open("rb") as file, pytest.raises(DatasetError) as caught:
-        _pages.check_pages(file, {}, None, path)
-    assert str(caught.value) == f"dataset {str(path)!r}: damaged: metadata: {problem}"
+CHANGED = """
+import os, resource, sys, random
+from pathlib import Path
+from mlgo_gym.datasets._dataset import Dataset
+from mlgo_gym.errors import DatasetError
+
+sound, path, first, count = sys.argv[1:]
+data = Path(sound).read_bytes()
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+os.dup2(os.open("/dev/null", os.O_WRONLY), 2)
+for seed in range(int(first), int(first) + int(count)):
+    draw = random.Random(seed)
+    changed = bytearray(data)
+    for _ in range(draw.randint(1, 3)):
+        changed[draw.randrange(len(changed))] = draw.randrange(256)
+    if draw.random() < 0.2:
+        changed = changed[: draw.randrange(len(changed))]
+    if draw.random() < 0.2:
+        changed += draw.randbytes(draw.randint(1, 40))
+    Path(path).write_bytes(changed)
+    print(seed, flush=True)
+    try:
+        for each in Dataset.open(path).episodes():
+            len(each)
+    except DatasetError:
+        pass
+"""
 
 
-def header(*fields: bytes, kind: int = 0) -> bytes:
-    """A page's header: its kind, two sizes, then what is given."""
-    return b"\x15%c\x15\x00\x15\x00" % (2 * kind) + b"".join(fields) + b"\x00"
-
-
-@pytest.mark.parametrize(
-    ("data", "problem"),
-    [
-        (header(b"\x2c\x15\x06\x00"), ""),
-        (header(b"\x2c\x15\x06\x00", b"\x3c\x15\x00\x00"), "kind 0 and fields [5, 8]"),
-        (header(b"\x5c\x15\x06\x00"), "kind 0 and fields [8]"),
-        (header(b"\x2c\x15\x06\x00", kind=1), "kind 1 and fields [5]"),
-    ],
-)
-def test_headers_of_pages_of_several_kinds(data: bytes, problem: str, tmp_path: Path) -> None:
-    """Pyarrow goes by the kind; what would be counted is another header's number of values."""
-    path = tmp_path / "part"
-    path.write_bytes(data)
-    column = _pages._Column(0, len(data))
-    with path.open("rb") as file:
-        if not problem:
-            assert [page.values for page in _pages._pages(file, column, "step", path)] == [3]
+@pytest.mark.parametrize("first", [0, 10_000])
+def test_files_that_are_changed_anywhere(first: int, tmp_path: Path) -> None:
+    """Cut, flipped or extended, they are sound or an error; pyarrow may end its process."""
+    sound = write(tmp_path / "sound", episode(source(), 5)) / "part-00000.parquet"
+    end = first + 150
+    while first < end:
+        arguments = [str(sound), str(tmp_path / "part-00000.parquet"), str(first), str(end - first)]
+        command = [sys.executable, "-c", CHANGED, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0:
             return
-        with pytest.raises(DatasetError) as caught:
-            list(_pages._pages(file, column, "step", path))
-    expected = f"expected one header of its kind, found {problem}"
-    assert str(caught.value).endswith(f"column 'step': expected a page at byte 0: {expected}")
-
-
-def test_headers_of_pages_of_too_many_values(tmp_path: Path) -> None:
-    """Many columns may share a page, so that a small file could take hours."""
-    path = tmp_path / "part"
-    path.write_bytes(header(b"\x2c\x15\x06\x00", b"\x42" * 80))
-    with path.open("rb") as file, pytest.raises(DatasetError) as caught:
-        list(_pages._pages(file, _pages._Column(0, 99), "step", path))
-    assert str(caught.value).endswith("expected at most 64 values, found more")
-
-
-def test_metadata_in_which_pyarrow_would_see_something_else(tmp_path: Path) -> None:
-    """It keeps 16 bits of a field's number: the row groups once more, of which there are none."""
-    path = write(tmp_path, episode(source())) / "part-00000.parquet"
-    data = path.read_bytes()
-    size = int.from_bytes(data[-8:-4], "little")
-    metadata = data[-8 - size : -9] + b"\x09\x88\x80\x08\x0c\x00"
-    path.write_bytes(data[: -8 - size] + metadata + len(metadata).to_bytes(4, "little") + b"PAR1")
-    assert pq.read_metadata(path).num_row_groups == 0
-    problem = "damaged: metadata: expected a number of 16 bits"
-    assert str(damaged(path)) == f"dataset {str(path)!r}: {problem}"
+        seed = int(done.stdout.split()[-1])
+        assert done.returncode < 0, f"seed {seed}: expected a DatasetError"
+        first = seed + 1
 
 
 def test_episodes_that_are_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

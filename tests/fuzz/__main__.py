@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -103,7 +104,10 @@ def _watch(name: str, seed: int, folder: Path, done: dict[str, Any], until: Sequ
     found = json.loads((folder / "state").read_text())
     for key in done:
         done[key] += found[key]
-    if child.returncode:
+    if child.returncode == -signal.SIGABRT and TARGETS[name].may_abort and not reason:
+        done["inputs"] += 1
+        done["refused"] += 1
+    elif child.returncode:
         data = (folder / "in" / TARGETS[name].name).read_bytes()
         last = (folder / "error").read_text(errors="replace").strip().splitlines()[-1:]
         _keep(name, data, reason or f"ended with {child.returncode}: {''.join(last)[:200]}")

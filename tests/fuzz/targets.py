@@ -86,6 +86,7 @@ class Target:
         whole: how many inputs a whole run tries.
         memory_bytes: how much more than before it may take.
         slow_s: how long of the CPU.
+        may_abort: it is a library's, which may abort the process over a damaged file.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Target:
     whole: int = 50_000
     memory_bytes: int = 512 << 20
     slow_s: float = 1.0
+    may_abort: bool = False
 
 
 def _as_json(*values: Any) -> Callable[[], list[bytes]]:
@@ -405,7 +407,9 @@ TARGETS = {
     "channel": Target(
         "it.stream", _log, _decode, names_it=False, whole=1_000_000, memory_bytes=64 << 20
     ),
-    "dataset": Target("part-00000.parquet", _dataset, _read_dataset, whole=100_000),
+    "dataset": Target(
+        "part-00000.parquet", _dataset, _read_dataset, whole=100_000, may_abort=True
+    ),
     "manifest": Target(
         MANIFEST_NAME, _as_json(MANIFEST), _read_corpus, mutators.of_json, around=_module
     ),

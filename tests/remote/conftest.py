@@ -8,7 +8,7 @@ from pathlib import Path
 import fsspec.asyn
 import pytest
 
-from tests.storage.server import Storage, served, settings
+from tests.remote.server import Storage, served, settings
 
 
 @pytest.fixture(scope="session")

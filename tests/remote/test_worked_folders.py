@@ -1,4 +1,4 @@
-"""Runs and searches whose folders are in S3: worked on here, and gone on with anywhere."""
+"""Runs and searches whose folders URIs name: worked on here, and gone on with anywhere."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.remote import RemoteFolder, worked_folder
 from mlgo_gym.search._corpus_search import search_corpus
 from mlgo_gym.search._goal import SearchSetting
-from mlgo_gym.storage._objects import ObjectStore
-from mlgo_gym.storage._worked_folder import worked_folder
 from mlgo_gym.training._train import train
 from tests.cli.command import run
-from tests.storage.server import Storage
-from tests.storage.test_datasets import _refusing
+from tests.remote.server import Storage
+from tests.remote.test_datasets import refusing
 
 RUN = "s3://lab/runs/a"
 CORPUS = Corpus.load(SAMPLE_CORPUS).only(["bignum.c", "digest.c", "expr_vm.c", "scene.cpp"])
@@ -52,7 +51,7 @@ def test_what_has_changed_is_put(storage: Storage) -> None:
 @pytest.mark.usefixtures("storage")
 def test_what_others_are_found_by_comes_last(monkeypatch: pytest.MonkeyPatch) -> None:
     put: list[str] = []
-    monkeypatch.setattr(ObjectStore, "put", lambda _, path, __: put.append(path.name))
+    monkeypatch.setattr(RemoteFolder, "put", lambda _, __, name: put.append(name))
     with worked_folder(RUN) as folder:
         for name in ("b", "card.json", "checkpoint.npz", "z"):
             (folder.path / name).write_text(name)
@@ -62,7 +61,7 @@ def test_what_others_are_found_by_comes_last(monkeypatch: pytest.MonkeyPatch) ->
 
 KILLED = """
 import os
-from tests.storage.test_worked_folder import *
+from tests.remote.test_worked_folders import *
 from mlgo_gym.training._run import TrainingRun
 put = TrainingRun.export
 def export(run, *arguments):
@@ -128,9 +127,9 @@ def test_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert run(*build, cwd=tmp_path).stderr == (
         f"mlgo-gym: error: search: expected --build with --output on this machine, found '{RUN}'\n"
     )
-    with pytest.raises(OptionsError, match="traces: s3://lab/none: expected objects in it, found"):
+    with pytest.raises(OptionsError, match="traces: s3://lab/none: expected files in it, found"):
         train("imitate", CORPUS, output=tmp_path / "run", settings=["traces=s3://lab/none"])
-    monkeypatch.setattr(ObjectStore, "put", _refusing(ObjectStore.put))
+    monkeypatch.setattr(RemoteFolder, "put", refusing(RemoteFolder.put))
     with pytest.raises(TrainingError, match=rf"run '{RUN}': cannot be written: "):
         train("clone", CORPUS, output=RUN, settings=SETTINGS)
     with pytest.raises(OptionsError, match=r"search: s3://lab/runs/a/digest\.c\.\w+\.?\w*: "):

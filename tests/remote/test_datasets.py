@@ -1,4 +1,4 @@
-"""Datasets in S3: written by several at once, readable whoever dies, with the same rows as here."""
+"""Datasets by URI: written by several at once, readable after a kill, with the same rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.storage._objects import ObjectStore
+from mlgo_gym.remote import RemoteFolder
 from tests.cli.command import run
-from tests.storage.server import Storage
+from tests.remote.server import Storage
 
 SET = "s3://lab/sets/never"
 PROBLEM = InliningForSize()
@@ -63,7 +63,7 @@ def test_several_write_at_once(storage: Storage, tmp_path: Path) -> None:
 
 KILLED = """
 import os, sys
-from tests.storage.test_datasets import *
+from tests.remote.test_datasets import *
 with DatasetWriter(SET, header_of(PROBLEM)) as writer:
     recorded(writer, "digest.c")
     writer.flush()
@@ -88,7 +88,7 @@ def test_a_part_that_cannot_be_put(monkeypatch: pytest.MonkeyPatch) -> None:
         writer.flush()
         recorded(writer, "scene.cpp")
         name = writer._parts._writer  # type: ignore[attr-defined]
-        monkeypatch.setattr(ObjectStore, "put", _refusing(ObjectStore.put))
+        monkeypatch.setattr(RemoteFolder, "put", refusing(RemoteFolder.put))
         with pytest.raises(DatasetError) as error:
             writer.flush()
         assert [key.module for key in writer.keys] == ["digest.c"]
@@ -98,15 +98,12 @@ def test_a_part_that_cannot_be_put(monkeypatch: pytest.MonkeyPatch) -> None:
     assert modules(SET) == ["digest.c"]
 
 
-def _refusing(put: Any) -> Any:
+def refusing(put: Any) -> Any:
     """The same into a bucket that is not there."""
 
-    def puts(self: ObjectStore, path: Path, address: Any) -> None:
-        try:
-            put(self, path, type(address)("nobody", address.key))
-        except OSError as error:
-            error.filename = str(address)
-            raise
+    def puts(self: RemoteFolder, path: Path, name: str) -> None:
+        self._root = "nobody"
+        put(self, path, name)
 
     return puts
 
@@ -117,8 +114,8 @@ def test_what_is_no_dataset(storage: Storage) -> None:
         Dataset.open(SET)
     with pytest.raises(DatasetError) as error:
         Dataset.open("s3://lab/none")
-    expected = "dataset 's3://lab/none': cannot be read: expected objects in it, found none"
-    assert str(error.value) == expected
+    expected = "dataset 's3://lab/none': cannot be read: expected files in it, found none; "
+    assert str(error.value).startswith(expected)
 
 
 @pytest.mark.e2e
