@@ -98,7 +98,18 @@ def from_rust(folder: Path) -> Path:
 
 def by_clang(clang22: str, bitcode: Path, level: str) -> bytes:
     made = bitcode.with_suffix(".o")
-    command = [clang22, "-cc1", f"-{level}", "-w", "-x", "ir", bitcode, "-emit-obj", "-o", made]
+    command: list[str | Path] = [
+        clang22,
+        "-cc1",
+        f"-{level}",
+        "-w",
+        "-x",
+        "ir",
+        bitcode,
+        "-emit-obj",
+        "-o",
+        made,
+    ]
     subprocess.run(command, check=True)
     return made.read_bytes()
 

@@ -255,11 +255,11 @@ def _module_passes(builder: Any, tuning: Any, level_address: int, size_level: in
     constant = (ctypes.c_uint * 2).from_address(level_address)
     if tuple(constant) != _O1:
         raise BitcodeError(f"LLVM's level O1: expected {_O1}, found {tuple(constant)}")
-    tuning.speed_level, constant[:] = 1, (2, size_level)
+    tuning.speed_level, constant[:] = 1, [2, size_level]
     try:
         return builder.getModulePassManager()
     finally:
-        constant[:] = _O1
+        constant[:] = list(_O1)
 
 
 def _not_for_size(module: Any, level: str) -> str | None:
