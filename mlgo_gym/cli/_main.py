@@ -18,6 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
 from mlgo_gym.cli.show._output import Output
@@ -75,6 +76,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
+    receive_statuses()
     try:
         options = parser().parse_args(arguments)
         from mlgo_gym.cli._ends import told_of_ends

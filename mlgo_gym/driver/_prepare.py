@@ -28,6 +28,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from corpus_tools.children import receive_statuses
 from mlgo_gym import __version__
 from mlgo_gym.driver._c_compiler import c_compilers, compile_c
 from mlgo_gym.driver._kept import (
@@ -239,6 +240,7 @@ def _moved(error: ModelError | OptionsError, copy: Path, model: Path) -> MlgoGym
 
 def main(arguments: Sequence[str]) -> int:
     """Run the module's command line; see above."""
+    receive_statuses()
     refusal: Path | None = None
     mask = os.umask(0o077)
     try:
