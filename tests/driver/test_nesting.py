@@ -29,6 +29,10 @@ class Programs:
     driver: Driver
     work: Path
 
+    @property
+    def mlgo_cc(self) -> Path:
+        return self.driver.scripts / "mlgo-cc"
+
     def folder(self, name: str) -> Path:
         made = self.work / name
         made.mkdir(exist_ok=True)
@@ -49,7 +53,7 @@ class Programs:
     def installed(self) -> Path:
         """A folder in which ``mlgo-cc`` is called clang."""
         made = self.folder("installed")
-        (made / "clang").symlink_to(self.driver.command()[0])
+        (made / "clang").symlink_to(self.mlgo_cc)
         return made
 
     def run(
@@ -115,10 +119,7 @@ def test_ccache_s_folder(
         (programs.folder("clang") / "clang").symlink_to(programs.driver.clang)
         ends = (ccache, programs.folder("clang"))
         assert (
-            programs.run(
-                programs.driver.command()[0], *command[1:], path=ends, settings=NEVER
-            ).returncode
-            == 0
+            programs.run(programs.mlgo_cc, *command[1:], path=ends, settings=NEVER).returncode == 0
         )
         (programs.work / "f.o").unlink()
     for path in ((ccache, installed), (installed, ccache)):
@@ -130,7 +131,7 @@ def test_ccache_s_folder(
 @pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS.keys())
 def test_two_copies(programs: Programs, settings: Mapping[str, str]) -> None:
     installed, copies = programs.installed(), programs.folder("copies")
-    shutil.copy(str(programs.driver.command()[0]), copies / "clang")
+    shutil.copy(programs.mlgo_cc, copies / "clang")
     done = programs.run("clang", "-O2", "-c", "f.c", path=(installed, copies), settings=settings)
     programs.fails(done, installed / "clang", copies / "clang")
 
@@ -140,7 +141,7 @@ def test_two_copies(programs: Programs, settings: Mapping[str, str]) -> None:
 def test_a_clang_that_starts_the_driver(
     programs: Programs, start: str, settings: Mapping[str, str]
 ) -> None:
-    mlgo_cc = programs.driver.command()[0]
+    mlgo_cc = programs.mlgo_cc
     wrapper = programs.script("wrapper", f'{start}{mlgo_cc} -DX "$@"')
     done = programs.run(
         mlgo_cc, "-O2", "-c", "f.c", settings={**settings, "MLGO_CLANG": str(wrapper)}
@@ -149,14 +150,14 @@ def test_a_clang_that_starts_the_driver(
 
 
 def test_a_clang_that_is_the_native_driver(programs: Programs) -> None:
-    mlgo_cc, native = programs.driver.command()[0], programs.driver.program()
+    mlgo_cc, native = programs.mlgo_cc, programs.driver.program()
     done = programs.run(mlgo_cc, "-O2", "-c", "f.c", settings={"MLGO_CLANG": str(native)})
     programs.fails(done, native, mlgo_cc)
 
 
 def test_where_no_driver_can_be_made(programs: Programs) -> None:
     """The script alone ends it; it warns once of that."""
-    mlgo_cc = programs.driver.command()[0]
+    mlgo_cc = programs.mlgo_cc
     wrapper = programs.script("wrapper", f'{mlgo_cc} "$@"')
     settings = {**UNUSABLE, "MLGO_CLANG": str(wrapper)}
     done = programs.run(mlgo_cc, "-O2", "-c", "f.c", settings=settings)
@@ -206,7 +207,7 @@ def test_a_wrapper_that_ends_in_clang(programs: Programs, name: str) -> None:
     """A clang that is ccache's, a script or another driver is one, and the model still answers."""
     clang = programs.driver.clang
     other = programs.folder("other") / "mlgo-cc"
-    shutil.copy(str(programs.driver.command()[0]), other)
+    shutil.copy(programs.mlgo_cc, other)
     masquerade = programs.folder("ccache") / Path(clang).name
     masquerade.symlink_to(require("ccache", "ccache"))
     wrapper = {
@@ -231,7 +232,7 @@ def test_a_wrapper_that_ends_in_clang(programs: Programs, name: str) -> None:
 @pytest.mark.parametrize("settings", [NOTHING, AS_DEFAULT], ids=["plain", "with a model"])
 def test_builds_inside_of_builds(programs: Programs, settings: Mapping[str, str]) -> None:
     """Clang's linker makes another program by the driver, whose linker does that again."""
-    mlgo_cc = programs.driver.command()[0]
+    mlgo_cc = programs.mlgo_cc
     linker = programs.script(
         "linker",
         "rest=$((LEVEL - 1))\n"
