@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def run_command(program: str, run: Callable[[], int]) -> int:
         program: its name, for the message.
         run: the command.
     """
+    receive_statuses()
     console = escaping_console(stderr=True)
     try:
         return run()

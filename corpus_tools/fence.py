@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
+from corpus_tools.children import check_statuses
 from corpus_tools.sandbox import confine
 
 __all__ = ["start_alone"]
@@ -24,7 +25,11 @@ def start_alone(program: Path, start: Callable[[], _Result]) -> _Result:
 
     It may read all. Where the kernel has no Landlock, and for a program that is a script and so
     starts others by itself, nothing is held back.
+
+    Raises:
+        ToolchainError: this process ignores SIGCHLD, and no status of the program's is known.
     """
+    check_statuses()
     programs = _with_interpreter(program)
     if not programs:
         return start()

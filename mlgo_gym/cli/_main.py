@@ -18,6 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
 from mlgo_gym.cli.show._output import Output
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``mlgo-gym`` with these arguments, or with those of the process."""
     if arguments is None and sys.stderr is not None:  # it is the process's own program
         faulthandler.enable()
+    receive_statuses()
     try:
         options = parser().parse_args(arguments)
         from mlgo_gym.cli._extensions import extended

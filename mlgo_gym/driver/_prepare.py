@@ -28,8 +28,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from corpus_tools.children import receive_statuses
 from mlgo_gym import __version__
-from mlgo_gym.driver._c_compiler import c_compiler, compile_c
+from mlgo_gym.driver._c_compiler import c_compilers, compile_c
 from mlgo_gym.driver._kept import (
     copy_model,
     is_kept,
@@ -130,7 +131,7 @@ def _compile_c(folder: Path, flags: Sequence[str], sources: Sequence[str], name:
     # The compiler may be a clang++, to which all sources are C++.
     arguments = ["-std=c17", "-O2", *flags, "-x", "c", *(str(NATIVE / each) for each in sources)]
     with _scratch(folder) as place:
-        return compile_c(c_compiler(), arguments, place / name)
+        return compile_c(c_compilers(), arguments, place / name)
 
 
 def build_policy(problem: str, model: Path, library: Path, clang: str, named: str) -> None:
@@ -156,7 +157,7 @@ def build_policy(problem: str, model: Path, library: Path, clang: str, named: st
             # The model's own header may be called policy.h, too.
             flags = ["-shared", "-fPIC", "-O2", "-w", "-include", str(NATIVE / "policy.h")]
             arguments = ["--driver-mode=gcc", *flags, *sources]
-            made = compile_c(clang, arguments, place / library.name)
+            made = compile_c([clang], arguments, place / library.name)
         keep(library, made)
 
 
@@ -239,6 +240,7 @@ def _moved(error: ModelError | OptionsError, copy: Path, model: Path) -> MlgoGym
 
 def main(arguments: Sequence[str]) -> int:
     """Run the module's command line; see above."""
+    receive_statuses()
     refusal: Path | None = None
     mask = os.umask(0o077)
     try:

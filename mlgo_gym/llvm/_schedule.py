@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
 from mlgo_gym.corpus._corpus import read_files
 from mlgo_gym.errors import CompilationError, InputError, OptionsError
-from mlgo_gym.llvm._later import LATER, Items
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")
@@ -74,11 +73,9 @@ class Executor(ABC, Generic[_State]):
     [2, 3]
     """
 
-    LATER: ClassVar = LATER  # among items, in place of one that depends on values yet to come
-
     @abstractmethod
     def run(
-        self, work: Callable[[_State, _Item], _Value], items: Items[_Item], *, in_order: bool
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """What a function makes of each item, one call of this after the other.
 
@@ -87,7 +84,7 @@ class Executor(ABC, Generic[_State]):
 
         Args:
             work: called with a worker's state and an item.
-            items: in the order in which they are started; `LATER` may be among them.
+            items: in the order in which they are started.
             in_order: the values keep that order; otherwise they come as they are made.
         """
 
@@ -146,7 +143,7 @@ def workers(state: Callable[[], _State], jobs: Jobs = 1) -> Executor[_State]:
 
 
 def each(
-    items: Items[_Item],
+    items: Iterable[_Item],
     work: Callable[[_State, Any], _Value],
     state: Callable[[], _State] | Executor[_State],
     *,
@@ -162,7 +159,7 @@ def each(
     once it has ended, no process and no thread is left.
 
     Args:
-        items: what there is to do; where this depends on values that are yet to come, `LATER`.
+        items: what there is to do.
         work: called once with each item, and with the state of the worker that has it. Where the
             workers are elsewhere, it is sent there, and so is what makes the state.
         state: makes what a worker keeps, or workers that are open already and stay open.
@@ -185,8 +182,7 @@ def each(
     ('digest.c', True)
     """
     if size is not None and not in_order:
-        items = known = [item for item in items if item is not LATER]
-        known.sort(key=size, reverse=True)
+        items = sorted(items, key=size, reverse=True)
     tried = ItemWork(work, read)
     if isinstance(state, Executor):
         return state.run(tried, items, in_order=in_order)
@@ -196,7 +192,7 @@ def each(
 def _run_and_close(
     executor: Executor[_State],
     work: Callable[[_State, _Item], _Value],
-    items: Items[_Item],
+    items: Iterable[_Item],
     *,
     in_order: bool,
 ) -> Generator[_Value]:
@@ -259,14 +255,14 @@ class _ThisThread(Executor[_State]):
         self._state: _State | None = None
 
     def run(
-        self, work: Callable[[_State, _Item], _Value], items: Items[_Item], *, in_order: bool
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """Work on one item after the other."""
         del in_order  # there is but one
         if self._state is None:
             self._state = self._make()
         state = self._state
-        yield from (work(state, item) for item in items if item is not LATER)
+        yield from (work(state, item) for item in items)
 
     def close(self) -> None:
         """Close the state."""
@@ -289,7 +285,7 @@ class _Threads(Executor[_State]):
         self._pool = ThreadPoolExecutor(self._jobs, "mlgo-gym")
 
     def run(
-        self, work: Callable[[_State, _Item], _Value], items: Items[_Item], *, in_order: bool
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """Hand items to whoever is idle."""
         while len(self._states) < self._jobs:
@@ -299,9 +295,8 @@ class _Threads(Executor[_State]):
         ahead: deque[Future[_Value]] = deque()
         try:
             for item in items:
-                if item is not LATER:
-                    ahead.append(self._pool.submit(_run_idle, self._idle, work, item))
-                if item is LATER or len(ahead) >= _AHEAD * self._jobs:
+                ahead.append(self._pool.submit(_run_idle, self._idle, work, item))
+                if len(ahead) >= _AHEAD * self._jobs:
                     yield _next_of(ahead, in_order=in_order).result()
             while ahead:
                 yield _next_of(ahead, in_order=in_order).result()

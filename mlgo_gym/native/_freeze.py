@@ -35,6 +35,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from corpus_tools.children import check_statuses
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError, SpecError
 from mlgo_gym.files import read_bounded, write_atomically
@@ -325,6 +326,7 @@ def _link(source: Path, target: Path) -> Path | None:
     driver = shutil.which("cc") or shutil.which("clang") or shutil.which("gcc")
     if driver is None:
         return None
+    check_statuses()
     with scratch_folder() as folder:  # linkers replace what is there
         linked = folder / target.name
         done = subprocess.run(

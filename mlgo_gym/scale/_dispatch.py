@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any, Final, Generic, TypeVar
 
 from mlgo_gym.errors import CompilationError, CompilerCrashError, InputError
-from mlgo_gym.llvm._later import LATER, Items
 from mlgo_gym.llvm._schedule import Made
 
 _Item = TypeVar("_Item")
@@ -64,7 +63,7 @@ class Dispatch(Generic[_Item]):
         in_order: outcomes keep that order; otherwise they come as they are made.
     """
 
-    def __init__(self, items: Items[_Item], *, in_order: bool) -> None:
+    def __init__(self, items: Iterable[_Item], *, in_order: bool) -> None:
         self._left = len(items) if isinstance(items, Sized) else 0
         self._items = iter(items)
         self._in_order = in_order
@@ -177,14 +176,8 @@ class Dispatch(Generic[_Item]):
 
     def _start(self, count: int) -> list[tuple[int, _Item]]:
         """The next items, with their places."""
-        found: list[_Item] = []
-        is_later = False
-        for item in islice(self._items, max(count, 0)):
-            if item is LATER:
-                is_later = True
-                break
-            found.append(item)
-        self._exhausted |= len(found) < count and not is_later
+        found = list(islice(self._items, max(count, 0)))
+        self._exhausted |= len(found) < count
         first, self._started = self._started, self._started + len(found)
         self._left -= len(found)
         return list(enumerate(found, first))

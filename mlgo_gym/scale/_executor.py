@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from mlgo_gym.corpus._corpus import Module, read_files
 from mlgo_gym.errors import EnvironmentSetupError, InputError, UsageError
-from mlgo_gym.llvm._later import Items
 from mlgo_gym.llvm._schedule import Executor, ItemWork, Made, State
 from mlgo_gym.llvm._watching import is_watched
 from mlgo_gym.scale._columns import column, values_of
@@ -101,7 +100,7 @@ class RayExecutor(Executor[_State]):
         self._looked = self._seen = -_LOOK_S
 
     def run(
-        self, work: Callable[[_State, _Item], _Value], items: Items[_Item], *, in_order: bool
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
         """Hand batches of items to whoever has too little to do."""
         steps: Any = work if isinstance(work, ItemWork) else _Plain(work)

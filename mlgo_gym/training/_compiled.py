@@ -27,8 +27,3 @@ class CompiledNetwork(NetworkCode):
         """Answer as a network of the same shape does now, while nobody asks."""
         for mine, theirs in zip(self._weights.values(), network.trainable_variables, strict=True):
             mine[...] = theirs.numpy()
-
-    def copy(self) -> NetworkCode:
-        """The code with the weights of now, whatever this one learns."""
-        weights = {name: each.copy() for name, each in self._weights.items()}
-        return NetworkCode(self._model, self._sent, weights)

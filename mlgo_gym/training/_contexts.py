@@ -21,7 +21,6 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm._later import Later
 from mlgo_gym.llvm._schedule import Done, Jobs, each, workers
 from mlgo_gym.llvm._task import ALLOCATE
 from mlgo_gym.llvm.text._allocation_score import score_function
@@ -154,17 +153,15 @@ class Workshop:
 
     def each(
         self,
-        items: Iterable[_K | Later],
+        items: Iterable[_K],
         work: Callable[[Compiler, Any], _T],
         read: Callable[[_K], Any] | None = None,
-        *,
-        in_order: bool = True,
     ) -> Generator[Done[_K, _T]]:
         """What a function makes of each item with one of the compilers, in the items' order.
 
         It is called with what is read of the item.
         """
-        return each(items, work, self._workers, read=read, in_order=in_order)
+        return each(items, work, self._workers, read=read, in_order=True)
 
     def successes(
         self,

@@ -13,7 +13,7 @@ costs more.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any
@@ -32,7 +32,6 @@ from mlgo_gym.training._networks import (
     network_from_config,
     with_margin,
 )
-from mlgo_gym.training._overlapping import Arrived, Overlapping
 from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import Prepared, load_start, prepared, statistics
 from mlgo_gym.training._trials import Trial, Trials, TrialSetting, Tried
@@ -51,7 +50,6 @@ class GroupConfig:
     tries: int = 16
     drawn: float = 8.0
     temperature: float = 1.7
-    staleness: int = 0
     most_modules: int = 60
     features: str = ALL_FEATURES
     hidden: tuple[int, ...] = (32, 16)
@@ -64,10 +62,9 @@ class GroupConfig:
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        least_of = {"tries": 2, "staleness": 0}
-        numbers = ("generations", "contexts", "tries", "staleness", "most_modules")
-        for name in (*numbers, "validate_every"):
-            least = least_of.get(name, 1)
+        numbers = ("generations", "contexts", "tries", "most_modules", "validate_every")
+        for name in numbers:
+            least = 2 if name == "tries" else 1
             if getattr(self, name) < least:
                 raise OptionsError(
                     f"{name}: expected a number of at least {least}, found {getattr(self, name)!r}"
@@ -87,16 +84,12 @@ class GroupConfig:
 def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
     """Train until the generations or the run's budget are over; goes on where the run was.
 
-    What is learned depends on the configuration and the corpora, not on the number of workers,
-    unless trials may be stale: then it depends on which come first.
+    What is learned depends on the configuration and the corpora, not on the number of workers.
     """
     with prepared(run, data, config.most_modules, config.seed) as found:
         trainer = _Trainer(run, config, data, found)
         with trainer.compiled:
-            try:
-                return trainer.train()
-            finally:
-                trainer.give_up()
+            return trainer.train()
 
 
 @dataclass(slots=True)
@@ -117,8 +110,6 @@ class _Trainer:
         self._run, self._config, self._data = run, config, data
         self._workshop, self._sampler, self._held_out = prepared
         self._best: Validation | None = None
-        self._stretch: Generator[Arrived] | None = None
-        self._last = 0
         self._candidate = run.directory / "candidate"
         checkpoint = run.restore()
         if checkpoint is None:
@@ -137,8 +128,6 @@ class _Trainer:
         progress, run, config = self._progress, self._run, self._config
         while True:
             is_last = progress.generation >= config.generations or run.is_over
-            if is_last:
-                self.give_up()
             is_due = is_last or progress.generation % config.validate_every == 0
             if is_due and progress.validated < progress.generation:
                 self._validate()
@@ -190,57 +179,15 @@ class _Trainer:
 
     def _generation(self, number: int) -> dict[str, float]:
         started = monotonic()
-        metrics: dict[str, float] = {}
-        if self._config.staleness:
-            arrived = self._next_update(number)
-            trials, metrics = arrived.trials, arrived.scalars()
-        else:
-            work = Trials(self._workshop, self._network(), self._config.setting(number))
-            drawn, _ = self._drawn(number)
-            trials = list(self._workshop.successes(drawn, work, self._sampler.numbered))
+        self.compiled.take_weights(self._update.network)
+        generator = np.random.default_rng([self._config.seed, number])
+        drawn = self._sampler.draw(self._config.contexts, generator)
+        work = Trials(self._workshop, self.compiled, self._config.setting(number))
+        trials = list(self._workshop.successes(drawn, work, self._sampler.numbered))
         for error in (each for _, trial in trials for each in trial.errors):
             self._data.warn(error)
-        metrics |= {"collect/seconds": monotonic() - started}
-        return metrics | (self._learn(trials, self._drawn(number)[1]) if trials else {})
-
-    def _drawn(self, number: int) -> tuple[list[int], np.random.Generator]:
-        """The contexts of a generation, and what else in it is drawn with."""
-        generator = np.random.default_rng([self._config.seed, number])
-        return self._sampler.draw(self._config.contexts, generator), generator
-
-    def _network(self) -> CompiledNetwork:
-        """What answers, as it has learned so far."""
-        self.compiled.take_weights(self._update.network)
-        return self.compiled
-
-    def _next_update(self, number: int) -> Arrived:
-        """What comes for a generation, whichever it was drawn for."""
-        if self._stretch is None:
-            every = self._config.validate_every
-            self._last = min(number + -number % every, self._config.generations)
-            self._stretch = self._overlapping().updates(range(number, self._last + 1))
-        arrived = next(self._stretch)
-        if number == self._last:
-            next(self._stretch, None)  # it ends, and the workers can have something else
-            self._stretch = None
-        return arrived
-
-    def _overlapping(self) -> Overlapping:
-        return Overlapping(
-            workshop=self._workshop,
-            sampler=self._sampler,
-            drawn=lambda number: self._drawn(number)[0],
-            setting=self._config.setting,
-            network=lambda: self._network().copy(),
-            staleness=self._config.staleness,
-            warn=self._data.warn,
-        )
-
-    def give_up(self) -> None:
-        """Have nothing under way that a later generation would have learned from."""
-        if self._stretch is not None:
-            self._stretch.close()
-        self._stretch = None
+        metrics = {"collect/seconds": monotonic() - started}
+        return metrics | (self._learn(trials, generator) if trials else {})
 
     def _learn(
         self, trials: Sequence[tuple[int, Trial]], generator: np.random.Generator

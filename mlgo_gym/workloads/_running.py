@@ -24,6 +24,7 @@ from types import MappingProxyType
 from typing import Final
 
 from corpus_tools import sandbox
+from corpus_tools.children import check_statuses
 from corpus_tools.sandbox import confinement
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import Workload
@@ -228,6 +229,7 @@ def _run(
         words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno()]
         prefix = [each.format(log=log.fileno()) for each in way.prefix]
         own_variables = {k: v.format(log=log.fileno()) for k, v in way.environment.items()}
+        check_statuses()
         process = subprocess.Popen(
             [*_LAUNCHER, *map(str, words), *prefix, "../program", *workload.arguments],
             cwd=here,

@@ -16,7 +16,6 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilerCrashError, InputError, ModuleError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._later import LATER, Later
 from mlgo_gym.llvm._schedule import Done, Executor, each, workers
 from tests.waiting import wait_for
 
@@ -255,9 +254,9 @@ class Backwards(Executor[_S]):
         self._state = state()
 
     def run(
-        self, work: Callable[[_S, _I], _V], items: Iterable[_I | Later], *, in_order: bool
+        self, work: Callable[[_S, _I], _V], items: Iterable[_I], *, in_order: bool
     ) -> Generator[_V]:
-        here = [item for item in items if item is not LATER]
+        here = list(items)
         for item in here[:: 1 if in_order else -1]:
             yield work(self._state, item)
 
@@ -285,23 +284,3 @@ def test_no_workers_are_an_error(desks: list[Desk]) -> None:
         with pytest.raises(OptionsError) as error:
             each((), double, partial(Desk, desks), jobs=jobs)
         assert str(error.value) == f"jobs: expected a number above 0, found {jobs}"
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("in_order", [False, True])
-def test_items_that_depend_on_values(jobs: int, in_order: bool) -> None:
-    """Each batch of items is known when the one before it has been taken, and none before."""
-    found: list[int] = []
-
-    def items() -> Iterator[int | Later]:
-        for number in range(0, 30, 3):
-            while len(found) < number:
-                yield LATER
-            assert len(found) == number
-            yield from range(number, number + 3)
-
-    state = partial(Desk, [])
-    for done in each(items(), double, state, jobs=jobs, in_order=in_order):
-        found += [done.value]
-    assert sorted(found) == [2 * item for item in range(30)]
-    assert not in_order or found == sorted(found)

@@ -69,7 +69,6 @@ from tests.cli.test_timeline import lanes
 from tests.scale import work
 from tests.training.test_advantage import QUICK
 from tests.training.test_group import QUICK as GROUP
-from tests.training.test_overlapping import COURSE
 from tests.waiting import remove, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -293,16 +292,6 @@ def test_equal_trials(nodes: Nodes, tmp_path: Path) -> None:
         } <= plain.keys()
     with three(nodes), RayCluster(nodes.address) as cluster:
         assert trials(cluster, tmp_path / "nodes", report) == plain
-
-
-@pytest.mark.e2e
-def test_generations_that_overlap(nodes: Nodes) -> None:
-    """What is slow is learned from in one of the next updates, once, and nothing is dropped."""
-    with three(nodes), RayCluster(nodes.address) as cluster:
-        found = COURSE.found(staleness=8, jobs=cluster)
-    assert [len(names) for names, _, _ in found] == [2] * 5
-    assert sum("slow" in names for names, _, _ in found) == 1
-    assert not any(dropped for _, _, dropped in found)
 
 
 @pytest.mark.e2e

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from random import Random
 from typing import Any
 
 import pytest
 
-from mlgo_gym.llvm._later import LATER, Later
 from mlgo_gym.llvm._schedule import Made
 from mlgo_gym.scale._dispatch import BATCH_S, LEAST_S, Dispatch, ItemBatch
 
@@ -16,7 +15,7 @@ Given = dict[int, list[ItemBatch[int]]]
 
 
 def started(
-    items: Iterable[int | Later], workers: int, *, in_order: bool = False
+    items: Iterable[int], workers: int, *, in_order: bool = False
 ) -> tuple[Dispatch[int], Given]:
     """A dispatch, and what workers were given at first."""
     dispatch: Dispatch[int] = Dispatch(items, in_order=in_order)
@@ -133,27 +132,6 @@ def test_an_item_that_loses_every_worker() -> None:
     finish(dispatch, given(dispatch, known), 4)
     assert taken(dispatch) == [8]
     given(dispatch, known)
-    assert dispatch.is_finished
-
-
-def test_what_comes_later_is_asked_for_when_something_was_taken() -> None:
-    def items() -> Iterator[int | Later]:
-        yield from (1, 2)
-        while not found:
-            yield LATER
-        yield 3
-
-    found: list[int] = []
-    dispatch, known = started(items(), 3)
-    assert [[each.items for each in known[worker]] for worker in known] == [[(1,)], [(2,)], []]
-    finish(dispatch, known, 0)
-    assert not given(dispatch, known)[2]
-    found += taken(dispatch)
-    assert [each.items for each in given(dispatch, known)[2]] == [(3,)]
-    finish(dispatch, known, 1)
-    finish(dispatch, known, 2)
-    given(dispatch, known)
-    assert taken(dispatch) == [2, 3]
     assert dispatch.is_finished
 
 

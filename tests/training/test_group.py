@@ -202,7 +202,6 @@ def test_nothing_to_train_on(tmp_path: Path, sample: Corpus) -> None:
         ({"generations": 0}, "generations: expected a number of at least 1, found 0"),
         ({"contexts": 0}, "contexts: expected a number of at least 1, found 0"),
         ({"tries": 1}, "tries: expected a number of at least 2, found 1"),
-        ({"staleness": -1}, "staleness: expected a number of at least 0, found -1"),
         ({"most_modules": 0}, "most_modules: expected a number of at least 1, found 0"),
         ({"validate_every": 0}, "validate_every: expected a number of at least 1, found 0"),
         ({"drawn": 0.0}, "drawn: expected a number above 0, found 0.0"),

@@ -22,6 +22,8 @@
 #endif
 
 #define INSIDE " inside"
+#define NESTING "MLGO_NESTING"
+#define MOST_NESTED 4   /* clang's linker or a plugin may run a build of its own */
 #define NOT_STARTED 123 /* the dynamic linker ends with 127 for good where a library does not fit */
 
 static const char *const CANDIDATES[] = {"", "-25", "-24", "-23", "-22", "-21", "-20", "-19"};
@@ -128,6 +130,31 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
   return true;
 }
 
+static bool lead_back(struct clang *clang, struct message *message) {
+  const char *self = getenv("MLGO_SELF");
+  clang->leads_back = true;
+  snprintf(message->text, MESSAGE_BYTES,
+           "clang: expected a compiler, found that %s starts %s again; MLGO_CLANG names another",
+           clang->path, self ? self : program);
+  return false;
+}
+
+/* The variable has a mark for each driver that this process is below of. */
+bool check_nesting(struct clang *clang, struct message *message) {
+  const char *above = getenv(NESTING);
+  char *nesting = NULL;
+  size_t count = 0;
+  for (const char *mark = above; mark && (mark = strchr(mark, ':')); ++mark)
+    ++count;
+  if (count >= MOST_NESTED)
+    return lead_back(clang, message);
+  if (asprintf(&nesting, "%s:", above ? above : "") < 0)
+    abort();
+  setenv(NESTING, nesting, 1);
+  free(nesting);
+  return true;
+}
+
 int run(char *const *command, const struct preload *preload, int output, int errors) {
   pid_t parent = getpid(), child = output < 0 || errors < 0 ? -1 : fork();
   if (child == 0) {
@@ -179,8 +206,10 @@ static bool ask_version(struct clang *clang, char *text, size_t size, bool *is_k
   bool is_inside = version && was_spoken(&preload);
   *is_known = status >= 0 && status != NOT_STARTED && was_mapped(&preload);
   close_preload(&preload);
-  if (!version)
+  if (!version && status != LED_BACK)
     version = say_version(clang, NULL, text, size, &status);
+  if (!version && status == LED_BACK)
+    return lead_back(clang, message);
   if (!version) {
     text[strcspn(text, "\n")] = 0;
     snprintf(message->text, MESSAGE_BYTES,

@@ -21,7 +21,8 @@ static bool is_crash(int status) {
 static bool is_doubtful(const struct outcome *outcome, int stderr_copy) {
   bool failed = WIFEXITED(outcome->status) && WEXITSTATUS(outcome->status);
   return is_crash(outcome->status) ||
-         (failed && (outcome->was_asked || !blames_a_source(stderr_copy)));
+         (failed && WEXITSTATUS(outcome->status) != LED_BACK &&
+          (outcome->was_asked || !blames_a_source(stderr_copy)));
 }
 
 /* Plain clang, once more, with nothing on our side: its word counts. */
@@ -48,7 +49,8 @@ static int try_plain(const struct settings *settings, const struct clang *clang)
  * linker that is static. */
 static bool is_unreached(const struct outcome *outcome, const struct job *job) {
   bool failed = outcome->is_served && (is_crash(outcome->status) || WEXITSTATUS(outcome->status));
-  if (!failed || !job->is_inside || job->stderr_copy < 0)
+  if (!failed || !job->is_inside || job->stderr_copy < 0 ||
+      WEXITSTATUS(outcome->status) == LED_BACK)
     return false;
   return misses_a_channel(job->stderr_copy) ||
          (!outcome->was_open && !blames_a_source(job->stderr_copy));

@@ -96,6 +96,7 @@ struct clang {
   bool needs_cxx_mode;
   int version;
   bool can_preload;
+  bool leads_back; /* it starts mlgo-cc again */
 };
 
 struct message {
@@ -148,6 +149,9 @@ size_t add_file_to_digest(struct digest *digest, int file, size_t size);
 /* cache.c */
 bool find_clang(const struct settings *settings, struct clang *clang, struct message *message);
 bool check_clang(struct clang *clang, struct message *message);
+/* False where so many drivers have started each other that clang must be a program that starts them
+ * again; else clang's processes count one more. */
+bool check_nesting(struct clang *clang, struct message *message);
 /* Runs a program, with a library preloaded or NULL, and writes what it prints to files, or keeps the
  * beginning of it; returns its exit status, or -1. */
 struct preload;
@@ -302,6 +306,9 @@ int compile_and_keep(const struct settings *settings, const struct clang *clang,
 /* compile.c */
 /* Compiles with advice; the result is an exit status. */
 int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan);
+
+/* The status of a driver whose clang starts it again: nobody above it tries anything else. */
+#define LED_BACK 110
 
 /* main.c */
 extern const char *program;

@@ -28,9 +28,9 @@ int become_clang(const struct settings *settings, const struct clang *clang) {
 
 int fall_back(const struct settings *settings, const struct clang *clang,
               const struct message *message) {
-  if (settings->is_strict) {
+  if (settings->is_strict || clang->leads_back) {
     say("error", message->text, "");
-    return 1;
+    return clang->leads_back ? LED_BACK : 1;
   }
   say("warning", message->text, "; compiled by plain clang");
   return become_clang(settings, clang);
@@ -107,6 +107,8 @@ int main(int argc, char **argv) {
     say("error", refusal.text, "");
     return 1;
   }
+  if (!check_nesting(&clang, &refusal))
+    return fall_back(&settings, &clang, &refusal);
   if (settings.wants_fingerprint)
     return fingerprint(&settings, &clang, is_usable, &message);
   if (!is_usable)

@@ -43,7 +43,8 @@ _MOST: Final = 1 << 62
 
 def child_command(module: str, argument: str = "") -> list[str]:
     """A Python process that calls a module's ``main`` and finds modules just as this one does."""
-    start = f"import sys; sys.path[:] = sys.argv[1:]; from {module} import main; main({argument})"
+    heed = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_DFL)"
+    start = f"{heed}; sys.path[:] = sys.argv[1:]; from {module} import main; main({argument})"
     path = [entry or str(Path.cwd()) for entry in sys.path]
     return [sys.executable, "-P", "-c", start, *path]
 
