@@ -23,7 +23,7 @@ MODULES = sorted(
     for package in (mlgo_gym, corpus_tools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
-LOOSE = {"errors", "files", "own_folder", "remote", "tensor_spec", "testing"}
+LOOSE = {"errors", "files", "own_folder", "remote", "tensor_spec"}
 
 
 def _doors() -> dict[str, list[str]]:
@@ -76,7 +76,7 @@ def test_the_page_lists_the_doors() -> None:
 
 
 def test_doors_are_few() -> None:
-    assert sum(len(names) for names in DOORS.values()) <= 180
+    assert sum(len(names) for names in DOORS.values()) <= 190
 
 
 def test_what_is_no_door_is_private_by_name() -> None:

@@ -128,6 +128,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._compilation: Compilation | None = None
         self._pending: Observation | None = None
         self._last_action: Action | None = None
+        self._is_closed = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -143,6 +144,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             ModuleError: what was asked for asks for no decision, cannot be measured, or LLVM
                 refused it.
             CompilationError: LLVM crashed or hung on the module that was asked for.
+            UsageError: the environment is closed.
         """
         return run_to_end(self.resetting(seed=seed, options=options))
 
@@ -150,6 +152,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> Steps[tuple[ObservationDict, dict[str, Any]]]:
         """`reset`, for several at once (`llvm._waiting`); a wrong option changes nothing."""
+        self._check_open("reset")
         return self._resetting(seed, _asked_for(options or {}, self._reset_options, self.corpus))
 
     def _resetting(
@@ -171,7 +174,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         """Answer the pending decision and go on to the next.
 
         Raises:
-            UsageError: no decision is pending, or LLVM does not take this action.
+            UsageError: no decision is pending, LLVM does not take this action, or the environment
+                is closed.
         """
         return run_to_end(self.stepping(action))
 
@@ -179,6 +183,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self, action: Any
     ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
         """`step`, for several at once (`llvm._waiting`); a wrong action changes nothing."""
+        self._check_open("step")
         if self._compilation is None or self._pending is None:
             raise UsageError("step: expected a pending decision, found none; call reset first")
         return self._stepping(self._compilation, *self._choose(action, self._pending))
@@ -242,7 +247,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         return "\n".join(lines) + "\n"
 
     def close(self) -> None:
-        """End the worker process."""
+        """End the worker process, for good; safe to call twice."""
+        self._is_closed = True
         if self._compilation is not None:
             self._compilation.close()
         self.compiler.close()
@@ -303,6 +309,10 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
                 raise
             return self.problem.fallback_action(observation), {"illegal_action": chosen}
         return chosen, {}
+
+    def _check_open(self, call: str) -> None:
+        if self._is_closed:
+            raise UsageError(f"{call}: expected an open environment, found a closed one")
 
     def _check_limit(self, compilation: Compilation) -> None:
         limit = self._decision_limit

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
-import mlgo_gym
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._making import make_env
@@ -55,19 +52,9 @@ def finish(env: gymnasium.Env[Any, Any], action: int) -> tuple[float, dict[str, 
     return reward, info
 
 
-def test_gymnasium_finds_and_approves_it() -> None:
-    assert mlgo_gym.__version__
-    env = gymnasium.make(ID, render_mode="ansi")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(env.unwrapped, skip_close_check=False)
-    env.close()
-
-
 def test_an_episode_is_a_module(env: CompilationEnv) -> None:
     observation, info = env.reset(options={"module": "frame_stream.c"})
     assert list(observation) == [each.spec.name for each in InliningForSize.features]
-    assert observation in env.observation_space
     assert {key: info[key] for key in ("module", "decision", "context", "skipped")} == {
         "module": "frame_stream.c",
         "decision": 0,
@@ -84,28 +71,12 @@ def test_an_episode_is_a_module(env: CompilationEnv) -> None:
     assert info["settings"]["size_increase_threshold"] == 2.0
 
 
-def test_default_advice_scores_zero(env: CompilationEnv) -> None:
-    for name in env.corpus:
-        _, info = env.reset(options={"module": name})
-        terminated = False
-        reward = -1.0
-        while not terminated:
-            _, reward, terminated, _, info = env.step(info["default_advice"])
-        assert reward == 0.0
-
-
-def test_observations_are_fresh_and_end_in_zeros(env: CompilationEnv) -> None:
-    first, _ = env.reset(seed=1)
-    copy = {name: value.copy() for name, value in first.items()}
-    second, *_ = env.step(0)
-    second["cost_estimate"][0] = 12345
-    assert all(np.array_equal(first[name], copy[name]) for name in first)
+def test_observations_end_in_zeros(env: CompilationEnv) -> None:
+    last, _ = env.reset(seed=1)
     terminated = False
-    last = second
     while not terminated:
         last, _, terminated, _, _ = env.step(1)
     assert all(value.tolist() == [0] for value in last.values())
-    assert last in env.observation_space
 
 
 @pytest.mark.e2e
@@ -297,9 +268,10 @@ def test_calls_in_the_wrong_order(env: CompilationEnv) -> None:
         env.step(2)
     env.step(1)  # the decision was still pending
     env.close()
-    env.close()
-    with pytest.raises(UsageError, match="^compiler: closed$"):
-        env.reset()
+    for call, name in ((env.reset, "reset"), (lambda: env.step(1), "step")):
+        with pytest.raises(UsageError) as error:
+            call()
+        assert str(error.value) == f"{name}: expected an open environment, found a closed one"
 
 
 @pytest.mark.parametrize(

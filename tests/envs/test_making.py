@@ -5,14 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.envs._allocation_env import AllocationEnv
@@ -24,16 +22,9 @@ from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from tests.envs.test_contract import EvictionForSize
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "loaded_size"
-
-
-@dataclass(frozen=True, slots=True)
-class EvictionForSize(RegallocEviction):
-    """Eviction, measured by the object: masks in whole modules."""
-
-    name: ClassVar[str] = "EvictionForSize"
-    measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
 
 
 def test_a_name_with_its_settings(small: Corpus) -> None:
@@ -56,7 +47,6 @@ def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
         assert not truncated
     assert reward == pytest.approx(1 - info["text_size_bytes"] / baseline)
     assert reward != 0
-    check_env(env, skip_render_check=True)
     env.close()
 
 

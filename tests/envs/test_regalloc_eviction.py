@@ -7,7 +7,6 @@ import math
 import os
 import shutil
 import signal
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._allocation_env import AllocationEnv
@@ -56,14 +54,6 @@ def finish(env: AllocationEnv) -> tuple[float, dict[str, Any]]:
         assert reward == 0.0
 
 
-def test_gymnasium_finds_and_approves_it() -> None:
-    env = gymnasium.make(ID, render_mode="ansi", illegal_action="fallback")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(env.unwrapped, skip_close_check=False)
-    env.close()
-
-
 def test_an_episode_is_a_function(env: AllocationEnv) -> None:
     observation, info = env.reset(options={"module": "expr_vm.c"})
     assert list(observation) == [each.spec.name for each in RegallocEviction.features]
@@ -97,26 +87,6 @@ def test_functions_that_are_asked_for(env: AllocationEnv) -> None:
     assert info["function"] == "expr_disassemble"
     _, info = env.reset(options={"function": "expr_run"})
     assert (info["module"], info["function"]) == ("expr_vm.c", "expr_run")
-
-
-@pytest.mark.e2e
-def test_same_seed_same_episodes(two: Corpus) -> None:
-    def played() -> list[tuple[float, str]]:
-        env = AllocationEnv(RegallocEviction(), two)
-        env.action_space.seed(7)
-        results = []
-        for episode in range(3):
-            _, info = env.reset(seed=3 if episode == 0 else None)
-            ended = False
-            while not ended:
-                action = env.action_space.sample(info["action_mask"])
-                _, reward, terminated, truncated, info = env.step(action)
-                ended = terminated or truncated
-            results.append((reward, info["machine_code_sha256"]))
-        env.close()
-        return results
-
-    assert played() == played()
 
 
 def test_observations_hold_no_nan(env: AllocationEnv, sample: Corpus) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, suppress
 from functools import partial
+from itertools import islice
+from queue import SimpleQueue
 from time import sleep
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import psutil
 import pytest
@@ -16,7 +20,8 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilerCrashError, InputError, ModuleError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._schedule import Done, Executor, each, workers
+from mlgo_gym.llvm._schedule import Done, Engine, Executor, each, workers
+from mlgo_gym.testing import ContractError, check_executor
 from tests.waiting import wait_for
 
 _S = TypeVar("_S", bound=Any)
@@ -71,11 +76,9 @@ def double(desk: Desk, item: int) -> int:
     return 2 * item
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
-def test_every_item_is_done(desks: list[Desk], jobs: int) -> None:
-    found = list(each(range(50), double, partial(Desk, desks), jobs=jobs))
-    assert sorted((done.item, done.value) for done in found) == [(n, 2 * n) for n in range(50)]
-    assert all(done.error is None for done in found)
+@pytest.mark.parametrize("jobs", [1, 2, 3])
+def test_workers_here_keep_the_contract(jobs: int) -> None:
+    check_executor(jobs)
 
 
 def test_the_order_of_the_items(desks: list[Desk]) -> None:
@@ -120,24 +123,6 @@ def test_items_are_asked_for_as_results_are_taken(desks: list[Desk]) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_an_item_that_fails_is_reported_and_the_others_go_on(desks: list[Desk], jobs: int) -> None:
-    def picky(desk: Desk, item: int) -> int:
-        if item == 1:
-            raise ModuleError("one", "expected another")
-        if item == 2:
-            raise CompilerCrashError("two", "gone", exit_status=-9, stderr_tail=())
-        return double(desk, item)
-
-    found = list(each(range(4), picky, partial(Desk, desks), jobs=jobs, in_order=True))
-    assert [str(done.error) for done in found] == [
-        "None", "module 'one': expected another", "module 'two': gone", "None"
-    ]  # fmt: skip
-    assert (found[0].value, found[3].value) == (0, 6)
-    with pytest.raises(ModuleError, match="^module 'one': expected another$"):
-        _ = found[1].value
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
 def test_what_work_is_called_with_is_read_from_items(desks: list[Desk], jobs: int) -> None:
     """An item that cannot be read is reported, and its worker goes on."""
 
@@ -152,31 +137,6 @@ def test_what_work_is_called_with_is_read_from_items(desks: list[Desk], jobs: in
         (0, "None"), (1, "module 'one': cannot be read"), (2, "None")
     ]  # fmt: skip
     assert (found[0].value, found[2].value) == (0, 40)
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_another_error_ends_everything(desks: list[Desk], jobs: int) -> None:
-    def divide(desk: Desk, item: int) -> float:
-        if item > 1:
-            desk.wait()
-        return 1 / item
-
-    with pytest.raises(ZeroDivisionError):
-        list(each(range(100), divide, partial(Desk, desks), jobs=jobs, in_order=True))
-    assert len(desks) == jobs
-
-
-def test_closing_early_interrupts_what_is_under_way(desks: list[Desk]) -> None:
-    def work(desk: Desk, item: int) -> None:
-        desk.items.append(item)
-        if item:
-            desk.wait()
-
-    found = each(range(100), work, partial(Desk, desks), jobs=3)
-    assert next(found).item == 0
-    found.close()
-    assert all(desk.interrupted.is_set() for desk in desks)
-    assert sum(len(desk.items) for desk in desks) < 10
 
 
 def test_a_signal_where_a_result_is_waited_for(desks: list[Desk]) -> None:
@@ -234,19 +194,6 @@ def test_a_state_that_cannot_be_made(desks: list[Desk], jobs: int) -> None:
         list(each(range(3), double, make, jobs=jobs))
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_workers_that_stay_open(desks: list[Desk], jobs: int) -> None:
-    with workers(partial(Desk, desks), jobs) as executor:
-        for _ in range(3):
-            assert sum(done.value for done in each(range(8), double, executor)) == 56
-        assert [desk.closed for desk in desks] == [0] * jobs
-        interrupted = each(range(100), double, executor)
-        next(interrupted)
-        interrupted.close()
-        assert sum(done.value for done in each(range(8), double, executor)) == 56
-    executor.close()  # twice
-
-
 class Backwards(Executor[_S]):
     """Somebody's own engine: it begins at the end."""
 
@@ -277,6 +224,177 @@ def test_an_engine_of_somebody_else(desks: list[Desk]) -> None:
     assert [done.value for done in given] == [0, 2, 4]
     with Backwards(partial(Desk, desks)) as executor:
         assert [done.value for done in each(range(3), double, executor)] == [4, 2, 0]
+
+
+class Wrapped(Executor[_S]):
+    """Threads, in somebody's own hands."""
+
+    def __init__(self, state: Callable[[], _S]) -> None:
+        self.made = workers(state, 2)
+
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        yield from self.made.run(work, items, in_order=in_order)
+
+    def close(self) -> None:
+        self.made.close()
+
+
+class Losing(Wrapped[_S]):
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        yield from list(super().run(work, items, in_order=in_order))[1:]
+
+
+class Repeating(Wrapped[_S]):
+    """Tries items once before it does them."""
+
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        def twice(state: _S, item: Any) -> _V:
+            work(state, item)
+            return work(state, item)
+
+        yield from super().run(twice, items, in_order=in_order)
+
+
+class Unordered(Wrapped[_S]):
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        found = list(super().run(work, items, in_order=True))
+        yield from found[::-1] if in_order else found
+
+
+class Impatient(Wrapped[_S]):
+    """Does not know items that depend on values."""
+
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        known = [item for item in islice(items, 1000) if item is not LATER]
+        yield from super().run(work, known, in_order=in_order)
+
+
+class Tolerant(Wrapped[_S]):
+    """Takes any error for the end of the items."""
+
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        with suppress(ArithmeticError):
+            yield from super().run(work, items, in_order=in_order)
+
+
+class Several(Wrapped[_S]):
+    """A state for each run."""
+
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        yield from super().run(work, items, in_order=in_order)
+        super().close()
+        self.made._open()  # type: ignore[attr-defined]
+
+
+class Many(Wrapped[_S]):
+    """A worker more than there may be."""
+
+    def __init__(self, state: Callable[[], _S]) -> None:
+        self.made = workers(state, 3)
+
+
+class Sharing(Wrapped[_S]):
+    """One state for all its threads."""
+
+    def __init__(self, state: Callable[[], _S]) -> None:
+        self.state = state()
+        super().__init__(lambda: self.state)
+
+
+class Patient(Executor[_S]):
+    """Interrupts nobody."""
+
+    def __init__(self, state: Callable[[], _S]) -> None:
+        self._states = [state() for _ in range(2)]
+        self._idle: SimpleQueue[_S] = SimpleQueue()
+        for one in self._states:
+            self._idle.put(one)
+
+    def run(
+        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
+    ) -> Generator[_V]:
+        def do(item: Any) -> _V:
+            state = self._idle.get()
+            try:
+                return work(state, item)
+            finally:
+                self._idle.put(state)
+
+        del in_order
+        with ThreadPoolExecutor(2) as pool:
+            ahead: deque[Future[_V]] = deque()
+            for item in items:
+                if item is not LATER:
+                    ahead.append(pool.submit(do, item))
+                if item is LATER or len(ahead) > 2:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+
+    def close(self) -> None:
+        while self._states:
+            self._states.pop().close()
+
+
+class Open(Wrapped[_S]):
+    """Is closed only where a test does so."""
+
+    left: ClassVar[list[Executor[Any]]] = []
+
+    def close(self) -> None:
+        self.left.append(self.made)
+
+
+class Again(Wrapped[_S]):
+    """Closes its states as often as it is closed."""
+
+    def close(self) -> None:
+        self.states = getattr(self, "states", None) or list(self.made._states)  # type: ignore[attr-defined]
+        self.made.close()
+        for one in self.states:
+            one.close()
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        (Losing, "items: expected \\[0, 1, .*, found \\["),
+        (Repeating, "times that items were done: expected 20, found 40"),
+        (Unordered, "items in order: expected \\[0, 1, .*, found \\[19, "),
+        (
+            Impatient,
+            "values of items that depend on others: expected \\[0, .*, found \\[0, 2, 4\\]",
+        ),
+        (Several, "states that were closed meanwhile: expected \\[\\], found \\['closed', "),
+        (Many, "states: expected at most 2, found 3"),
+        (Sharing, "items of a state that was at work: expected \\[\\], found \\['shared'"),
+        (Tolerant, "an error that is no item's: expected ZeroDivisionError, found none"),
+        (Patient, "work that was not interrupted after an error .*: expected \\[\\], found "),
+        (Open, "open states once an executor was closed: expected none, found 2"),
+        (Again, "states that were closed twice .*: expected \\[\\], found \\['closed twice'"),
+    ],
+)
+def test_the_suite_finds_what_is_broken(engine: Engine, message: str) -> None:
+    try:
+        with pytest.raises(ContractError, match=f"^{message}"):
+            check_executor(engine, workers=2, within_s=0.2)
+    finally:
+        while Open.left:
+            Open.left.pop().close()
 
 
 def test_no_workers_are_an_error(desks: list[Desk]) -> None:

@@ -58,11 +58,6 @@ def refuse(_: Desk, item: int) -> NoReturn:
     raise PolicyError(f"Traceback\nValueError: {item}")
 
 
-def sleep(_: Desk, item: int) -> int:
-    time.sleep(0 if item == 0 else 600)
-    return item
-
-
 def compiled(compiler: Compiler, module: Module) -> int:
     return compiler.compile_module(module).text_size_bytes
 

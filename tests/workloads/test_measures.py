@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._measures import AllocationCost, TextSize, reward_of
+from mlgo_gym.testing import check_measure
 from mlgo_gym.workloads._measures import Mix, measure_named
 from tests.workloads.conftest import ADDRESS, CALLS, DESCRIPTION, MakeCorpus
 
@@ -155,6 +157,13 @@ def test_a_corpus_without_workloads(corpus: MakeCorpus) -> None:
         measure_named("cost", made)
     with pytest.raises(WorkloadError, match=re.escape("found none")):
         make_env("inlining-for-size", made, reward="instructions")
+
+
+@pytest.mark.parametrize("reward", ["instructions", "cost", "text:0.5,instructions:2,linked"])
+def test_measures_keep_the_contract(corpus: MakeCorpus, reward: str) -> None:
+    made = corpus(DESCRIPTION, {"twice.c": CALLS})
+    with closing(measure_named(reward, made)) as measure:
+        check_measure(measure, made["twice.c"], InliningForSize())
 
 
 def test_an_equal_object_is_not_run_again(corpus: MakeCorpus) -> None:

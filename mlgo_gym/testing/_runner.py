@@ -1,16 +1,10 @@
-"""The contract of model runners as an executable suite, for ours and for anybody's.
-
-::
-
-    def test_my_runner():
-        check_runner(MyRunner, inputs, output)
-"""
+"""The contract of model runners."""
 
 from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,14 +13,9 @@ import numpy as np
 from mlgo_gym.errors import MlgoGymError, SpecError, UsageError
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.tensor_spec import TensorSpec
-
-__all__ = ["RunnerContractError", "check_runner", "round_trips_us"]
+from mlgo_gym.testing._contract import ContractError, expect, expect_error
 
 _UNKNOWN: Final = TensorSpec("mlgo_gym_input_that_no_model_knows", "int64_t", (3,))
-
-
-class RunnerContractError(AssertionError):
-    """A runner does not keep the contract; the message says which clause, expected and found."""
 
 
 def check_runner(
@@ -52,7 +41,13 @@ def check_runner(
         seed: of what the inputs are filled with.
 
     Raises:
-        RunnerContractError: a clause is broken.
+        ContractError: a clause is broken.
+
+    >>> from mlgo_gym.runners import ScriptedRunner
+    >>> inputs, output = [TensorSpec("x", "int64_t", (1,))], TensorSpec("y", "int64_t", (1,))
+    >>> def factory(inputs, output):
+    ...     return ScriptedRunner(lambda values: int(values["x"][0] > 50), inputs, output)
+    >>> check_runner(factory, inputs, output)
     """
     check = _Check(factory, tuple(inputs), output, np.random.default_rng(seed))
     check.buffers()
@@ -76,20 +71,20 @@ class _Check:
     def buffers(self) -> None:
         """Every input has one contiguous, writable buffer of its spec, typed and untyped."""
         with self.factory(self.inputs, self.output) as runner:
-            _expect("inputs", self.inputs, runner.inputs)
-            _expect("output", self.output, runner.output)
+            expect("inputs", self.inputs, runner.inputs)
+            expect("output", self.output, runner.output)
             for index, spec in enumerate(self.inputs):
                 tensor, raw = runner.get_tensor(index), runner.get_tensor_untyped(index)
-                _expect(f"dtype of {spec.name!r}", spec.dtype, tensor.dtype)
-                _expect(f"shape of {spec.name!r}", spec.shape, tensor.shape)
-                _expect(f"contiguity of {spec.name!r}", True, tensor.flags.c_contiguous)
-                _expect(f"size in bytes of {spec.name!r}", spec.size_bytes, raw.nbytes)
+                expect(f"dtype of {spec.name!r}", spec.dtype, tensor.dtype)
+                expect(f"shape of {spec.name!r}", spec.shape, tensor.shape)
+                expect(f"contiguity of {spec.name!r}", True, tensor.flags.c_contiguous)
+                expect(f"size in bytes of {spec.name!r}", spec.size_bytes, raw.nbytes)
                 self._fill(tensor)
-                _expect(f"untyped view of {spec.name!r}", tensor.tobytes(), raw.tobytes())
+                expect(f"untyped view of {spec.name!r}", tensor.tobytes(), raw.tobytes())
             members = {f"f{index}": index for index in range(len(self.inputs))}
             by_enumeration = enum.IntEnum("Feature", members)  # type: ignore[misc]
             for member in by_enumeration:
-                _expect(
+                expect(
                     "index by enumeration", _address(runner, int(member)), _address(runner, member)
                 )
 
@@ -101,14 +96,14 @@ class _Check:
                 runner.switch_context(context)
                 before = self._fill_all(runner)
                 answer = runner.evaluate()
-                _expect("dtype of the answer", self.output.dtype, answer.dtype)
-                _expect("shape of the answer", self.output.shape, answer.shape)
+                expect("dtype of the answer", self.output.dtype, answer.dtype)
+                expect("shape of the answer", self.output.shape, answer.shape)
                 raw = bytes(runner.evaluate_untyped())
-                _expect("answer to the same inputs", answer.tobytes(), raw)
+                expect("answer to the same inputs", answer.tobytes(), raw)
                 after = [runner.get_tensor(index).tobytes() for index in range(len(self.inputs))]
-                _expect("inputs after evaluating", before, after)
+                expect("inputs after evaluating", before, after)
             moved = [_address(runner, index) for index in range(len(self.inputs))]
-            _expect("addresses of the buffers", addresses, moved)
+            expect("addresses of the buffers", addresses, moved)
 
     def versioning(self) -> None:
         """An input that the model does not know gets a buffer, and changes nothing."""
@@ -123,7 +118,7 @@ class _Check:
             self._fill(new.get_tensor(1))
             for index in range(len(self.inputs)):
                 new.get_tensor(index + (index > 0))[...] = old.get_tensor(index)
-            _expect(
+            expect(
                 "answer with an unknown input", old.evaluate().tobytes(), new.evaluate().tobytes()
             )
 
@@ -133,9 +128,9 @@ class _Check:
         try:
             self.factory(offered, self.output).close()
         except MlgoGymError as error:
-            _expect(f"{name!r} in the message {str(error)!r}", True, name in str(error))
+            expect(f"{name!r} in the message {str(error)!r}", True, name in str(error))
         else:
-            raise RunnerContractError(f"missing input {name!r}: expected an error, found none")
+            raise ContractError(f"missing input {name!r}: expected an error, found none")
 
     def sizes(self) -> None:
         """A packed observation of the right size is taken apart; another is refused."""
@@ -144,12 +139,12 @@ class _Check:
             payload = b"".join(part.tobytes() for part in parts)
             runner.fill(payload)
             for index, part in enumerate(parts):
-                _expect(
+                expect(
                     f"input {index} after fill",
                     part.tobytes(),
                     bytes(runner.get_tensor_untyped(index)),
                 )
-            _expect_error(
+            expect_error(
                 "an observation that is too long", SpecError, lambda: runner.fill(payload + b"x")
             )
 
@@ -159,7 +154,7 @@ class _Check:
         views = [runner.get_tensor(index) for index in range(len(self.inputs))]
         runner.close()
         runner.close()
-        _expect_error("evaluate after close", UsageError, runner.evaluate)
+        expect_error("evaluate after close", UsageError, runner.evaluate)
         del runner
         for view in views:
             view.sum()
@@ -173,7 +168,7 @@ class _Check:
             for index in range(len(self.inputs)):
                 one.get_tensor(index)[...] = 1
                 other.get_tensor(index)[...] = 0
-                _expect(
+                expect(
                     f"input {index} of the other runner", True, bool(one.get_tensor(index).all())
                 )
 
@@ -190,25 +185,17 @@ def _address(runner: MLModelRunner, index: int) -> int:
     return int(runner.get_tensor(index).ctypes.data)
 
 
-def _expect(clause: str, expected: object, found: object) -> None:
-    if expected != found:
-        raise RunnerContractError(f"{clause}: expected {expected!r}, found {found!r}")
-
-
-def _expect_error(clause: str, kind: type[Exception], call: Callable[[], object]) -> None:
-    try:
-        call()
-    except kind:
-        return
-    raise RunnerContractError(f"{clause}: expected {kind.__name__}, found none")
-
-
 def round_trips_us(
     runner: MLModelRunner, count: int, *, warm_up: int = 200
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
     """How long a runner takes to evaluate what its inputs hold: float64 [count], microseconds.
 
     Evaluations are timed one by one, after some that are not; the inputs stay as they are.
+
+    >>> from mlgo_gym.runners import ScriptedRunner
+    >>> inputs, output = [TensorSpec("x", "int64_t", (1,))], TensorSpec("y", "int64_t", (1,))
+    >>> round_trips_us(ScriptedRunner(lambda values: 1, inputs, output), 10).shape
+    (10,)
     """
     for _ in range(warm_up):
         runner.evaluate_untyped()
