@@ -15,6 +15,9 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from mlgo_gym.llvm.process._request import ZYGOTE_NAME
+from mlgo_gym.llvm.process._zygote import zygote_descriptor
+
 pytest_plugins = ["tests.left_out"]
 
 # Tests run side by side, a process a core. Threads that spin for one another on cores that are busy
@@ -80,26 +83,33 @@ def _without_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 
 def _descriptors() -> set[tuple[str, str]]:
-    """This process's descriptors and what they are of."""
-    found = set()
+    """This process's descriptors and what they are of; its zygote's lasts, as the zygote does."""
+    found, lasting = set(), str(zygote_descriptor())
     for link in Path("/proc/self/fd").iterdir():
         try:
             target = str(link.readlink())
         except FileNotFoundError:  # that of the listing itself
             continue
-        if not target.startswith(_LASTING):
+        if not target.startswith(_LASTING) and link.name != lasting:
             found.add((link.name, target))
     return found
 
 
 def _descendants(pid: int | str = "self") -> set[int]:
-    """Children and theirs, from the kernel's own list of them."""
+    """Children and theirs, from the kernel's own list of them, but for one zygote of each."""
     found: set[int] = set()
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         for task in Path(f"/proc/{pid}/task").glob("*/children"):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 found.update(map(int, task.read_text().split()))
+    found.discard(next(filter(_is_zygote, sorted(found)), 0))
     return found.union(*map(_descendants, found))
+
+
+def _is_zygote(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() == ZYGOTE_NAME
+    return False
 
 
 def _commands(pids: set[int]) -> dict[int, list[str]]:

@@ -44,6 +44,7 @@ RUNS: Final[dict[str, _Run]] = {
         built("sentencepiece"), options.modules, options.rounds
     ),
     "forks": lambda module, _: module.run(built("lupa", "O3", whole_program=True), forks=30),
+    "worker_start": lambda module, options: module.run(options.rounds),
     "scaling": lambda module, _: module.run(built("libsass")),
     "oracle": lambda module, options: module.run(
         [[built("libsass")], [built("fasttext"), built("sentencepiece")]],

@@ -10,13 +10,13 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
 from mlgo_gym.errors import CompilerCrashError, ModuleError
@@ -67,7 +67,6 @@ def check_executor(
             check.order(executor)
             check.plain_work(executor)
             check.bad_items(executor)
-            check.later_items(executor)
             check.states()
             check.other_errors(executor)
             check.items(executor)
@@ -194,20 +193,6 @@ class _Check:
         expect("message of an item's error", "module 'one': expected another", str(done[1].error))
         values = [each.value[1] for each in done if each.error is None]
         expect("values beside items that fail", [0, 6, 8], values)
-
-    def later_items(self, executor: Executor[_State]) -> None:
-        """Items that depend on values are asked for once these were taken."""
-        taken: list[int] = []
-
-        def items() -> Iterator[Any]:
-            for number in range(0, 12, 3):
-                while len(taken) < number:
-                    yield Executor.LATER
-                yield from range(number, number + 3)
-
-        for one in each(items(), _double, executor):
-            taken += [one.value[1]]
-        expect("values of items that depend on others", list(range(0, 24, 2)), sorted(taken))
 
     def states(self) -> None:
         """A state is one worker's, and there are no more than workers."""

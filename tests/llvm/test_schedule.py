@@ -9,7 +9,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
-from itertools import islice
 from queue import SimpleQueue
 from time import sleep
 from typing import Any, ClassVar, TypeVar
@@ -269,16 +268,6 @@ class Unordered(Wrapped[_S]):
         yield from found[::-1] if in_order else found
 
 
-class Impatient(Wrapped[_S]):
-    """Does not know items that depend on values."""
-
-    def run(
-        self, work: Callable[[_S, Any], _V], items: Iterable[Any], *, in_order: bool
-    ) -> Generator[_V]:
-        known = [item for item in islice(items, 1000) if item is not LATER]
-        yield from super().run(work, known, in_order=in_order)
-
-
 class Tolerant(Wrapped[_S]):
     """Takes any error for the end of the items."""
 
@@ -338,9 +327,8 @@ class Patient(Executor[_S]):
         with ThreadPoolExecutor(2) as pool:
             ahead: deque[Future[_V]] = deque()
             for item in items:
-                if item is not LATER:
-                    ahead.append(pool.submit(do, item))
-                if item is LATER or len(ahead) > 2:
+                ahead.append(pool.submit(do, item))
+                if len(ahead) > 2:
                     yield ahead.popleft().result()
             while ahead:
                 yield ahead.popleft().result()
@@ -375,10 +363,7 @@ class Again(Wrapped[_S]):
         (Losing, "items: expected \\[0, 1, .*, found \\["),
         (Repeating, "times that items were done: expected 20, found 40"),
         (Unordered, "items in order: expected \\[0, 1, .*, found \\[19, "),
-        (
-            Impatient,
-            "values of items that depend on others: expected \\[0, .*, found \\[0, 2, 4\\]",
-        ),
+        ("values of items that depend on others: expected \\[0, .*, found \\[0, 2, 4\\]",),
         (Several, "states that were closed meanwhile: expected \\[\\], found \\['closed', "),
         (Many, "states: expected at most 2, found 3"),
         (Sharing, "items of a state that was at work: expected \\[\\], found \\['shared'"),

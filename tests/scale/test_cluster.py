@@ -75,7 +75,7 @@ from tests.waiting import remove, wait_for
 ROOT = Path(__file__).parents[2]
 PROBLEM = InliningForSize()
 EVICTION = RegallocEviction()
-COMPILER = "mlgo_gym.llvm.process._child"
+COMPILER = "mlgo_gym.llvm.process._zygote_child"
 BARE = "import sys; sys.modules.update(tensorflow=None, keras=None)"
 """What has nodes lack what only the head needs."""
 

@@ -16,7 +16,12 @@ from typing import Final
 from weakref import WeakSet
 
 from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm.process._launch import BranchProcess, Link, connected_sockets
+from mlgo_gym.llvm.process._launch import (
+    BranchProcess,
+    Link,
+    connected_pipe,
+    connected_sockets,
+)
 from mlgo_gym.llvm.process._request import FORK_SIGNAL, can_fork
 from mlgo_gym.llvm.process._worker import Worker
 from mlgo_gym.stream._channel import Channel
@@ -70,8 +75,8 @@ def fork_worker(worker: Worker, channel: Channel, timeout_s: float) -> tuple[Wor
             ours.callback(branch.close)
             for descriptor in channel_ends:
                 theirs.callback(os.close, descriptor)
-            from_us, lifeline = _pipe(theirs, ours)
-            standard_error, to_us = _pipe(ours, theirs)
+            from_us, lifeline = connected_pipe(theirs, ours)
+            standard_error, to_us = connected_pipe(ours, theirs)
             frames, childs_frames = connected_sockets(socket.SOCK_STREAM, ours, theirs)
             control, childs_control = connected_sockets(socket.SOCK_SEQPACKET, ours, theirs)
             places = {
@@ -128,10 +133,3 @@ def _received(control: socket.socket) -> bytes:
         return control.recv(_ANSWER.size)
     except ConnectionResetError:  # closed with the request unread
         return b""
-
-
-def _pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
-    reading, writing = os.pipe()
-    readers.callback(os.close, reading)
-    writers.callback(os.close, writing)
-    return reading, writing

@@ -18,8 +18,8 @@ import resource
 import signal
 import socket
 import sys
-from dataclasses import astuple
-from typing import Any, Final
+from dataclasses import astuple, dataclass
+from typing import Any, Final, NoReturn
 
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._task import COMPILE
@@ -60,29 +60,68 @@ def main(
     functions_fd: int,
     level_offset: int,
     limited: tuple[float, float],
-) -> None:
+) -> NoReturn:
+    """Load all that Python and LLVM load, and what functions import that are to answer here.
+
+    A file has the functions. The offset is that of LLVM's level O1 in its library, or 0
+    (`binding.optimize`).
+    """
+    die_with_parent()
+    session = binding.Session()
+    with os.fdopen(functions_fd, "rb") as file:
+        raised = _imported(file.read())
+    level_address = level_address_of(level_offset)
+    limits = Limits(*limited)
+    serve(session, socket_fd, control_fd, limits, level_address=level_address, raised=raised)
+
+
+def level_address_of(offset: int) -> int:
+    """Where LLVM's level O1 is in this process, or 0 where that is not known."""
+    start = loaded_at()
+    return start + offset if start and offset else 0
+
+
+def serve(
+    session: binding.Session,
+    socket_fd: int,
+    control_fd: int,
+    limits: Limits,
+    *,
+    level_address: int,
+    raised: str = "",
+    native: Native | None = None,
+) -> NoReturn:
     """Serve requests from the socket until it is closed; the control socket asks to fork.
 
-    All that Python and LLVM load is loaded before the limits hold: no file can be read any more.
-    That includes what functions import that are to answer here; a file has them. The offset is that
-    of LLVM's level O1 in its library (`binding.optimize`), or 0.
+    All is loaded before the limits hold: no file can be read any more.
     """
-    _die_with_parent()
     with socket.socket(fileno=socket_fd) as parent:
-        session = binding.Session()
-        with os.fdopen(functions_fd, "rb") as file:
-            raised = _imported(file.read())
         versions = {"llvm": binding.llvm_version(), "llvmlite": binding.llvmlite_version()}
-        limits = Limits(*limited)
         places = _Places()
         about = {"versions": versions, "places": places.numbers, "rss_bytes": _rss_bytes()}
         about |= {"raised": raised} if raised else {}
         parent.sendall(encode_frame(about | {"sandbox": astuple(limits.hold())}))
-        start = loaded_at()
-        level_address = start + level_offset if start and level_offset else 0
-        server = _Server(parent, session, control_fd, limits, places, level_address=level_address)
+        code = native or Native()
+        server = _Server(
+            parent, session, control_fd, limits, places, level_address=level_address, native=code
+        )
         while (frame := server.receive()) is not None:
             server.serve(*frame)
+        sys.stderr.flush()
+        os._exit(0)  # to take Python and LLVM apart takes longer than many a compilation
+
+
+@dataclass
+class Native:
+    """Code that goes into LLVM's process, compiled when it is first needed, or before."""
+
+    fork_handler: ForkHandler | None = None
+    inside: Inside | None = None
+
+    @classmethod
+    def compile(cls, control_fd: int) -> Native:
+        """All of it; no option of LLVM's may hold under which it asks or ends early."""
+        return cls(ForkHandler(control_fd), Inside() if can_interpose() else None)
 
 
 class _Server:
@@ -95,12 +134,14 @@ class _Server:
         places: _Places,
         *,
         level_address: int,
+        native: Native,
     ) -> None:
         self._parent = parent
         self._level_address = level_address
         self._limits = limits
         self._places = places
         self._control_fd = control_fd
+        self._native = native
         self._fork_handler: ForkHandler | None = None
         self._inside: Inside | None = None
         self._knows: Knows | None = None
@@ -177,9 +218,14 @@ class _Server:
         if forks or takes or knows:
             self._set_options((*request.plain_options, *COMPILE.llvm_options()))
         if forks:
-            self._fork_handler = ForkHandler(self._control_fd)
+            handler = self._native.fork_handler
+            if handler is None or handler.control != self._control_fd:
+                handler = ForkHandler(self._control_fd)
+            handler.install()
+            self._fork_handler = handler
         if takes:
-            self._inside = Inside(self._tell)
+            self._inside = self._native.inside or Inside()
+            self._inside.install(self._tell)
         if knows:
             start = loaded_at()
             addresses = {name: start + offset for name, offset in request.symbols.items()}
@@ -274,7 +320,8 @@ class _Places:
             os.dup2(self._nothing, place, inheritable=False)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Have the kernel end this process when its standard input hangs up."""
     lifeline = sys.stdin.fileno()
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())

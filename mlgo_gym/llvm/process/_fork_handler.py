@@ -150,13 +150,14 @@ define void @call_it(i32 %signal) {
 
 
 class ForkHandler:
-    """The handler, compiled and installed in this process; it stays for the process's life.
+    """The handler, compiled; once it is installed it stays for the process's life.
 
     It is compiled with the options of LLVM that hold: none of them may ask for advice or end code
     generation early.
     """
 
     def __init__(self, control: int) -> None:
+        self.control: Final = control
         text = _HANDLER.format(
             control=control,
             clone_number=clone_number(),
@@ -165,6 +166,9 @@ class ForkHandler:
             attached_bytes=16 + 4 * MAX_DESCRIPTORS,
         )
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
+
+    def install(self) -> None:
+        """Have the signal handled from now on."""
         install = ctypes.CDLL(None).signal  # BSD semantics: interrupted calls are restarted
         install.argtypes, install.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
         install(FORK_SIGNAL, self._code.address("on_fork_signal"))

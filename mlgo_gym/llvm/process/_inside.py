@@ -62,18 +62,27 @@ class Conversation:
         return data
 
 
+def _nobody(_message: dict[str, Any], _data: bytes) -> None:
+    """Hear nothing: LLVM is not listened to yet."""
+
+
 class Inside:
-    """What answers in this process; made once, when it is first needed.
+    """What answers in this process, once it is installed; made once."""
 
-    Args:
-        tell: tells the host something in the middle of a compilation: JSON values, and bytes.
-    """
-
-    def __init__(self, tell: Callable[[dict[str, Any], bytes], None]) -> None:
-        self._tell = tell
+    def __init__(self) -> None:
+        self._tell: Callable[[dict[str, Any], bytes], None] = _nobody
         self._asked: list[Conversation] = []
         self._of: dict[int, Conversation] = {}
         self._interposer: Final = Interposer(self._on_open, self._on_read, self._on_write)
+
+    def install(self, tell: Callable[[dict[str, Any], bytes], None]) -> None:
+        """Hear LLVM from now on.
+
+        Args:
+            tell: tells the host something in the middle of a compilation: JSON values, and bytes.
+        """
+        self._tell = tell
+        self._interposer.install()
 
     def tell_by(self, teller: int) -> None:
         """Have contexts written by code at an address, where it can."""

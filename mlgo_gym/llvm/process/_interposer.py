@@ -173,14 +173,14 @@ _TAKEN: Final = (*_OPENING, "read", "write")
 
 
 class Interposer:
-    """Takes LLVM's calls, from now on for the process's life; `can_interpose` comes first.
+    """Takes LLVM's calls, once it is installed for the process's life; `can_interpose` comes first.
 
     ``on_open`` gets all of them: a path, flags and mode, and returns a descriptor, or -1 with
     ``errno``. The others get a descriptor that was marked (`mark`), an address and a size in bytes.
     """
 
     def __init__(self, on_open: _Open, on_read: _Transfer, on_write: _Transfer) -> None:
-        slots = _slots()
+        self._slots = _slots()
         libc = ctypes.CDLL(None)
         real = {name: _address(getattr(libc, name)) for name in _TAKEN if hasattr(libc, name)}
         # LLVM has the addresses of these: they live as long as this does.
@@ -201,14 +201,17 @@ class Interposer:
         self._teller = ctypes.c_size_t.from_address(self._place("place_of_teller"))
         sizes = self._place("place_of_sizes")
         self._sizes = (ctypes.c_int64 * MOST_DESCRIPTORS).from_address(sizes)
-        taking = dict.fromkeys(_OPENING, opening) | {
+        self._taking = dict.fromkeys(_OPENING, opening) | {
             "read": self._code.address("taking_read"),
             "write": self._code.address("taking_write"),
         }
         self.real_open: Final = _OPEN(real["open"])
         self.real_write: Final = _TRANSFER(real["write"])
-        for name, slot in slots.items():
-            put(slot, taking[name])
+
+    def install(self) -> None:
+        """Take LLVM's calls from now on."""
+        for name, slot in self._slots.items():
+            put(slot, self._taking[name])
 
     def mark(self, descriptor: int, *, is_taken: bool, told: int = 0, size_bytes: int = 0) -> bool:
         """Say whether a descriptor's reads and writes are taken; false where it is too high.

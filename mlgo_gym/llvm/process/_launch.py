@@ -1,7 +1,8 @@
 """Child processes: with this Python, its llvmlite and its way to find modules, and what ties them.
 
-A worker's child is either started anew (`start_child`) or branches off another in the middle of a
-compilation (`llvm.process._branches`). Both have the same link, so both are workers.
+A worker's child is a fork of the zygote (`llvm.process._zygote`), is started anew (`start_child`),
+or branches off another in the middle of a compilation (`llvm.process._branches`). All have the same
+link, so all are workers.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def installed_llvmlite() -> str | None:
 
 
 class BranchProcess:
-    """A branch of another child: a child of this process that it did not start, but has to reap."""
+    """A fork of another child: a child of this process that it did not start, but has to reap."""
 
     def __init__(self, pid: int, stdin: IO[bytes], stderr: IO[bytes]) -> None:
         self.pid = pid
@@ -161,7 +162,6 @@ def start_child(limits: Limits, functions: Sequence[SentPolicy] = ()) -> Link:
 
     What functions import that are to answer there is imported while files can be read.
     """
-    limited = tuple(min(each, _MOST) for each in astuple(limits))
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
         try:
             frames, childs_frames = connected_sockets(socket.SOCK_STREAM, ours, theirs)
@@ -170,6 +170,7 @@ def start_child(limits: Limits, functions: Sequence[SentPolicy] = ()) -> Link:
             sent = [(dict(each.about), each.data.decode()) for each in functions]
             told = open_bytes(json.dumps(sent).encode())
             theirs.callback(os.close, told)
+            limited = tuple(limits_to_json(limits))
             arguments = ", ".join(map(repr, (*numbers, told, level_offset(), limited)))
             process = subprocess.Popen(
                 child_command("mlgo_gym.llvm.process._child", arguments),
@@ -187,6 +188,11 @@ def start_child(limits: Limits, functions: Sequence[SentPolicy] = ()) -> Link:
     return Link(process, frames, control, numbers)
 
 
+def limits_to_json(limits: Limits) -> list[float]:
+    """What limits are made of again: numbers, none of them infinite."""
+    return [min(each, _MOST) for each in astuple(limits)]
+
+
 def connected_sockets(
     kind: int, ours: contextlib.ExitStack, theirs: contextlib.ExitStack
 ) -> tuple[socket.socket, socket.socket]:
@@ -195,6 +201,14 @@ def connected_sockets(
     ours.callback(own.close)
     theirs.callback(other.close)
     return own, other
+
+
+def connected_pipe(readers: contextlib.ExitStack, writers: contextlib.ExitStack) -> tuple[int, int]:
+    """The two ends of a pipe, each closed with what it is given to."""
+    reading, writing = os.pipe()
+    readers.callback(os.close, reading)
+    writers.callback(os.close, writing)
+    return reading, writing
 
 
 def _stream(stream: IO[bytes] | None) -> IO[bytes]:

@@ -17,6 +17,11 @@ takes the place of, an ``int32``; the descriptors themselves are attached (``SCM
 comes `FORK_SIGNAL`. The answer comes from the clone, over the control socket that it has been
 given: its process id, an ``int32``. The end of that socket instead says that there is no clone,
 whatever became of the worker. All in native byte order.
+
+The zygote (`llvm.process._zygote`) is asked for a worker in one message: the settings, as JSON,
+with four descriptors attached, the worker's standard input and error and its sockets for frames and
+for forks. The worker answers at the last: its process id and the numbers that the two sockets have
+there. The end of that socket instead says that there is none.
 """
 
 from __future__ import annotations
@@ -232,6 +237,13 @@ def _field(name: str, value: Any) -> Any:
 FORK_SIGNAL: Final = signal.SIGUSR2
 MAX_DESCRIPTORS: Final = 16
 """How many descriptors a message that asks for a clone may carry."""
+
+WORKER_ANSWER: Final = struct.Struct("=iii")
+MAX_SETTINGS_BYTES: Final = 1 << 16
+LATE: Final = ("MLGO_", "PIP_", "PYTEST_", "XDG_", "TMPDIR")
+"""Variables, by their first letters, that nothing reads while a worker loads: each gets its own."""
+ZYGOTE_NAME, WORKER_NAME = "mlgo-zygote", "mlgo-worker"
+"""What the kernel calls the processes (``/proc/PID/comm``), whose command lines are the same."""
 
 _CLONE_NUMBERS: Final = {"x86_64": 56, "aarch64": 220}
 """``__NR_clone`` of Linux; with a new stack of null, its other arguments have one order."""

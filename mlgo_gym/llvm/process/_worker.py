@@ -25,10 +25,10 @@ from mlgo_gym.llvm.process._launch import (
     check_llvm,
     check_llvmlite,
     installed_llvmlite,
-    start_child,
 )
 from mlgo_gym.llvm.process._limits import Limits, lack_of_memory
 from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
+from mlgo_gym.llvm.process._zygote import start_worker
 from mlgo_gym.problems._policy import SentPolicy
 from mlgo_gym.stream._channel import remove_stale_folders
 
@@ -109,7 +109,7 @@ class Worker:
             remove_stale_folders()
         self.limits: Final = limits or Limits()
         self._alone = one_thread or Alone()
-        self.link: Final = link or start_child(self.limits, functions)
+        self.link: Final = link or start_worker(self.limits, functions)
         self.pid: Final = self.link.process.pid
         self._process, self._socket = self.link.process, self.link.frames
         self._finalizer = weakref.finalize(self, self.link.end)

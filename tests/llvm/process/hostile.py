@@ -20,6 +20,11 @@ def main(folder: str) -> None:
     """Begin as a worker begins, then try each; a JSON object of what became of it."""
     session = binding.Session()
     Limits(peak_bytes=1 << 29, cpu_s=60).hold()
+    sys.stdout.write(json.dumps(outcomes(session, folder)))
+
+
+def outcomes(session: binding.Session, folder: str) -> dict[str, str]:
+    """What becomes of each attempt."""
     own = Path(folder) / "file"
     attempts: dict[str, Callable[[], object]] = {
         "read a file": Path("/etc/passwd").read_bytes,
@@ -36,11 +41,11 @@ def main(folder: str) -> None:
         "take more memory": lambda: bytes(1 << 29),
         "have LLVM execute": lambda: _compiled(session, f"-exec-on-ir-change=/bin/rm {own}"),
     }
-    outcomes = {name: _outcome(attempt) for name, attempt in attempts.items()}
-    sys.stdout.write(json.dumps(outcomes))
+    return {name: outcome(attempt) for name, attempt in attempts.items()}
 
 
-def _outcome(attempt: Callable[[], object]) -> str:
+def outcome(attempt: Callable[[], object]) -> str:
+    """What becomes of an attempt: done, or an error."""
     try:
         attempt()
     except (OSError, ValueError, MemoryError) as error:

@@ -53,6 +53,22 @@ def _status(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
+REFUSED = {
+    **dict.fromkeys(
+        ("read a file", "read its environment", "list a folder", "write a file", "make a file"),
+        "Permission denied",
+    ),
+    **dict.fromkeys(
+        ("remove a file", "execute", "fork", "open a socket", "signal its parent"),
+        "Operation not permitted",
+    ),
+    "have more memory": "ValueError('not allowed to raise maximum limit')",
+    "take more memory": "MemoryError()",
+    "have LLVM execute": "done",
+}
+"""What becomes of what `tests.llvm.process.hostile` attempts."""
+
+
 @linux
 def test_what_a_worker_may_do(own_temporary_folder: Path) -> None:
     """Its process, begun as a worker's, with a stranger's code instead of requests."""
@@ -61,19 +77,7 @@ def test_what_a_worker_may_do(own_temporary_folder: Path) -> None:
     done = subprocess.run(
         command, env=child_environment(), capture_output=True, text=True, check=True, timeout=60
     )
-    refused = dict.fromkeys(
-        ("read a file", "read its environment", "list a folder", "write a file", "make a file"),
-        "Permission denied",
-    )
-    not_served = dict.fromkeys(
-        ("remove a file", "execute", "fork", "open a socket", "signal its parent"),
-        "Operation not permitted",
-    )
-    assert json.loads(done.stdout) == refused | not_served | {
-        "have more memory": "ValueError('not allowed to raise maximum limit')",
-        "take more memory": "MemoryError()",
-        "have LLVM execute": "done",
-    }
+    assert json.loads(done.stdout) == REFUSED
     assert "Unable to create temporary file" in done.stderr
     assert [each.name for each in own_temporary_folder.iterdir()] == ["file"]
     assert (own_temporary_folder / "file").read_text() == "as it was"
