@@ -34,21 +34,22 @@ _TABLE: Final = "_ZTVN4llvm15MLInlineAdvisorE"
 _ASKS: Final = (
     "_ZN4llvm15MLInlineAdvisor18getAdviceFromModelERNS_8CallBaseERNS_25OptimizationRemarkEmitterE"
 )
-_COUNTED: Final = (
-    "LLVMGetCalledValue",
-    "LLVMGetInstructionParent",
-    "LLVMGetBasicBlockParent",
-    "LLVMGetLinkage",
-    "LLVMGetVisibility",
-    "LLVMGetFirstUse",
-    "LLVMGetNextUse",
-    "LLVMGetUser",
-    "LLVMIsACallInst",
-    "LLVMIsAInvokeInst",
-    "_ZNK4llvm8Function19getInstructionCountEv",
-    "LLVMGetValueName2",
-)
-_CALLED: Final = (*_COUNTED, *_hotness.SYMBOLS)
+_COUNTED: Final = {
+    "called_value": "LLVMGetCalledValue",
+    "block_of": "LLVMGetInstructionParent",
+    "function_of": "LLVMGetBasicBlockParent",
+    "linkage": "LLVMGetLinkage",
+    "visibility": "LLVMGetVisibility",
+    "first_use": "LLVMGetFirstUse",
+    "next_use": "LLVMGetNextUse",
+    "user": "LLVMGetUser",
+    "as_call": "LLVMIsACallInst",
+    "as_invoke": "LLVMIsAInvokeInst",
+    "instruction_count": "_ZNK4llvm8Function19getInstructionCountEv",
+    "value_name": "LLVMGetValueName2",
+}
+"""What the code calls each function by, and its symbol, in the order of ``@mlgo_llvm``."""
+_CALLED: Final = (*_COUNTED.values(), *_hotness.SYMBOLS)
 GROUPS: Final[Mapping[tuple[str, ...], str]] = {
     FEATURES: "mlgo_put_features",
     _hotness.FEATURES: "mlgo_put_hotness",
@@ -97,22 +98,22 @@ define private void @put(ptr %values, i64 %which, i64 %value) {{
 }}
 
 define private ptr @caller_of(ptr %call) {{
-  %block = call ptr @ask(i64 1, ptr %call)
-  %caller = call ptr @ask(i64 2, ptr %block)
+  %block = call ptr @ask(i64 {block_of}, ptr %call)
+  %caller = call ptr @ask(i64 {function_of}, ptr %block)
   ret ptr %caller
 }}
 
 ; Whether a user of the callee is a call of it.
 define private i1 @is_call_of(ptr %user, ptr %callee) {{
-  %as_call = call ptr @ask(i64 8, ptr %user)
+  %as_call = call ptr @ask(i64 {as_call}, ptr %user)
   %is_call = icmp ne ptr %as_call, null
   br i1 %is_call, label %compare, label %other
 other:
-  %as_invoke = call ptr @ask(i64 9, ptr %user)
+  %as_invoke = call ptr @ask(i64 {as_invoke}, ptr %user)
   %is_invoke = icmp ne ptr %as_invoke, null
   br i1 %is_invoke, label %compare, label %no
 compare:
-  %called = call ptr @ask(i64 0, ptr %user)
+  %called = call ptr @ask(i64 {called_value}, ptr %user)
   %is_same = icmp eq ptr %called, %callee
   ret i1 %is_same
 no:
@@ -146,7 +147,7 @@ add:
 
 define private void @put_uses(ptr %values, ptr %callee) {{
   %known = alloca [{most_callers} x ptr]
-  %first = call ptr @ask(i64 5, ptr %callee)
+  %first = call ptr @ask(i64 {first_use}, ptr %callee)
   br label %loop
 loop:
   %use = phi ptr [ %first, %0 ], [ %following, %done ]
@@ -156,7 +157,7 @@ loop:
   %is_end = icmp eq ptr %use, null
   br i1 %is_end, label %end, label %each
 each:
-  %user = call ptr @ask(i64 7, ptr %use)
+  %user = call ptr @ask(i64 {user}, ptr %use)
   %is_call = call i1 @is_call_of(ptr %user, ptr %callee)
   br i1 %is_call, label %called, label %used
 called:
@@ -171,7 +172,7 @@ done:
   %calls_then = phi i64 [ %calls_more, %called ], [ %calls, %used ]
   %callers_then = phi i64 [ %callers_more, %called ], [ %callers, %used ]
   %others_then = phi i64 [ %others, %called ], [ %others_more, %used ]
-  %following = call ptr @ask(i64 6, ptr %use)
+  %following = call ptr @ask(i64 {next_use}, ptr %use)
   br label %loop
 end:
   call void @put(ptr %values, i64 3, i64 %calls)
@@ -188,8 +189,8 @@ define i32 @mlgo_put_features(ptr %values) {{
 none:
   ret i32 0
 asked:
-  %callee = call ptr @ask(i64 0, ptr %call)
-  %linkage = call i32 @number(i64 3, ptr %callee)
+  %callee = call ptr @ask(i64 {called_value}, ptr %call)
+  %linkage = call i32 @number(i64 {linkage}, ptr %callee)
   ; LLVMInternalLinkage, LLVMPrivateLinkage
   %from_internal = sub i32 %linkage, 8
   %is_local = icmp ult i32 %from_internal, 2
@@ -200,24 +201,24 @@ asked:
   %is_shared = icmp ult i32 %from_once, 5
   %shared = zext i1 %is_shared to i64
   call void @put(ptr %values, i64 1, i64 %shared)
-  %visibility = call i32 @number(i64 4, ptr %callee)
+  %visibility = call i32 @number(i64 {visibility}, ptr %callee)
   ; LLVMHiddenVisibility
   %is_hidden = icmp eq i32 %visibility, 1
   %hidden = zext i1 %is_hidden to i64
   call void @put(ptr %values, i64 2, i64 %hidden)
   call void @put_uses(ptr %values, ptr %callee)
-  %callee_size = call i32 @number(i64 10, ptr %callee)
+  %callee_size = call i32 @number(i64 {instruction_count}, ptr %callee)
   %callee_wide = zext i32 %callee_size to i64
   call void @put(ptr %values, i64 6, i64 %callee_wide)
   %caller = call ptr @caller_of(ptr %call)
-  %caller_size = call i32 @number(i64 10, ptr %caller)
+  %caller_size = call i32 @number(i64 {instruction_count}, ptr %caller)
   %caller_wide = zext i32 %caller_size to i64
   call void @put(ptr %values, i64 7, i64 %caller_wide)
   ret i32 1
 }}
 
 define private void @put_name(ptr %values, i64 %which, ptr %of) {{
-  %at = getelementptr ptr, ptr @mlgo_llvm, i64 11
+  %at = getelementptr ptr, ptr @mlgo_llvm, i64 {value_name}
   %function = load ptr, ptr %at
   %name_at = getelementptr i64, ptr %values, i64 %which
   %size_at = getelementptr i64, ptr %name_at, i64 1
@@ -236,7 +237,7 @@ none:
 asked:
   %caller = call ptr @caller_of(ptr %call)
   call void @put_name(ptr %values, i64 0, ptr %caller)
-  %callee = call ptr @ask(i64 0, ptr %call)
+  %callee = call ptr @ask(i64 {called_value}, ptr %call)
   call void @put_name(ptr %values, i64 2, ptr %callee)
   ret i32 1
 }}
@@ -264,7 +265,12 @@ define i32 @call_it(ptr %values) {
 def code(*, has_threads: bool) -> str:
     """The IR: for one thread, or for as many as LLVM is used by."""
     storage = "thread_local " if has_threads else ""
-    called = CODE.format(storage=storage, called=len(_CALLED), most_callers=_MOST_CALLERS)
+    called = CODE.format(
+        storage=storage,
+        called=len(_CALLED),
+        most_callers=_MOST_CALLERS,
+        **{name: number for number, name in enumerate(_COUNTED)},
+    )
     return called + _hotness.code(len(_COUNTED))
 
 

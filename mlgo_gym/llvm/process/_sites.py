@@ -23,18 +23,19 @@ from typing import Any, Final
 
 from mlgo_gym.llvm.process._telling import Told
 
-_WALKED: Final = (
-    "LLVMGetFirstBasicBlock",
-    "LLVMGetNextBasicBlock",
-    "LLVMGetFirstInstruction",
-    "LLVMGetNextInstruction",
-    "LLVMIsACallInst",
-    "LLVMIsAInvokeInst",
-    "LLVMIsAIntrinsicInst",
-    "LLVMInstructionGetDebugLoc",
-    "LLVMInstructionSetDebugLoc",
-    "LLVMDIBuilderCreateDebugLocation",
-)
+_WALKED: Final = {
+    "first_block": "LLVMGetFirstBasicBlock",
+    "next_block": "LLVMGetNextBasicBlock",
+    "first_instruction": "LLVMGetFirstInstruction",
+    "next_instruction": "LLVMGetNextInstruction",
+    "as_call": "LLVMIsACallInst",
+    "as_invoke": "LLVMIsAInvokeInst",
+    "as_intrinsic": "LLVMIsAIntrinsicInst",
+    "location": "LLVMInstructionGetDebugLoc",
+    "set_location": "LLVMInstructionSetDebugLoc",
+    "make_location": "LLVMDIBuilderCreateDebugLocation",
+}
+"""What the code calls each function by, and its symbol, in the order of ``@mlgo_llvm``."""
 _POINTER, _NUMBER, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_uint, ctypes.c_size_t, ctypes.c_char_p
 _SIZED: Final = (_TEXT, _SIZE)
 # fmt: off
@@ -76,7 +77,7 @@ _ASKED: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 """What each function returns, and what it is given."""
 # fmt: on
-SYMBOLS: Final = tuple(dict.fromkeys((*_WALKED, *_ASKED)))
+SYMBOLS: Final = tuple(dict.fromkeys((*_WALKED.values(), *_ASKED)))
 """The names of what has to be found in the library that holds LLVM."""
 _C: Final = 1  # LLVMDWARFSourceLanguageC
 _NOTHING_EMITTED, _ALL_EMITTED = 0, 1  # LLVMDWARFEmissionNone, LLVMDWARFEmissionFull
@@ -98,19 +99,19 @@ define private ptr @ask(i64 %which, ptr %of) {{
 }}
 
 define private void @locate(ptr %instruction, ptr %context, i32 %line, ptr %scope) {{
-  %make_at = getelementptr ptr, ptr @mlgo_llvm, i64 9
+  %make_at = getelementptr ptr, ptr @mlgo_llvm, i64 {make_location}
   %make = load ptr, ptr %make_at
   %location = call ptr %make(ptr %context, i32 %line, i32 0, ptr %scope, ptr null)
-  %set_at = getelementptr ptr, ptr @mlgo_llvm, i64 8
+  %set_at = getelementptr ptr, ptr @mlgo_llvm, i64 {set_location}
   %set = load ptr, ptr %set_at
   call void %set(ptr %instruction, ptr %location)
   ret void
 }}
 
 define private i1 @is_call(ptr %instruction) {{
-  %call = call ptr @ask(i64 4, ptr %instruction)
-  %invoke = call ptr @ask(i64 5, ptr %instruction)
-  %intrinsic = call ptr @ask(i64 6, ptr %instruction)
+  %call = call ptr @ask(i64 {as_call}, ptr %instruction)
+  %invoke = call ptr @ask(i64 {as_invoke}, ptr %instruction)
+  %intrinsic = call ptr @ask(i64 {as_intrinsic}, ptr %instruction)
   %is_call = icmp ne ptr %call, null
   %is_invoke = icmp ne ptr %invoke, null
   %is_function = icmp eq ptr %intrinsic, null
@@ -124,7 +125,7 @@ define private i1 @is_call(ptr %instruction) {{
 define i32 @mlgo_walk(ptr %function, i32 %id, ptr %places, ptr %context, ptr %scope) {{
   %finds = icmp eq ptr %scope, null
   %puts = icmp ne ptr %places, null
-  %first_block = call ptr @ask(i64 0, ptr %function)
+  %first_block = call ptr @ask(i64 {first_block}, ptr %function)
   br label %blocks
 blocks:
   %block = phi ptr [ %first_block, %0 ], [ %next_block, %block_end ]
@@ -132,7 +133,7 @@ blocks:
   %is_end = icmp eq ptr %block, null
   br i1 %is_end, label %end, label %enter
 enter:
-  %first = call ptr @ask(i64 2, ptr %block)
+  %first = call ptr @ask(i64 {first_instruction}, ptr %block)
   br label %instructions
 instructions:
   %instruction = phi ptr [ %first, %enter ], [ %next, %done ]
@@ -148,7 +149,7 @@ find:
   %is_put = and i1 %is_call, %puts
   br i1 %is_put, label %put, label %done
 put:
-  %location = call ptr @ask(i64 7, ptr %instruction)
+  %location = call ptr @ask(i64 {location}, ptr %instruction)
   %index = zext i32 %at_id to i64
   %place = getelementptr ptr, ptr %places, i64 %index
   store ptr %location, ptr %place
@@ -158,10 +159,10 @@ mark:
   call void @locate(ptr %instruction, ptr %context, i32 %line, ptr %scope)
   br label %done
 done:
-  %next = call ptr @ask(i64 3, ptr %instruction)
+  %next = call ptr @ask(i64 {next_instruction}, ptr %instruction)
   br label %instructions
 block_end:
-  %next_block = call ptr @ask(i64 1, ptr %block)
+  %next_block = call ptr @ask(i64 {next_block}, ptr %block)
   br label %blocks
 end:
   ret i32 %block_id
@@ -176,6 +177,12 @@ define i32 @call_it(ptr %function) {
 """
 
 
+def code() -> str:
+    """The IR that walks calls."""
+    numbers = {name: number for number, name in enumerate(_WALKED)}
+    return _CODE.format(walked=len(_WALKED), **numbers)
+
+
 class Sites:
     """Marks the calls of modules, and says where a call is that LLVM asks about.
 
@@ -187,11 +194,11 @@ class Sites:
     def __init__(self, addresses: Mapping[str, int], told: Told) -> None:
         from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - loads LLVM
 
-        text = _CODE.format(walked=len(_WALKED))
+        text = code()
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         place = ctypes.CFUNCTYPE(_SIZE)(self._code.address("place_of_llvm"))()
         table = (_SIZE * len(_WALKED)).from_address(place)
-        table[:] = [addresses[name] for name in _WALKED]
+        table[:] = [addresses[name] for name in _WALKED.values()]
         self._walk = ctypes.CFUNCTYPE(_NUMBER, _POINTER, _NUMBER, *[_POINTER] * 3)(
             self._code.address("mlgo_walk")
         )
