@@ -22,7 +22,6 @@ from uuid import uuid4
 from mlgo_gym.errors import CompilerCrashError, ModuleError
 from mlgo_gym.llvm import Done, Executor, each
 from mlgo_gym.llvm import workers as opened
-from mlgo_gym.llvm._later import Items
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.testing._contract import ContractError, described, expect, expect_error
 
@@ -247,7 +246,7 @@ class _Check:
     def _done(
         self,
         clause: str,
-        items: Items[int],
+        items: Iterable[int],
         work: Callable[[_State, int], tuple[str, int]],
         executor: Executor[_State],
         *,
