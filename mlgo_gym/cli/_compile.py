@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             log = stack.enter_context(RolloutLog(lines, problem))
         for done in output.track(deployed, "compiling", len(targets)):
             if done.error and options.corpus:
-                reports.append(ModuleReport(done.item, TextSize(), None, (), str(done.error)))
+                reports.append(ModuleReport(done.item, TextSize(), None, (), done.error))
                 continue
             target = targets[done.item]
             make_folder(target.parent, to_write=target)

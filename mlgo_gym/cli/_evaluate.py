@@ -101,6 +101,6 @@ def run(options: argparse.Namespace, output: Output) -> int:
     save(scored, options, output)
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
-    errors = [error for each in scores for error in each.errors]
+    errors: list[object] = [error for each in scores for error in each.errors]
     errors += [each.trace_error for each in scores if each.trace_error]
     return output.warn_of([*errors, *(each.error for each in programs if each.error)])

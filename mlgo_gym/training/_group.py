@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
@@ -199,7 +200,7 @@ class _Trainer:
             drawn, _ = self._drawn(number)
             trials = list(self._workshop.successes(drawn, work, self._sampler.numbered))
         for error in (each for _, trial in trials for each in trial.errors):
-            self._data.warn(error)
+            self._data.warn(Failure(error))
         metrics |= {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, self._drawn(number)[1]) if trials else {})
 

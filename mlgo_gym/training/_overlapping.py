@@ -19,6 +19,7 @@ from typing import Any
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._later import LATER, Later
 from mlgo_gym.llvm._schedule import Done
+from mlgo_gym.rollout._rollout import Failure, without_frames
 from mlgo_gym.training._contexts import Sampler, Workshop
 from mlgo_gym.training._network_code import NetworkCode
 from mlgo_gym.training._trials import Trial, Trials, TrialSetting
@@ -81,7 +82,7 @@ class Overlapping:
     setting: Callable[[int], TrialSetting]
     network: Callable[[], NetworkCode]
     staleness: int
-    warn: Callable[[str], None]
+    warn: Callable[[Failure], None]
     _updates: int = 0
     _networks: dict[int, NetworkCode] = field(default_factory=dict)
     _under_way: Counter[int] = field(default_factory=Counter)
@@ -127,7 +128,7 @@ class Overlapping:
             self._under_way[done.item.updates] -= 1
             behind = self._updates - done.item.updates
             if done.error:
-                self.warn(str(done.error))
+                self.warn(Failure(without_frames(done.error)))
             elif behind > self.staleness:
                 dropped += 1
             else:

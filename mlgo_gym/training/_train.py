@@ -24,6 +24,7 @@ from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.llvm.process._target import check_choice
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.storage._address import ObjectAddress
 from mlgo_gym.storage._mirror import local_folder
 from mlgo_gym.storage._worked_folder import worked_folder
@@ -218,8 +219,9 @@ def provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
     }
 
 
-def _left_out(failures: dict[str, None], watcher: Watcher, message: str) -> None:
-    imported("data").check_lasting(message)
+def _left_out(failures: dict[str, None], watcher: Watcher, failure: Failure) -> None:
+    imported("data").check_lasting(failure)
+    message = str(failure)
     if message not in failures:
         failures[message] = None
         watcher.warn(f"{message}; left out")

@@ -16,6 +16,7 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_dtype
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._group import train
@@ -73,7 +74,7 @@ class Course:
         ]
         self.generations = generations
         self.sampler = Sampler(contexts)
-        self.warnings: list[str] = []
+        self.warnings: list[Failure] = []
 
     def found(
         self, staleness: int, jobs: Jobs = 2, made: Callable[[int], None] = lambda _: None
@@ -150,7 +151,7 @@ def test_a_context_that_fails_counts_as_come(monkeypatch: pytest.MonkeyPatch) ->
     found = course.found(staleness=1)
     assert [name for names, _, _ in found for name in names] == ["quick"] * 2
     assert len(course.warnings) == 2
-    assert all("broken" in one for one in course.warnings)
+    assert all("broken" in str(one) for one in course.warnings)
 
 
 def test_without_stragglers_it_is_what_it_was(sample: Corpus, tmp_path: Path) -> None:
