@@ -23,7 +23,7 @@ MODULES = sorted(
     for package in (mlgo_gym, corpus_tools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
-LOOSE = {"errors", "files", "tensor_spec", "testing"}
+LOOSE = {"errors", "files", "plugins", "tensor_spec", "testing"}
 
 
 def _doors() -> dict[str, list[str]]:
