@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Final, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
@@ -25,10 +25,12 @@ from mlgo_gym.llvm.process._target import check_choice
 from mlgo_gym.plugins import load, missing_parts, plugins
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
-from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.storage._address import ObjectAddress
 from mlgo_gym.storage._mirror import local_folder
 from mlgo_gym.storage._worked_folder import worked_folder
+
+if TYPE_CHECKING:  # help imports no compiler
+    from mlgo_gym.rollout._rollout import Failure
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
