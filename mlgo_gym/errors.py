@@ -30,6 +30,8 @@ Messages name the thing, what was expected and what was found.
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import Any
 
 __all__ = [
@@ -61,9 +63,21 @@ __all__ = [
 class MlgoGymError(Exception):
     """Base of every error of this package. A copy, a pickled one too, has its message and data."""
 
+    @property
+    def errno(self) -> int | None:
+        """The number of the system's error behind this one; ``None`` if there is none."""
+        if "_errno" in vars(self):
+            return vars(self)["_errno"]  # type: ignore[no-any-return]
+        cause = self.__cause__
+        while cause is not None and not isinstance(cause, MlgoGymError | OSError):
+            cause = cause.__cause__
+        return None if cause is None else cause.errno
+
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exception's own would call the class with the message alone.
-        return BaseException.__new__, (type(self), *self.args), vars(self)
+        # Exception's own would call the class with the message alone. The cause stays behind.
+        number = self.errno
+        known = {} if number is None else {"_errno": number}
+        return BaseException.__new__, (type(self), *self.args), vars(self) | known
 
 
 class InputError(MlgoGymError, ValueError):
@@ -95,11 +109,13 @@ class ModelError(InputError):
 
     Attributes:
         model: the file or folder.
+        reason: the message without the model.
     """
 
     def __init__(self, model: str, message: str) -> None:
         super().__init__(f"model {model!r}: {message}")
         self.model = model
+        self.reason = message
 
 
 class ModuleError(InputError):
@@ -173,6 +189,13 @@ class CompilationError(MlgoGymError):
         self.exit_status = exit_status
         self.stderr_tail = stderr_tail
 
+    @property
+    def errno(self) -> int | None:
+        """The system's error; LLVM prints its text as the last of its words, and no number."""
+        last = "".join(self.stderr_tail[-1:])
+        found = (each for each in errno.errorcode if last.endswith(f": {os.strerror(each)}"))
+        return next(found, super().errno)
+
 
 class CompilerCrashError(CompilationError):
     """The worker process died during a compilation."""
@@ -206,7 +229,7 @@ class PolicyError(MlgoGymError):
         )
         self.traceback = traceback
 
-    def __reduce__(self) -> tuple[type[PolicyError], tuple[str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.traceback,)
 
 

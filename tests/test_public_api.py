@@ -23,7 +23,7 @@ MODULES = sorted(
     for package in (mlgo_gym, corpus_tools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
-LOOSE = {"errors", "files", "own_folder", "remote", "tensor_spec"}
+LOOSE = {"errors", "files", "own_folder", "plugins", "remote", "tensor_spec"}
 
 
 def _doors() -> dict[str, list[str]]:

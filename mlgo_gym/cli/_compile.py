@@ -53,10 +53,9 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
-    from mlgo_gym.rollout._deployment import deploy_modules
+    from mlgo_gym.rollout._deployment import deploy_modules, measure_of_objects
     from mlgo_gym.rollout._log import RolloutLog
     from mlgo_gym.rollout._rollout import SMALLEST, ModuleReport
-    from mlgo_gym.scoring._measures import TextSize
 
     count = _check_answering(options)
     problem = shared.problem_of(options)
@@ -81,7 +80,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
             log = stack.enter_context(RolloutLog(lines, problem))
         for done in output.track(deployed, "compiling", len(targets)):
             if done.error and options.corpus:
-                reports.append(ModuleReport(done.item, TextSize(), None, (), str(done.error)))
+                reports.append(
+                    ModuleReport(done.item, measure_of_objects(problem), None, (), done.error)
+                )
                 continue
             target = targets[done.item]
             make_folder(target.parent, to_write=target)

@@ -57,7 +57,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
     kept, held_out = shared.packages_of(options).hold_out(options.hold_out)
     how = shared.workers_of(options)
-    data = imported("data").Data(kept, held_out, warn=output.warn, **how)
+    data = imported("data").Data(
+        kept, held_out, warn=lambda failure: output.warn(str(failure)), **how
+    )
     card = provenance(kept, held_out)
     found = distillation.distill(model, problem, config, data, output=options.output, card=card)
     text = shared.small_file(options.output / "rule.py").decode()

@@ -90,7 +90,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     save(scored, options, output)
     scores = scored.scores
     output.warn_of_not_honoured(each.not_honoured for each in scores)
-    errors = [error for each in scores for error in each.errors]
+    errors: list[object] = [error for each in scores for error in each.errors]
     errors += [each.trace_error for each in scores if each.trace_error]
     errors += [error for each in options.additions for error in each.failures()]
     return output.warn_of(errors)

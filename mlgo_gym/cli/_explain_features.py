@@ -137,5 +137,5 @@ def _record(
         "inlined": float((sample.decisions != 0).mean()),
         "features": [asdict(each) for each in found],
         "text": code and {"modules": list(code.modules), "text_bytes": dict(code.text_bytes)},
-        "errors": [*recorded.errors, *(code.errors if code else ())],
+        "errors": [*map(str, (*recorded.errors, *(code.errors if code else ())))],
     }

@@ -88,7 +88,7 @@ class Addition:
         del seed
         return {}
 
-    def failures(self) -> Iterable[str]:
+    def failures(self) -> Iterable[Exception]:
         """Return why parts of it could not be measured."""
         return ()
 

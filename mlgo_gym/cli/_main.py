@@ -5,7 +5,8 @@ Exit status: 0 all went well, 1 something failed, 2 the command line is wrong, 1
 A command is a module, imported when it runs or when somebody asks for its help. It says what it
 does (``DESCRIPTION``) and shows it (``EXAMPLE``), adds its options (``add_options``),
 and does it (``run``), which imports what only the work needs. A package of commands names them
-(``COMMANDS``: their modules, and a line of help for each) instead of the last two.
+(``COMMANDS``: their modules, and a line of help for each) instead of the last two. Other packages
+add commands by entry points of the group ``mlgo_gym.commands``.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.errors import MlgoGymError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "mlgo_gym.commands"
 
 _INTERRUPTED = 130
 _INSIDE = "REPLACED BY KeyboardInterrupt"
@@ -32,9 +38,18 @@ _INSIDE = "REPLACED BY KeyboardInterrupt"
 class CommandParser(argparse.ArgumentParser):
     """The parser of a command's module, or of a package of them, which parsing imports."""
 
-    def __init__(self, *, module: str, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        module: str,
+        plugin: EntryPoint | None = None,
+        has_plugins: bool = False,
+        **settings: Any,
+    ) -> None:
         super().__init__(**settings)
         self._module = module
+        self._plugin = plugin
+        self._has_plugins = has_plugins
         self._is_loaded = False
 
     def load(self) -> None:
@@ -42,7 +57,12 @@ class CommandParser(argparse.ArgumentParser):
         if self._is_loaded:
             return
         self._is_loaded = True
-        module = import_module(self._module)
+        if self._plugin is None:
+            module = import_module(self._module)
+        else:
+            from mlgo_gym.plugins import load
+
+            module = load(self._plugin, _lacks)
         self.description = module.DESCRIPTION
         self.epilog = f"example: {module.EXAMPLE}"
         if hasattr(module, "COMMANDS"):
@@ -61,15 +81,36 @@ class CommandParser(argparse.ArgumentParser):
         )
         self.set_defaults(run=module.run, command=command)
 
-    def parse_known_args(self, *arguments: Any, **settings: Any) -> Any:
+    def parse_known_args(self, args: Any = None, *more: Any, **settings: Any) -> Any:
         self.load()
-        return super().parse_known_args(*arguments, **settings)
+        if self._has_plugins:
+            self._add_plugins(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, *more, **settings)
 
     def _add_commands(self, package: ModuleType) -> None:
         commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
+        self._commands = commands
         for module, meaning in package.COMMANDS.items():
             name = module.removeprefix("_").replace("_", "-")
             commands.add_parser(name, help=meaning, module=f"{package.__name__}.{module}")
+
+    def _add_plugins(self, words: Sequence[str]) -> None:
+        """Add the commands of other packages, unless our own is called: looking takes time."""
+        own = self._commands.choices
+        if words and words[0] in own:
+            return
+        from mlgo_gym.plugins import plugins
+
+        self._has_plugins = False
+        for name, point in plugins(GROUP, tuple(own)).items():
+            meaning = f"a command of {point.dist.name if point.dist else point.module}"
+            self._commands.add_parser(name, help=meaning, module=point.module, plugin=point)
+
+
+def _lacks(command: Any) -> str | None:
+    from mlgo_gym.plugins import missing_parts
+
+    return missing_parts(command, ("DESCRIPTION", "EXAMPLE", "run"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> CommandParser:
-    made = CommandParser(prog="mlgo-gym", module="mlgo_gym.cli")
+    made = CommandParser(prog="mlgo-gym", module="mlgo_gym.cli", has_plugins=True)
     made.add_argument("--version", action="version", version=f"mlgo-gym {__version__}")
     return made
 

@@ -98,7 +98,7 @@ class _Programs(Addition):
 
         return {"run": programs_record(self._scores, self._policies, _RUN_METERS, seed)}
 
-    def failures(self) -> Iterator[str]:
+    def failures(self) -> Iterator[Exception]:
         return (each.error for each in self._scores if each.error)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mlgo_gym.cli import _options as shared
 from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train
+from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train, trainer_names
 
 DESCRIPTION = (
     "Train a policy and write a model directory. Started again with the same "
@@ -21,7 +21,7 @@ EXAMPLE = "mlgo-gym train advantage --corpus corpora --output run --budget 30m"
 
 
 def add_options(add: shared.Options) -> None:
-    add("trainer", tuple(TRAINERS), "how it is trained")
+    add("trainer", trainer_names(), "how it is trained")
     add.corpus()
     what = "a package to choose the model on, not to train on; repeat for more (default: every "
     add("--hold-out", "NAME", what + "fourth module)", many=True)

@@ -234,8 +234,7 @@ def _moved(error: ModelError | OptionsError, copy: Path, model: Path) -> MlgoGym
     here, there = str(copy), str(model)
     if isinstance(error, OptionsError):
         return OptionsError(str(error).replace(here, there))
-    reason = str(error).removeprefix(f"model {error.model!r}: ")
-    return ModelError(error.model.replace(here, there), reason.replace(here, there))
+    return ModelError(error.model.replace(here, there), error.reason.replace(here, there))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -29,6 +29,7 @@ from mlgo_gym.rollout._rollout import (
     ModuleReport,
     made_of_reports,
     rollout,
+    without_frames,
 )
 from mlgo_gym.scoring._measures import TextSize, measure_of
 
@@ -212,7 +213,7 @@ def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:
         trace = Trace.load(path)
         _check(trace, scores, path)
     except InputError as error:
-        return replace(scores, trace_error=str(error))
+        return replace(scores, trace_error=without_frames(error))
     return replace(scores, oracle_text_bytes=trace.text_size_bytes)
 
 

@@ -21,11 +21,10 @@ from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._scores import errors_of
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import Action, Answer, Policy, PolicyLike, as_policy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import ModuleReport
+from mlgo_gym.rollout._rollout import Failure, ModuleReport
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.stream._events import Observation
 
@@ -41,7 +40,7 @@ class Questions:
     values: NDArray[Any]
     decisions: NDArray[Any]
     asked: tuple[int, ...]
-    errors: tuple[str, ...]
+    errors: tuple[Failure, ...]
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ class PermutedText:
 
     modules: tuple[str, ...]
     text_bytes: Mapping[str, int]
-    errors: tuple[str, ...]
+    errors: tuple[Failure, ...]
 
     @classmethod
     def of(cls, reports: Sequence[ModuleReport]) -> PermutedText:
@@ -169,7 +168,7 @@ class PermutedText:
         for report in complete:
             for attempt in report.attempts:
                 sums[attempt.policy] += int(attempt.result.score) if attempt.result else 0
-        errors = (error for report in reports for error in errors_of(report))
+        errors = (error for report in reports for error in report.failures)
         return cls(tuple(report.module for report in complete), sums, tuple(errors))
 
     def change(self, feature: str) -> float:
@@ -195,7 +194,7 @@ def _recorded(report: ModuleReport, problem: Problem) -> Questions:
         observation_array([each.payload for each in decisions], problem),
         np.frombuffer(b"".join(each.advice for each in decisions), np.int64),
         (len(decisions),),
-        errors_of(report),
+        report.failures,
     )
 
 

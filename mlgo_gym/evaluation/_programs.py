@@ -18,13 +18,12 @@ import numpy as np
 
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.errors import CompilationError, InputError, MlgoGymError
 from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._scores import errors_of
 from mlgo_gym.evaluation._summary import LEVEL, RESAMPLES, RelativeChange, draw, interval
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.rollout._rollout import BASELINE, Attempt
+from mlgo_gym.rollout._rollout import BASELINE, Attempt, without_frames
 from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, Unit
 from mlgo_gym.workloads._finding import corpora_with_workloads
 from mlgo_gym.workloads._meters import Meter, Reading
@@ -49,7 +48,7 @@ class ProgramScores:
     package: str
     workload: str
     readings: Mapping[str, Mapping[str, Reading]] = field(default_factory=dict, repr=False)
-    error: str | None = None
+    error: MlgoGymError | None = None
 
     @property
     def label(self) -> str:
@@ -90,7 +89,7 @@ def measured_programs(
                 results = _compiled(corpus, programs, policies, setting)
             except (CompilationError, InputError) as error:
                 for name in programs.workloads:
-                    yield ProgramScores(package, name, error=str(error))
+                    yield ProgramScores(package, name, error=without_frames(error))
                 continue
             for name, workload in programs.workloads.items():
                 try:
@@ -98,7 +97,7 @@ def measured_programs(
                         readings = _read(workload, linked, meters, jobs)
                     yield ProgramScores(package, name, readings)
                 except (CompilationError, InputError) as error:
-                    yield ProgramScores(package, name, error=str(error))
+                    yield ProgramScores(package, name, error=without_frames(error))
 
 
 @contextmanager
@@ -167,8 +166,8 @@ def _compiled(
     )
     with closing(reports):
         for report in reports:
-            for error in errors_of(report):
-                raise InputError(error)
+            for failure in report.failures:
+                raise InputError(str(failure)) from failure.error
             for attempt in (Attempt(BASELINE, report.baseline), *report.attempts):
                 if isinstance(attempt.result, CompilationResult):
                     found[attempt.policy][report.module] = programs.keep(attempt.result)

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.rollout._rollout import BASELINE, ModuleReport
+from mlgo_gym.rollout._rollout import BASELINE, Failure, ModuleReport
 from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
 from mlgo_gym.scoring._linked_text import Code
 from mlgo_gym.scoring._measures import Result, TextSize
@@ -29,11 +30,11 @@ class ModuleScores:
     functions: Mapping[str, GeometricMean] = field(default_factory=dict)
     code: Mapping[str, Code] = field(default_factory=dict, repr=False)
     oracle_text_bytes: int | None = None
-    trace_error: str | None = None
+    trace_error: MlgoGymError | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     llvm_version: str = ""
     module_sha256: str = ""
-    errors: tuple[str, ...] = ()
+    errors: tuple[Failure, ...] = ()
     not_honoured: tuple[str, ...] = ()
 
     @property
@@ -42,7 +43,8 @@ class ModuleScores:
 
     def with_code(self, other: ModuleScores) -> ModuleScores:
         """These scores, with the code of another evaluation of the same module."""
-        errors = (*self.errors, *(each for each in other.errors if each not in self.errors))
+        known = set(map(str, self.errors))
+        errors = *self.errors, *(each for each in other.errors if str(each) not in known)
         return replace(self, code=other.code, errors=errors)
 
 
@@ -76,12 +78,6 @@ def scores_of(report: ModuleReport, language: str) -> ModuleScores:
         settings=first.settings if first else {},
         llvm_version=report.baseline.llvm_version if report.baseline else "",
         module_sha256=report.baseline.module_sha256 if report.baseline else "",
-        errors=errors_of(report),
+        errors=report.failures,
         not_honoured=report.not_honoured,
     )
-
-
-def errors_of(report: ModuleReport) -> tuple[str, ...]:
-    """Why the module, or an attempt at it, failed."""
-    attempts = (f"policy {each.policy}: {each.error}" for each in report.attempts if each.error)
-    return (report.error,) if report.error else tuple(attempts)

@@ -19,12 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
+from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._summary import RelativeChange, draw, interval
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.rollout._rollout import BASELINE
+from mlgo_gym.rollout._rollout import BASELINE, without_frames
 from mlgo_gym.scoring._measures import TextSize
 
 
@@ -35,7 +36,7 @@ class ModuleTimes:
     package: str
     module: str
     seconds: Mapping[str, float]
-    error: str | None = None
+    error: MlgoGymError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def measure_times(
 
     with closing(each(packages, timed, partial(Compiler, timeout_s=setting.timeout_s))) as found:
         for done in found:
-            error = str(done.error) if done.error else None
+            error = done.error and without_frames(done.error)
             yield ModuleTimes(*done.item, {} if error else done.value, error)
 
 

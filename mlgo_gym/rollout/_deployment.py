@@ -29,7 +29,7 @@ from mlgo_gym.rollout._rollout import (
     smallest,
 )
 from mlgo_gym.scoring._best import Best, Tries, best_by_problem, best_of, joins
-from mlgo_gym.scoring._measures import KeptObjectUnit, TextSize, measure_of
+from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, TextSize, measure_of
 
 Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""
@@ -51,6 +51,12 @@ class Deployed:
 
     report: ModuleReport
     output: bytes = field(repr=False)
+
+
+def measure_of_objects(problem: Problem) -> Measure:
+    """The problem's measure, or the size of code where the problem's makes no objects."""
+    measure = measure_of(problem)
+    return measure if measure.makes_objects else TextSize()
 
 
 def deploy(
@@ -101,7 +107,7 @@ def deploy(
     made = tries.made(best)
     if keep_smaller:
         attempts.append(smallest(tries, best, made, attempts))
-    measure = measure if measure.makes_objects else TextSize()
+    measure = measure_of_objects(problem)
     lacking, baseline = options.not_honoured, tries.results[BASELINE]
     report = ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
     output = made.object_bytes or b"" if isinstance(made, CompilationResult) else b""

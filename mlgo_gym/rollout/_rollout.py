@@ -19,7 +19,7 @@ from typing import Final, TypedDict, TypeVar, Unpack
 
 from mlgo_gym.corpus._corpus import Module, language_of
 from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.errors import CompilationError, InputError, MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs, each
@@ -33,6 +33,7 @@ from mlgo_gym.scoring._best import Best, Tries, best_by_problem, joins
 from mlgo_gym.scoring._measures import Measure, Result, check_alone, check_sites, measure_of
 from mlgo_gym.stream._events import Observation
 
+_Error = TypeVar("_Error", bound=MlgoGymError)
 _Value = TypeVar("_Value")
 
 BASELINE: Final = "LLVM"
@@ -74,11 +75,40 @@ class RecordingPolicy(WatchedPolicy):
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """An error, and where it happened; as text, what commands print.
+
+    >>> print(Failure(InputError("expected a number"), "policy never").within("package lua"))
+    package lua: policy never: expected a number
+    """
+
+    error: MlgoGymError
+    where: str = ""
+
+    def within(self, where: str) -> Failure:
+        """The same failure, with a wider place in front; ``""`` adds nothing."""
+        return Failure(self.error, ": ".join(filter(None, (where, self.where))))
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.where, str(self.error))))
+
+
+def without_frames(error: _Error) -> _Error:
+    """The error without tracebacks: their frames would keep modules and objects in memory."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+    return error
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One module compiled under one policy.
 
     Attributes:
         result: what came out; ``None`` where it failed.
+        error: why it failed.
         decisions: every decision, in order, where they were asked for.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
@@ -91,7 +121,7 @@ class Attempt:
 
     policy: str
     result: Result | None
-    error: str | None = None
+    error: MlgoGymError | None = None
     decisions: tuple[Decision, ...] = field(default=(), repr=False)
 
     def trace(self, problem: Problem, *, keep_observations: bool = False) -> Trace | None:
@@ -144,7 +174,7 @@ class ModuleReport:
     measure: Measure
     baseline: Result | None
     attempts: tuple[Attempt, ...]
-    error: str | None = None
+    error: MlgoGymError | None = None
     not_honoured: tuple[str, ...] = ()
     package: str = ""
     language: str = ""
@@ -159,6 +189,14 @@ class ModuleReport:
     def is_complete(self) -> bool:
         """Whether the plain compilation and every attempt have a result."""
         return self.baseline is not None and all(each.result for each in self.attempts)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """Why the plain compilation, or else attempts, failed."""
+        if self.error:
+            return (Failure(self.error),)
+        failed = ((each.policy, each.error) for each in self.attempts if each.error)
+        return tuple(Failure(error, f"policy {policy}") for policy, error in failed)
 
     def attempt(self, policy: str) -> Attempt | None:
         """The attempt of a policy; ``None`` where the plain compilation failed."""
@@ -277,8 +315,11 @@ def made_of_reports(
     with closing(running) as found:
         for done in found:
             package, name = done.item
-            failed = ModuleReport(name, measure, None, (), str(done.error), package=package)
-            yield done.item, make(failed) if done.error else done.value
+            if done.error is None:
+                yield done.item, done.value
+                continue
+            error = without_frames(done.error)
+            yield done.item, make(ModuleReport(name, measure, None, (), error, package=package))
 
 
 def _as_it_is(report: ModuleReport) -> ModuleReport:
@@ -318,7 +359,8 @@ def compared(
         by_function = how.get("keep_smaller", False) and joins(problem)
         tries = Tries(unit, problem, BASELINE, by_function=by_function)
     except (CompilationError, InputError) as error:
-        return ModuleReport(module.name, measure, None, (), str(error), lacking, **about)
+        error = without_frames(error)
+        return ModuleReport(module.name, measure, None, (), error, lacking, **about)
     keeps = how.get("keep_decisions", False)
     attempts = [_attempted(tries, *each, problem, keeps=keeps) for each in policies.items()]
     if how.get("keep_smaller") and all(each.result for each in attempts):
@@ -341,7 +383,7 @@ def _attempted(
     try:
         return Attempt(name, tries.attempt(name, answering), None, tuple(decisions))
     except (CompilationError, InputError) as error:
-        return Attempt(name, None, str(error), tuple(decisions))
+        return Attempt(name, None, without_frames(error), tuple(decisions))
 
 
 def smallest(tries: Tries, best: Best, made: Result, attempts: Sequence[Attempt]) -> Attempt:

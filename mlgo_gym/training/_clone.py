@@ -42,9 +42,8 @@ def train(run: TrainingRun, config: CloneConfig, data: Data) -> Validation:
         )
         with closing(reports):
             for report in reports:
-                for error in (report.error, *(each.error for each in report.attempts)):
-                    if error:
-                        data.warn(error)
+                for failure in report.failures:
+                    data.warn(failure)
                 run.scalars(len(writer.keys), {"modules": len(writer.keys)})
                 if run.budget_s is not None and run.spent_s > _RECORDING * run.budget_s:
                     break

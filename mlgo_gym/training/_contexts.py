@@ -27,6 +27,7 @@ from mlgo_gym.llvm.text._allocation_score import score_function
 from mlgo_gym.llvm.text._machine_code import spill_code
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.rollout._rollout import Failure, without_frames
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.scoring._measures import Measure, Unit, measure_of
 from mlgo_gym.search._rewards import Rewards, of_module
@@ -94,7 +95,7 @@ class Workshop:
         *,
         jobs: Jobs,
         timeout_s: float,
-        warn: Callable[[str], None] = lambda _: None,
+        warn: Callable[[Failure], None] = lambda _: None,
         rewards: Rewards | None = None,
     ) -> None:
         self.problem: Final = problem
@@ -110,7 +111,7 @@ class Workshop:
         with closing(each(keys, work, self._workers, read=read, in_order=True)) as found:
             for done in found:
                 if done.error:
-                    self._warn(f"{done.item.package}: {done.error}")
+                    self._warn(Failure(without_frames(done.error), done.item.package))
                 yield [] if done.error else done.value
 
     def _prepared(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import MlgoGymError, TrainingError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Done, Jobs
+from mlgo_gym.rollout._rollout import Failure, without_frames
 from mlgo_gym.search._rewards import Rewards
 
 _PASSING: Final = (
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Data:
-    """What is trained and chosen on; `warn` is told what failed, and the other modules go on.
+    """What is trained and chosen on; `warn` gets each failure, and the other modules go on.
 
     With `rewards` code is worth what these say, otherwise what the problem's own measure does;
     models with more than `most_text` times the text of LLVM's own are chosen last.
@@ -41,19 +41,19 @@ class Data:
     validation: Packages
     jobs: Jobs = 1
     timeout_s: float = DEFAULT_TIMEOUT_S
-    warn: Callable[[str], None] = lambda _: None
+    warn: Callable[[Failure], None] = lambda _: None
     rewards: Rewards | None = None
     most_text: float | None = None
 
 
 def successes(
-    found: Generator[Done[_K, _T]], warn: Callable[[str], None]
+    found: Generator[Done[_K, _T]], warn: Callable[[Failure], None]
 ) -> Iterator[tuple[_K, _T]]:
     """Items with what became of them; those that failed are warned of and left out."""
     with closing(found):
         for done in found:
             if done.error:
-                warn(str(done.error))
+                warn(Failure(without_frames(done.error)))
             else:
                 yield done.item, done.value
 
@@ -88,24 +88,17 @@ def describe(packages: Packages) -> dict[str, Any]:
         try:
             digest.update(bytes.fromhex(packages[key].sha256))
         except MlgoGymError as error:
-            if _may_pass(error):
+            if error.errno in _PASSING:
                 raise
     counts = {package: len(keys) for package, keys in packages.by_package.items()}
     return {"modules": counts, "sha256": digest.hexdigest()}
 
 
-def check_lasting(message: str) -> None:
-    """See that what is left out would be left out another time, too; reports have words alone.
+def check_lasting(failure: Failure) -> None:
+    """Check that a module that is left out would be left out another time.
 
     Raises:
-        TrainingError: it comes of the system.
+        TrainingError: the failure comes of the system's state, such as a full disk.
     """
-    if message.endswith(tuple(f": {os.strerror(each)}" for each in _PASSING)):
-        raise TrainingError(f"{message}; this may pass, start again")
-
-
-def _may_pass(error: BaseException | None) -> bool:
-    """Whether it comes of the system, and of no file."""
-    return error is not None and (
-        getattr(error, "errno", None) in _PASSING or _may_pass(error.__cause__)
-    )
+    if failure.error.errno in _PASSING:
+        raise TrainingError(f"{failure}; this may pass, start again") from failure.error

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import CompilationError, ModuleError, WorkloadError
+from mlgo_gym.errors import CompilationError, MlgoGymError, ModuleError, WorkloadError
+from mlgo_gym.rollout._rollout import without_frames
 from mlgo_gym.scoring._measures import Measure, Result
 from mlgo_gym.search._attribution import Flip, flipped
 from mlgo_gym.search._call_sites import NamedCompilation, NamingCompiler
@@ -52,7 +53,7 @@ class Gains:
             )
         self._reward: Final = self._reward_of(base)
         self._sums, self._counts = (np.zeros(len(base.decisions)) for _ in range(2))
-        self.errors: Final[list[str]] = []
+        self.errors: Final[list[MlgoGymError]] = []
 
     def add(self, flips: Sequence[Flip]) -> None:
         """Make each flip; those whose decisions do not come again are left out."""
@@ -61,7 +62,7 @@ class Gains:
                 other, made = flipped(self._naming, self._base, [flip])
                 gain = self._reward_of(other) - self._reward if made else None
             except (CompilationError, WorkloadError) as error:
-                self.errors.append(str(error))
+                self.errors.append(without_frames(error))
                 continue
             if gain is not None:
                 chosen = list(flip.decisions)

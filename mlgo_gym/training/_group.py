@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model
@@ -185,7 +186,7 @@ class _Trainer:
         work = Trials(self._workshop, self.compiled, self._config.setting(number))
         trials = list(self._workshop.successes(drawn, work, self._sampler.numbered))
         for error in (each for _, trial in trials for each in trial.errors):
-            self._data.warn(error)
+            self._data.warn(Failure(error))
         metrics = {"collect/seconds": monotonic() - started}
         return metrics | (self._learn(trials, generator) if trials else {})
 

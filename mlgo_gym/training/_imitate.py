@@ -20,6 +20,7 @@ from mlgo_gym.errors import OptionsError, TraceError, TrainingError
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
 from mlgo_gym.remote import local_folder
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun
@@ -67,7 +68,7 @@ def _episodes(
             file = TraceFile.open(path)
             _check(run, path, file)
         except TraceError as error:
-            data.warn(str(error))
+            data.warn(Failure(error))
             continue
         if file.source.module_sha256 not in held_out:
             for episode in file.episodes:

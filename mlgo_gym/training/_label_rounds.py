@@ -26,6 +26,7 @@ from mlgo_gym.files import write_json
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import Policy
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.rollout._rollout import Failure, without_frames
 from mlgo_gym.training._data import Data, successes
 from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._labels import (
@@ -101,11 +102,11 @@ class LabelRounds:
             with closing(label_modules(left, policy, name, shares, setting)) as found:
                 for done in found:
                     if done.error:
-                        self.data.warn(str(done.error))
+                        self.data.warn(Failure(without_frames(done.error)))
                     else:
                         source, episode, errors = done.value
                         for error in errors:
-                            self.data.warn(f"module {source.module!r}: a flip: {error}")
+                            self.data.warn(Failure(error, f"module {source.module!r}: a flip"))
                         writer.add(source, [episode] if episode else [])
                         if episode:
                             labelled += int(np.count_nonzero(episode.label("sample_weight")))

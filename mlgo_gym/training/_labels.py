@@ -26,6 +26,7 @@ import numpy as np
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import ModuleKey, Packages
 from mlgo_gym.datasets._episodes import Episode, Source
+from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import settings_of
 from mlgo_gym.llvm._schedule import Done, Jobs, each
@@ -65,7 +66,7 @@ class Labelled(NamedTuple):
 
     source: Source
     episode: Episode | None = None
-    errors: tuple[str, ...] = ()
+    errors: tuple[MlgoGymError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def _labelled(
         return Labelled(source)
     observed = observation_array([each.payload for each in base.decisions], problem)
     actions = np.array([each.action for each in base.decisions], InliningForSize.advice.dtype)
-    errors: tuple[str, ...] = ()
+    errors: tuple[MlgoGymError, ...] = ()
     if measure:
         known, errors = _gained(naming, base, measure, setting)
     else:
@@ -166,7 +167,7 @@ def _labelled(
 
 def _gained(
     naming: NamingCompiler, base: NamedCompilation, measure: Measure, setting: LabelSetting
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+) -> tuple[dict[str, Any], tuple[MlgoGymError, ...]]:
     """What flips gain by a reward, and why some went wrong."""
     module, random = naming.module, _generator(naming.module, setting)
     with of_module(module.name):

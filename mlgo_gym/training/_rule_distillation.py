@@ -198,9 +198,8 @@ class _Distillation:
             policies = {_NETWORK: native_policy(model, self._problem, stack)}
             reports = rollout(data.packages, policies, self._problem, keep_decisions=True, **how)
             for report in stack.enter_context(closing(reports)):
-                for error in (report.error, *(each.error for each in report.attempts)):
-                    if error:
-                        data.warn(error)
+                for failure in report.failures:
+                    data.warn(failure)
                 for attempt in report.attempts:
                     source = Source(*report.key)
                     for each in episodes_of_report(report, attempt, self._problem, source):

@@ -34,6 +34,7 @@ from mlgo_gym.problems._vocabulary import (
     TYPES,
     Vocabulary,
 )
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._data import check_lasting, describe, successes
 from mlgo_gym.training._triplets import Triplet, TripletRun, TripletTool
 
@@ -111,8 +112,9 @@ def train_vocabulary(
     tool = TripletTool.find()
     left_out: list[str] = []
 
-    def leave_out(message: str) -> None:
-        check_lasting(message)
+    def leave_out(failure: Failure) -> None:
+        check_lasting(failure)
+        message = str(failure)
         left_out.append(message)
         warn(f"{message}; left out")
 
@@ -142,7 +144,7 @@ def train_vocabulary(
 def _count(
     packages: Packages,
     tool: TripletTool,
-    warn: Callable[[str], None],
+    warn: Callable[[Failure], None],
     doing: Callable[[str], None],
     **how: Any,
 ) -> Counter[Triplet]:

@@ -16,15 +16,19 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 from mlgo_gym.corpus._packages import Packages, PackagesLike
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.llvm.process._target import check_choice
+from mlgo_gym.plugins import load, missing_parts, plugins
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import DEFAULT, problem_named
 from mlgo_gym.remote import local_folder, worked_folder
+
+if TYPE_CHECKING:  # help imports no compiler
+    from mlgo_gym.rollout._rollout import Failure
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -43,6 +47,8 @@ _REWARDLESS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Why some trainers take no reward."""
+
+GROUP: Final = "mlgo_gym.trainers"
 
 TENSORFLOW_SETTINGS: Final = {
     "TF_CPP_MIN_LOG_LEVEL": "3",  # it greets nobody
@@ -116,7 +122,7 @@ def train(
     """Train a policy, or go on with the run in a folder; at any time its best model is there.
 
     Args:
-        trainer: the name of one of `TRAINERS`.
+        trainer: the name of one of `TRAINERS`, or of one that another package adds.
         corpora: folders of corpora, packages, corpora by the names of theirs, or one corpus.
         output: the run's folder, also ``s3://BUCKET/KEY``: worked on here, and put there with each
             checkpoint and each model.
@@ -133,7 +139,8 @@ def train(
             makes so little.
 
     Raises:
-        EnvironmentSetupError: the extra ``train`` is not installed.
+        EnvironmentSetupError: the extra ``train`` is not installed, or another package's trainer
+            cannot be used.
         OptionsError: there is no such trainer, package, setting or reward, or the trainer takes
             none.
         WorkloadError: programs are to run, and none are there to train on or to choose on.
@@ -149,22 +156,51 @@ def train(
     ...     trained.model.name, trained.validation["modules"]
     ('model', 1)
     """
-    check_choice("trainer", trainer, TRAINERS)
+    check_choice("trainer", trainer, trainer_names())
+    found = _trainer(trainer)
     kept, held_out = Packages.of(corpora).hold_out(hold_out_packages)
     asked = problem_named(problem)() if isinstance(problem, str) else problem
     known = _goal(trainer, asked, how.get("reward"), how.get("most_text"))
     known["budget_s"] = None if budget_minutes is None else 60 * budget_minutes
     known["provenance"] = provenance(kept, held_out)
-    config = configured(_config(trainer)(seed=how.get("seed", 0)), settings)
+    config = configured(found.config(seed=how.get("seed", 0)), settings)
     with worked_folder(output) as folder:
         begin = imported("run").TrainingRun
         run = partial(begin, folder.path, trainer, asked, config, folder=folder, **known)
-        trained = _trained(imported(trainer).train, run, kept, held_out, how)
+        trained = _trained(found.train, run, kept, held_out, how)
         return replace(trained, model=local_folder(f"{folder.place}/{trained.model.name}"))
 
 
-def _config(trainer: str) -> Callable[..., Any]:
-    return getattr(imported(trainer), f"{trainer.capitalize()}Config")  # type: ignore[no-any-return]
+class _Trainer(NamedTuple):
+    config: Callable[..., Any]
+    train: Callable[..., Any]
+
+
+def trainer_names() -> tuple[str, ...]:
+    """Return the names of our own trainers, then those of other packages."""
+    return (*TRAINERS, *plugins(GROUP, TRAINERS))
+
+
+def _trainer(name: str) -> _Trainer:
+    """Load a trainer.
+
+    Raises:
+        EnvironmentSetupError: it is another package's, and cannot be used.
+    """
+    if name in TRAINERS:
+        module = imported(name)
+        return _Trainer(getattr(module, f"{name.capitalize()}Config"), module.train)
+    imported("data")  # names the extra where it is not installed
+    found = load(plugins(GROUP, TRAINERS)[name], _lacks)
+    return _Trainer(found.Config, found.train)
+
+
+def _lacks(trainer: Any) -> str | None:
+    if problem := missing_parts(trainer, ("Config", "train")):
+        return problem
+    if not is_dataclass(trainer.Config) or "seed" not in trainer.Config.__dataclass_fields__:
+        return f"Config: expected a dataclass with a field 'seed', found {trainer.Config!r}"
+    return None
 
 
 def _trained(
@@ -216,8 +252,9 @@ def provenance(kept: Packages, held_out: Packages) -> dict[str, Any]:
     }
 
 
-def _left_out(failures: dict[str, None], watcher: Watcher, message: str) -> None:
-    imported("data").check_lasting(message)
+def _left_out(failures: dict[str, None], watcher: Watcher, failure: Failure) -> None:
+    imported("data").check_lasting(failure)
+    message = str(failure)
     if message not in failures:
         failures[message] = None
         watcher.warn(f"{message}; left out")

@@ -14,7 +14,7 @@ import numpy as np
 from mlgo_gym.errors import WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._policy import Action
-from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
+from mlgo_gym.rollout._rollout import Decision, RecordingPolicy, without_frames
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._network_code import FORBIDDEN, NetworkCode
@@ -39,7 +39,7 @@ class Trial:
     cost: float
     costs: tuple[float, ...]
     tried: tuple[tuple[Tried, ...], ...]
-    errors: tuple[str, ...] = ()
+    errors: tuple[WorkloadError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Trials:
             try:
                 costs.append(cost(answers))
             except WorkloadError as error:
-                errors.append(str(error))
+                errors.append(without_frames(error))
                 continue
             tried.append(tuple(answers.tried))
         return Trial(least, tuple(costs), tuple(tried), tuple(errors))

@@ -15,11 +15,12 @@ from time import monotonic
 from typing import Any, Final
 
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import TrainingError
+from mlgo_gym.errors import InputError, TrainingError
 from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.files import read_bounded, read_json, write_json
 from mlgo_gym.policies._models import native_policy
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.scoring._linked_text import Code
 from mlgo_gym.training._train import Watcher
 
@@ -76,7 +77,7 @@ class Scoring:
             found = in_order(self.track(made, len(self.packages)), self.packages)
         for each in found:
             for error in each.errors:
-                self.watcher.warn(f"{each.package}: {error}; left out".removeprefix(": "))
+                self.watcher.warn(f"{error.within(each.package)}; left out")
         spent_s = monotonic() - start
         records = [_record_of(each) for each in found]
         write_json(path, {"models": digests, "spent_s": spent_s, "modules": records})
@@ -127,8 +128,9 @@ def _record_of(scores: ModuleScores) -> dict[str, Any]:
         name: {"text_bytes": each.text_bytes, "comdat_bytes": dict(each.comdat_bytes)}
         for name, each in scores.code.items()
     }
-    names = ("package", "module", "language", "errors", "llvm_version", "module_sha256")
+    names = ("package", "module", "language", "llvm_version", "module_sha256")
     return {name: getattr(scores, name) for name in names} | {
+        "errors": list(map(str, scores.errors)),
         "decisions": dict(scores.decisions),
         "settings": dict(scores.settings),
         "code": code,
@@ -137,4 +139,5 @@ def _record_of(scores: ModuleScores) -> dict[str, Any]:
 
 def _scores_of(record: Mapping[str, Any]) -> ModuleScores:
     code = {name: Code(**each) for name, each in record["code"].items()}
-    return ModuleScores(**{**record, "errors": tuple(record["errors"]), "code": code})
+    errors = tuple(Failure(InputError(each)) for each in record["errors"])
+    return ModuleScores(**{**record, "errors": errors, "code": code})

@@ -104,7 +104,7 @@ def validate_all(models: Mapping[str, Path], data: Data, problem: Problem) -> di
     scores = in_order(found, packages)
     for failed in scores:
         for error in failed.errors:
-            data.warn(f"{failed.package}: {error}")
+            data.warn(error.within(failed.package))
     scored = Scored(scores, list(models))
     if data.rewards and not scored.modules:
         raise TrainingError(

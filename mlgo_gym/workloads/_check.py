@@ -8,7 +8,7 @@ from typing import Any
 
 from corpus_tools.workloads import Workload
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.errors import CompilationError, InputError, MlgoGymError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -31,7 +31,7 @@ class Checked:
         reached: those of which it executes a function.
         error: what is wrong with it.
 
-    >>> Checked("json", error="workload 'json': ...").reached
+    >>> Checked("json").reached
     ()
     """
 
@@ -40,11 +40,11 @@ class Checked:
     instructions: tuple[int, int] = (0, 0)
     linked_modules: int = 0
     reached: tuple[str, ...] = ()
-    error: str | None = None
+    error: MlgoGymError | None = None
 
     def record(self) -> dict[str, Any]:
         """The fields by name, as JSON values."""
-        return asdict(self)
+        return asdict(self) | {"error": self.error and str(self.error)}
 
 
 def check_workloads(
@@ -76,7 +76,7 @@ def check_workloads(
             try:
                 yield _checked(workload, programs)
             except (CompilationError, InputError) as error:
-                yield Checked(workload.name, error=str(error))
+                yield Checked(workload.name, error=error)
 
 
 def _never(observation: Observation) -> int:  # noqa: ARG001

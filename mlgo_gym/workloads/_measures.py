@@ -20,6 +20,7 @@ from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.objects._functions import function_sizes
+from mlgo_gym.plugins import load, missing_parts, plugins
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.scoring._estimate import Estimate, KeptEstimateUnit
@@ -28,7 +29,7 @@ from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, Result, TextSize
 from mlgo_gym.workloads._meters import executed_functions, meter_named
 from mlgo_gym.workloads._program import Programs
 
-_PART: Final = re.compile(r"\s*(?P<name>[a-z]+)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
+_PART: Final = re.compile(r"\s*(?P<name>[a-z][a-z0-9_-]*)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
 
 
 class Reach:
@@ -212,6 +213,24 @@ _PLAIN: Final[Mapping[str, type[Measure]]] = MappingProxyType(
     {"text": TextSize, "estimate": Estimate}
 )
 _NAMES: Final = ("text", "linked", *_RUN, "estimate")
+GROUP: Final = "mlgo_gym.measures"
+
+
+def reward_names() -> tuple[str, ...]:
+    """Return the measures that a reward can name: our own, then those of other packages."""
+    return (*_NAMES, *plugins(GROUP, _NAMES))
+
+
+def _plugin_measure(name: str) -> Measure:
+    kind: type[Measure] = load(plugins(GROUP, _NAMES)[name], _lacks)
+    return kind()
+
+
+def _lacks(kind: Any) -> str | None:
+    if not isinstance(kind, type) or not issubclass(kind, Measure):
+        return f"expected a subclass of mlgo_gym.scoring.Measure, found {kind!r}"
+    problem = missing_parts(kind, ("unit", "key", "title", "meaning"))
+    return problem and f"{kind.__name__}: {problem}"
 
 
 def measure_named(
@@ -227,7 +246,7 @@ def measure_named(
 
     Args:
         text: ``text``, ``linked``, ``instructions``, ``cost``, ``estimate``, or several, each with
-            a weight.
+            a weight. A measure that another package adds by an entry point is called by its name.
         corpus: whose workloads run, and whose objects are linked.
         policy: what LLVM asks and what answers it in the other objects of what is linked; ``None``
             is LLVM's own heuristic. Programs that run have that in any case.
@@ -237,6 +256,7 @@ def measure_named(
 
     Raises:
         OptionsError: it is no such thing.
+        EnvironmentSetupError: another package's measure cannot be used.
         WorkloadError: the corpus has no workload, or one cannot be used.
 
     >>> from mlgo_gym import SAMPLE_CORPUS
@@ -250,6 +270,7 @@ def measure_named(
         reach = Reach(programs)
         made |= {_RUN[name](reach): weights[name] for name in run}
     made |= {_PLAIN[name](): weights[name] for name in weights if name in _PLAIN}
+    made |= {_plugin_measure(name): weights[name] for name in weights if name not in _NAMES}
     if "linked" in weights:
         how: dict[str, Any] = {"opt_level": opt_level, "jobs": jobs, "timeout_s": timeout_s}
         made[LinkedText.of(corpus, policy, **how)] = weights["linked"]
@@ -280,21 +301,22 @@ def reward_name(text: str) -> str:
     ('text:1.0,instructions:0.5', 'cost')
     """
     weights = _weights(text)
-    parts = [f"{name}:{weights[name]}" for name in _NAMES if name in weights]
+    parts = [f"{name}:{weights[name]}" for name in reward_names() if name in weights]
     return ",".join(parts) if len(parts) > 1 else next(iter(weights))
 
 
 def _weights(text: str) -> dict[str, float]:
     weights: dict[str, float] = {}
+    names = reward_names()
     for part in text.split(","):
         found = _PART.fullmatch(part)
         try:
             weight = float((found and found["weight"]) or 1)
         except ValueError:
             weight = 0.0
-        if not found or found["name"] not in _NAMES or found["name"] in weights or not weight > 0:
+        if not found or found["name"] not in names or found["name"] in weights or not weight > 0:
             raise OptionsError(
-                f"reward: expected measures out of {', '.join(_NAMES)}, each once, several with a "
+                f"reward: expected measures out of {', '.join(names)}, each once, several with a "
                 f"weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
             )
         weights[found["name"]] = weight

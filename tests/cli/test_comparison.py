@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._grid import Cell, Row
+from mlgo_gym.errors import InputError
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.rollout._rollout import Attempt, ModuleReport
 from mlgo_gym.scoring._measures import TextSize
@@ -18,14 +19,16 @@ def made(text: int, decisions: int = 0) -> CompilationResult:
 def report(module: str, baseline: int, **policies: int | str) -> ModuleReport:
     """Of each policy the size of its code, or why there is none; asked as often."""
     attempts = tuple(
-        Attempt(name, None, given) if isinstance(given, str) else Attempt(name, made(given, given))
+        Attempt(name, None, InputError(given))
+        if isinstance(given, str)
+        else Attempt(name, made(given, given))
         for name, given in policies.items()
     )
     return ModuleReport(module, TextSize(), made(baseline), attempts)
 
 
 ONE = (report("a.c", 200, mine=150, other=250),)
-FAILED = ModuleReport("no.c", TextSize(), None, (), error="LLVM crashed")
+FAILED = ModuleReport("no.c", TextSize(), None, (), error=InputError("LLVM crashed"))
 MORE = (*ONE, report("b.c", 100, mine=100, other="timeout"), report("c.c", 50, mine=50, other=51))
 
 

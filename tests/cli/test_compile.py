@@ -14,6 +14,7 @@ from corpus_tools.code import code_sections
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.stream._training_log import TrainingLogReader
+from tests.cli.command import run_process
 
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
 ADVICE = f"{MODEL}"
@@ -217,3 +218,29 @@ def test_errors(
     assert main(["compile", *arguments]) == 1
     assert capsys.readouterr().err == f"mlgo-gym: error: {message}\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["other"]
+
+
+def test_failures_are_reported_by_the_problems_measure(tmp_path: Path) -> None:
+    """All modules fail, and the title and the key are those of a third party's measure."""
+    example = Path(__file__).parents[2] / "examples" / "loaded_size"
+    metadata = tmp_path / "theirs-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[mlgo_gym.problems]\ntheirs = mlgo_gym_loaded_size:InliningForLoadedSize\n"
+    )
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    (corpus / "broken.bc").write_bytes(b"no bitcode")
+    manifest = {"modules": ["broken"], "has_thinlto": False}
+    (corpus / "corpus_description.json").write_text(json.dumps(manifest))
+    done = run_process(
+        *("compile", "--problem", "theirs", "--corpus", "corpus", "-o", "out", "--json"),
+        cwd=tmp_path,
+        PYTHONPATH=f"{tmp_path}:{example}",
+    )
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    said = "module 'broken': LLVM bitcode parsing error\nInvalid bitcode signature"
+    assert found["modules"] == [{"module": "broken", "error": said, "policies": {}}]
+    assert list(found["total"]) == ["modules", "baseline_loaded_size_bytes", "loaded_size_bytes"]

@@ -9,8 +9,10 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.driver._searched import TuneSearch, modules_that_matter
 from mlgo_gym.driver._traces import Build
+from mlgo_gym.errors import InputError
 from mlgo_gym.evaluation._tuned import BUILT, TUNED, TuneChoice, Tuned
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.scoring._linked_text import Code
 from tests.evaluation.test_tuned import module
 
@@ -38,7 +40,7 @@ def test_by_the_code_of_what_was_chosen() -> None:
 
 
 def test_no_module_that_is_complete(small: Corpus, tmp_path: Path) -> None:
-    scores = [replace(each, errors=("refused",)) for each in tuned().scores]
+    scores = [replace(each, errors=(Failure(InputError("refused")),)) for each in tuned().scores]
     found = replace(tuned(), scores=scores, spent_s={"evaluating": 1.0})
     search = TuneSearch(InliningForSize(), None, budget_s=60.0, jobs=1, timeout_s=60.0)
     searched, answers = search.run(Build(small, {}, (), ("", "")), found, tmp_path)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import ModuleError, OptionsError
 from mlgo_gym.evaluation._evaluate import Setting, module_scores
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
 from mlgo_gym.problems._policy import PolicyLike
@@ -24,7 +25,8 @@ def test_a_module_that_is_not_there(tmp_path: Path) -> None:
     )
     assert (found.package, found.module, found.language) == ("p", "missing.c", "other")
     (error,) = found.errors
-    assert error.startswith("module 'missing.c': cannot read ")
+    assert str(error).startswith("module 'missing.c': cannot read ")
+    assert (type(error.error), error.error.errno) == (ModuleError, errno.ENOENT)
 
 
 def test_a_policy_of_the_baselines_name(sample: Corpus) -> None:

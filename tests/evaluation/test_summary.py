@@ -9,9 +9,10 @@ import pytest
 
 from mlgo_gym.cli.show._evaluation import evaluation_page, evaluation_tables
 from mlgo_gym.cli.show._grid import Cell, Grid
+from mlgo_gym.errors import ModuleError
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
-from mlgo_gym.rollout._rollout import BASELINE
+from mlgo_gym.rollout._rollout import BASELINE, Failure
 from mlgo_gym.scoring._allocation import GeometricMean
 from mlgo_gym.scoring._linked_text import Code
 
@@ -33,7 +34,7 @@ def scored() -> Scored:
             module("p", "a", Code(1000, {"f": 100}), Code(900, {})),
             module("p", "b", Code(600, {"f": 100}), Code(600, {"f": 100})),
             module("q", "c", Code(400, {}), Code(500, {}), "C"),
-            ModuleScores("q", "d", "C", errors=("module 'd': no",)),
+            ModuleScores("q", "d", "C", errors=(Failure(ModuleError("d", "no")),)),
         ],
         ["mine"],
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.errors import InputError
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._tuned import (
     BUILT,
@@ -17,6 +18,7 @@ from mlgo_gym.evaluation._tuned import (
     against_start,
     choose,
 )
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.scoring._linked_text import Code
 
 Sizes = Mapping[str, int]
@@ -95,7 +97,7 @@ def test_targets_have_what_they_share_once() -> None:
 
 
 def test_what_fails_is_left_out() -> None:
-    failed = ModuleScores("", "2.o", "C++", errors=("it crashed",))
+    failed = ModuleScores("", "2.o", "C++", errors=(Failure(InputError("it crashed")),))
     found = tuned([failed, module(0, sizes(100, 90, 80))], 1)
     assert choose(found) == ("LLVM", "No module that is held out was compiled by all.")
     assert found.target_bytes()["program"]["LLVM"] == 100

@@ -92,7 +92,7 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
     policies = {"never": BatchedPolicy(never)}
     broken, digest = rollout(Corpus.load(tmp_path), policies, LIFTED, jobs=2)
     error = "module 'broken': LLVM bitcode parsing error\nExpected a single module"
-    assert (broken.error, broken.attempts) == (error, ())
+    assert (str(broken.error), broken.attempts) == (error, ())
     assert digest.is_complete
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import TrainingLogError
+from mlgo_gym.errors import InputError, TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
 from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._rollout import Decision, rollout
@@ -27,7 +27,7 @@ def test_a_policy_that_kills_the_compilation(sample: Corpus) -> None:
     reward = report.reward(attempt)
     assert reward is not None
     assert reward < 0
-    failed = replace(attempt, result=None, error="killed")
+    failed = replace(attempt, result=None, error=InputError("killed"))
     assert report.rewards(failed) == {}
     assert report.reward(failed) is None
     file = io.BytesIO()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.errors import ModuleError, OptionsError
 from mlgo_gym.llvm._schedule import Executor, workers
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -104,7 +104,11 @@ def test_failures_are_reported_and_the_rest_goes_on(small: Corpus, tmp_path: Pat
     broken, good = rollout(
         Corpus.load(tmp_path), {"never": InliningForSize.policy("never")}, LIFTED
     )
-    assert broken.error == "module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    assert isinstance(broken.error, ModuleError)
+    assert broken.error.module == "broken"
+    assert broken.error.__traceback__ is None  # its frames hold the module
+    said = "module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    assert list(map(str, broken.failures)) == [said]
     assert (broken.attempts, broken.is_complete, good.is_complete) == ((), False, True)
     assert RolloutLog(io.BytesIO(), LIFTED).write(broken) == 0
 

@@ -17,6 +17,7 @@ from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._advantage import _Trainer, train
 from mlgo_gym.training._data import Data, describe
 from mlgo_gym.training._distillation import AdvantageConfig
@@ -195,7 +196,7 @@ def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_p
         shutil.copy(sample.folder / f"{name}.cmd", folder / f"{name}.cmd")
     (folder / "broken.c.bc").write_bytes(b"no bitcode")
     (folder / "broken.c.cmd").write_bytes((folder / "scene.cpp.cmd").read_bytes())
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     broken = replace(
         data,
         packages=Packages.of({"mine": Corpus(folder, ("broken.c", *TRAINING))}),
@@ -205,7 +206,7 @@ def test_bad_modules_are_reported_and_left_out(data: Data, sample: Corpus, tmp_p
     with TrainingRun(tmp_path / "run", "advantage", InliningForSize(), config) as run:
         train(run, config, broken)
     assert warnings
-    assert all(warning.startswith("module 'broken.c': ") for warning in warnings)
+    assert all(str(each).startswith("module 'broken.c': ") for each in warnings)
     assert describe(broken.packages)["modules"] == {"mine": 4}
 
 

@@ -17,6 +17,7 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.scoring._measures import Result, TextSize
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
@@ -112,10 +113,10 @@ def test_what_fails_and_what_asks_nothing_is_left_out(compiler: Compiler, tmp_pa
     optimized = Allocator(compiler, EVICTION).optimize(Module.from_ir(quiet), CompileOptions())
     (tmp_path / "quiet.bc").write_bytes(optimized.module.data)
     corpus = Corpus(tmp_path, ("broken", "quiet"))
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     with Workshop(EVICTION, jobs=1, timeout_s=60, warn=warnings.append) as workshop:
         assert list(workshop.contexts(Packages.of({"package": corpus}))) == [[], []]
-    assert warnings == [
+    assert list(map(str, warnings)) == [
         "package: module 'broken': LLVM bitcode parsing error\nExpected a single module"
     ]
 

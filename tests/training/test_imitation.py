@@ -19,6 +19,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.records._replay import record
 from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.search._corpus_search import search_corpus
 from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.training import _clone as clone
@@ -77,7 +78,7 @@ def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: P
         found = imitate.train(run, config, data)
         assert run.model.is_dir()
     assert found.modules == 2
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     other = InliningForSize(7.0)
     with (
         TrainingRun(tmp_path / "other", "imitate", other, config) as run,
@@ -86,7 +87,9 @@ def test_traces_of_a_search_are_imitated(data: Data, sample: Corpus, tmp_path: P
         imitate.train(run, config, replace(data, warn=warnings.append))
     assert str(error.value) == "imitation: expected recorded decisions, found none"
     path = next((tmp_path / "traces").rglob("frame_stream.c.trace"))
-    assert f"trace {str(path)!r}: size_increase_threshold: expected 7.0, found 2.0" in warnings
+    assert f"trace {str(path)!r}: size_increase_threshold: expected 7.0, found 2.0" in map(
+        str, warnings
+    )
 
 
 def test_what_traces_are_imitated(
@@ -107,7 +110,7 @@ def test_what_traces_are_imitated(
     other = trace("json_write.c")
     other.save(folder / "4.trace")
     config = imitate.ImitateConfig(traces=str(folder))
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     with TrainingRun(tmp_path / "run", "imitate", problem, config) as run:
         paths = sorted(folder.iterdir())
         found = list(imitate._episodes(run, config, replace(data, warn=warnings.append), paths))
@@ -116,7 +119,7 @@ def test_what_traces_are_imitated(
         inlined = each.observations["inlining_default"].reshape(-1) != 0
         assert set(inlined) == {True, False}
         assert each.labels["sample_weight"].tolist() == np.where(inlined, 3.0, 1.0).tolist()
-    assert warnings == [
+    assert list(map(str, warnings)) == [
         f"trace '{folder}/0.trace': llvm_version: expected {kept.llvm_version}, found 21.0",
         f"trace '{folder}/1.trace': size_increase_threshold: expected 2.0, found 7.0",
     ]
@@ -156,7 +159,7 @@ def test_what_cannot_be_imitated(
     )
     trace.save(tmp_path / "traces" / "0.trace")
     config = imitate.ImitateConfig(traces=str(tmp_path / "traces"))
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     for problem, message in (
         (RegallocEviction(), "imitate: expected InliningForSize, found RegallocEviction"),
         (InliningForSize(), "imitation: expected recorded decisions, found none"),
@@ -165,7 +168,7 @@ def test_what_cannot_be_imitated(
         with run, pytest.raises(TrainingError) as error:
             imitate.train(run, config, replace(data, warn=warnings.append))
         assert str(error.value) == message
-    assert warnings == [
+    assert list(map(str, warnings)) == [
         f"trace '{tmp_path}/traces/0.trace': size_increase_threshold: expected 2.0, found 7.0"
     ]
 
@@ -187,13 +190,13 @@ def test_a_clone_in_no_time(sample: Corpus, tmp_path: Path) -> None:
 
 def test_nothing_to_clone(tmp_path: Path) -> None:
     (tmp_path / "broken.c.bc").write_bytes(b"no bitcode")
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     broken = Packages.of({"mine": Corpus(tmp_path, ("broken.c",))})
     config = clone.CloneConfig()
     run = TrainingRun(tmp_path / "run", "clone", InliningForSize(), config)
     with run, pytest.raises(TrainingError) as error:
         clone.train(run, config, Data(broken, broken, warn=warnings.append))
     assert str(error.value) == ("clone: expected modules to train on, found none that compiles")
-    assert set(warnings) == {
+    assert set(map(str, warnings)) == {
         "module 'broken.c': LLVM bitcode parsing error\nInvalid bitcode signature"
     }

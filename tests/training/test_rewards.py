@@ -17,6 +17,7 @@ from mlgo_gym.errors import OptionsError, TrainingError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.search._call_sites import NamingCompiler
 from mlgo_gym.search._rewards import Rewards
 from mlgo_gym.training._contexts import Workshop
@@ -99,7 +100,7 @@ def test_a_wrong_output_is_an_error_of_its_flip(rewards: Rewards) -> None:
     """And of its try: it counts nothing, and is said."""
     _, episode, errors = labelled(rewards, default)
     assert len(errors) == 2  # by itself, and as all calls of the callee
-    assert all(each.startswith("workload 'twice': expected ") for each in errors)
+    assert all(str(each).startswith("workload 'twice': expected ") for each in errors)
     assert episode is not None
     assert episode.label("sample_weight").tolist() == [0]
     assert np.isnan(episode.label("saved_share")).all()
@@ -184,7 +185,7 @@ def test_a_wrong_try_is_left_out(corpus: MakeCorpus, tmp_path: Path) -> None:
 def test_a_model_by_what_its_programs_take(loop: Corpus) -> None:
     """A module that is worse is so by the reward; what no program reaches is left out."""
     packages = Packages.of({"p": loop})
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     with Rewards("instructions", packages, None, 120) as rewards:
         data = Data(packages, packages, warn=warnings.append, rewards=rewards)
         found = validate(MODELS / "never", data, INLINING)

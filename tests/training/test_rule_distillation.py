@@ -22,6 +22,7 @@ from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import find_model, read_card
 from mlgo_gym.native._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._data import Data
@@ -175,11 +176,13 @@ def test_labels_that_lack_what_the_model_takes(inlining: Recorded) -> None:
 def test_corpora_without_decisions(sample: Corpus, tmp_path: Path) -> None:
     (tmp_path / "broken.bc").write_bytes(b"BC\xc0\xde")
     packages = Packages.of({"package": Corpus(tmp_path, ("broken",))})
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     data = Data(packages, data_of(sample).validation, warn=warnings.append)
     with pytest.raises(TrainingError) as caught:
         distilled(data, tmp_path / "rule")
     assert str(caught.value) == (
         "distill: expected modules that ask for decisions, found none of 1"
     )
-    assert warnings == ["module 'broken': LLVM bitcode parsing error\nExpected a single module"]
+    assert list(map(str, warnings)) == [
+        "module 'broken': LLVM bitcode parsing error\nExpected a single module"
+    ]

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import pickle  # noqa: TID251 - what is pickled here is our own
 from pathlib import Path
 
 import pytest
 
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import ModuleError, OptionsError, TrainingError
+from mlgo_gym.corpus._packages import ModuleKey, Packages
+from mlgo_gym.errors import (
+    CompilerCrashError,
+    MlgoGymError,
+    ModuleError,
+    OptionsError,
+    TraceError,
+    TrainingError,
+)
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.training._data import check_lasting, describe
 from mlgo_gym.training._train import Watcher, imported, train
 from tests.conftest import free_descriptors
@@ -67,14 +77,32 @@ def test_a_module_that_cannot_be_read_now(tmp_path: Path) -> None:
     said = f"module 'a.c': cannot read {path!r}: Too many open files"
     assert str(error.value) == said
     with pytest.raises(TrainingError) as left:
-        check_lasting(said)
-    assert str(left.value) == f"{said}; this may pass, start again"
-    words = "its last words:\n  error: Cannot open outbound file: No space left on device"
-    with pytest.raises(TrainingError, match="this may pass, start again"):
-        check_lasting(f"module 'a.c': LLVM ended with exit status 1; {words}")
+        check_lasting(Failure(error.value, "mine"))
+    assert str(left.value) == f"mine: {said}; this may pass, start again"
     (tmp_path / "a.c.bc").unlink()
-    check_lasting(f"module 'a.c': cannot read {path!r}: No such file or directory")
+    with pytest.raises(ModuleError) as missing:
+        packages[ModuleKey("mine", "a.c")]
+    check_lasting(Failure(missing.value))
     assert describe(packages) == {"modules": {"mine": 1}, "sha256": hashlib.sha256().hexdigest()}
+
+
+@pytest.mark.parametrize("is_sent", [False, True])
+def test_what_may_pass_is_known_by_the_number(*, is_sent: bool) -> None:
+    """Whatever the message says before or behind it, and also if it comes from another process."""
+
+    def sent(error: MlgoGymError) -> Failure:
+        return Failure(pickle.loads(pickle.dumps(error)) if is_sent else error)  # noqa: S301
+
+    full = ModuleError("a.c", "no room for it; timeout_s or --timeout lifts the limit")
+    full.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    wrapped = TraceError("a.trace", "unreadable")
+    wrapped.__cause__ = full
+    words = ("error: Cannot open outbound file: No space left on device",)
+    crash = CompilerCrashError("a.c", "LLVM ended", exit_status=1, stderr_tail=words)
+    for error in (full, wrapped, crash):
+        with pytest.raises(TrainingError, match="this may pass, start again"):
+            check_lasting(sent(error))
+    check_lasting(sent(ModuleError("a.c", "it says: No space left on device")))
 
 
 def test_a_part_of_training_that_is_not_there() -> None:

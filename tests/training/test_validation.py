@@ -16,6 +16,7 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
@@ -122,7 +123,7 @@ def test_a_model_is_validated_on_what_compiles(sample: Corpus, tmp_path: Path) -
     held_out = Packages.of(
         {"sample": sample.only(("frame_stream.c",)), "mine": Corpus(tmp_path, ("broken.c",))}
     )
-    warnings: list[str] = []
+    warnings: list[Failure] = []
     data = Data(held_out, held_out, warn=warnings.append)
     found = {
         name: validate(MODELS / name, data, InliningForSize()) for name in ("default", "never")
@@ -132,6 +133,6 @@ def test_a_model_is_validated_on_what_compiles(sample: Corpus, tmp_path: Path) -
     assert found["default"].worse == 0 < found["never"].worse
     assert found["never"].changes["text"] > 0
     assert found["never"].to_json()["failed_modules"] == 1
-    assert set(warnings) == {
+    assert set(map(str, warnings)) == {
         "mine: module 'broken.c': LLVM bitcode parsing error\nInvalid bitcode signature"
     }

@@ -176,7 +176,7 @@ def test_builds_that_differ(corpus: MakeCorpus) -> None:
     (found,) = check_workloads(corpus(DESCRIPTION, {"twice.c": module}))
     assert found.error is not None
     expected = "workload 'twice': expected the same standard output of two plain builds, found that"
-    assert found.error.startswith(expected)
+    assert str(found.error).startswith(expected)
 
 
 def test_a_check(corpus: MakeCorpus) -> None:

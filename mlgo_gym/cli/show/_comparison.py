@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from mlgo_gym.cli.show._grid import Grid, Row, amount, percent, ratio
+from mlgo_gym.errors import MlgoGymError
 from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._scores import scores_of
 from mlgo_gym.evaluation._summary import Scored
@@ -103,18 +104,22 @@ def _row(report: ModuleReport, policies: Sequence[str]) -> Row:
 
 
 def _record(report: ModuleReport) -> dict[str, Any]:
-    record: dict[str, Any] = {"module": report.module, "error": report.error}
+    record: dict[str, Any] = {"module": report.module, "error": _text(report.error)}
     if report.baseline is not None:
         record["sha256"] = report.baseline.module_sha256
         record["llvm_version"] = report.baseline.llvm_version
         record["baseline"] = report.baseline.record()
     policies = record["policies"] = {}
     for each in report.attempts:
-        policies[each.policy] = {"error": each.error}
+        policies[each.policy] = {"error": _text(each.error)}
         if result := each.result:
             made = {"decisions": result.decisions, "reward": report.reward(each)}
             policies[each.policy] = result.record() | made
     return record
+
+
+def _text(error: MlgoGymError | None) -> str | None:
+    return None if error is None else str(error)
 
 
 def _geometric_mean(reports: Sequence[ModuleReport], policy: str) -> GeometricMean:

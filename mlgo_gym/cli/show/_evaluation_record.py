@@ -105,7 +105,7 @@ def _module(
         "package": scores.package,
         "module": scores.module,
         "language": scores.language,
-        "errors": list(scores.errors),
+        "errors": list(map(str, scores.errors)),
         "decisions": dict(scores.decisions),
     }
     if place is not None:

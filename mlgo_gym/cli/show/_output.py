@@ -60,11 +60,11 @@ class Output:
         if self._is_watched:
             self._err.print(message, style="dim", soft_wrap=True)
 
-    def warn_of(self, errors: Iterable[str]) -> int:
+    def warn_of(self, errors: Iterable[object]) -> int:
         """One line for each error; where there is one, the status is 1."""
         status = 0
         for error in errors:
-            self.warn(error)
+            self.warn(str(error))
             status = 1
         return status
 
@@ -77,10 +77,8 @@ class Output:
 
     def warn_of_failures(self, reports: Sequence[ModuleReport]) -> int:
         """Name what is not honoured, and every module that failed; if one did, the status is 1."""
-        from mlgo_gym.evaluation._scores import errors_of
-
         self.warn_of_not_honoured(each.not_honoured for each in reports)
-        return self.warn_of(error for report in reports for error in errors_of(report))
+        return self.warn_of(error for report in reports for error in report.failures)
 
     def progress(self) -> Progress:
         """A progress display, to be used as a context manager."""

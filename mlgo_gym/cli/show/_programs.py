@@ -72,7 +72,7 @@ def programs_record(
             {
                 "package": each.package,
                 "workload": each.workload,
-                "error": each.error,
+                "error": each.error and str(each.error),
                 "readings": {
                     policy: {
                         meter: {

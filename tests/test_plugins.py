@@ -1,0 +1,243 @@
+"""Measures, trainers and commands of an installed package: good, broken, taken, incomplete."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.corpus._corpus import SAMPLE_CORPUS
+from tests.cli.command import Done, run_process
+
+CODE = """
+import argparse
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mlgo_gym.scoring import Measure, TextSize
+
+
+class Doubled(TextSize):
+    key: ClassVar[str] = "doubled_bytes"
+    title: ClassVar[str] = "doubled"
+    meaning: ClassVar[str] = "twice the bytes of code"
+
+    def score(self, result):
+        return 2 * super().score(result)
+
+
+class Partial(Measure):
+    key: ClassVar[str] = "partial"
+
+
+class Cloner:
+    @dataclass(frozen=True)
+    class Config:
+        seed: int = 0
+        epochs: int = 2
+
+    @staticmethod
+    def train(run, config, data):
+        from mlgo_gym.training._clone import CloneConfig, train
+        from mlgo_gym.training._fitting import FitConfig
+
+        clone = CloneConfig(config.seed, policy="never", fit=FitConfig(epochs=config.epochs))
+        return train(run, clone, data)
+
+
+class Untrained:
+    Config = Cloner.Config
+
+
+class Unseeded:
+    Config = int
+    train = Cloner.train
+
+
+class Hello:
+    DESCRIPTION = "Greet somebody."
+    EXAMPLE = "mlgo-gym hello Ada"
+
+    @staticmethod
+    def add_options(add):
+        add("name", "NAME", "who is greeted")
+
+    @staticmethod
+    def run(options, output):
+        output.print(f"Hello {options.name}.")
+        output.json({"greeted": options.name})
+        return 0
+
+
+class Silent:
+    DESCRIPTION = "Say nothing."
+"""
+ENTRY_POINTS = """
+    [mlgo_gym.measures]
+    doubled = theirs:Doubled
+    broken = nowhere:Measure
+    text = theirs:Doubled
+    partial = theirs:Partial
+
+    [mlgo_gym.trainers]
+    cloner = theirs:Cloner
+    broken = nowhere:Trainer
+    clone = theirs:Cloner
+    partial = theirs:Untrained
+    unseeded = theirs:Unseeded
+
+    [mlgo_gym.commands]
+    hello = theirs:Hello
+    broken = nowhere:command
+    train = theirs:Hello
+    partial = theirs:Silent
+"""
+BROKEN = "cannot be loaded: No module named 'nowhere'"
+TAKEN = "expected a name of its own, found that of another; left out"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a package and its metadata, as an installation leaves it."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "theirs.py").write_text(CODE)
+    metadata = folder / "theirs-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(textwrap.dedent(ENTRY_POINTS))
+    return folder
+
+
+@pytest.fixture
+def run(installed: Path, tmp_path: Path) -> Run:
+    return Run(installed, tmp_path)
+
+
+class Run:
+    """Runs ``mlgo-gym`` where the package is installed."""
+
+    def __init__(self, installed: Path, folder: Path) -> None:
+        self.installed, self.folder = installed, folder
+
+    def __call__(self, *arguments: str) -> Done:
+        return run_process(*arguments, cwd=self.folder, PYTHONPATH=str(self.installed))
+
+    def python(self, script: str) -> str:
+
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONPATH": str(self.installed)},
+        )
+        return done.stdout
+
+
+def said(name: str, target: str, message: str) -> str:
+    return f"entry point {name!r} of theirs 1.0 ({target}): {message}"
+
+
+CORPUS = str(SAMPLE_CORPUS)
+
+
+def test_a_measure(run: Run) -> None:
+    """It is a reward of environments, and a part of mixes."""
+    found = run.python("""
+        import gymnasium
+        from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
+        from mlgo_gym.workloads import measure_named
+        from mlgo_gym.workloads._measures import reward_name
+        env = gymnasium.make("mlgo_gym/InliningForSize-v0", reward="doubled")
+        _, info = env.reset(options={"module": "digest.c"})
+        env.close()
+        corpus = Corpus.load(SAMPLE_CORPUS)
+        with Compiler() as compiler:
+            plain = compiler.compile_module(corpus["digest.c"])
+        print(info["baseline_doubled_bytes"] / plain.text_size_bytes)
+        print(measure_named("text,doubled:2", corpus).score(plain) > plain.text_size_bytes)
+        print(reward_name("doubled:2,text:0.5"))
+    """)
+    assert found.splitlines() == ["2.0", "True", "text:0.5,doubled:2.0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("broken", "nowhere:Measure", BROKEN),
+        ("partial", "theirs:Partial", "Partial: expected unit, title, meaning, found none"),
+    ],
+)
+def test_a_bad_measure(run: Run, name: str, target: str, message: str) -> None:
+    done = run("train", "advantage", "--corpus", CORPUS, "--output", "run", "--reward", name)
+    assert done.returncode == 1
+    assert said(name, target, message) in done.stderr
+
+
+def test_measures_there_are(run: Run) -> None:
+    """One whose name is taken is reported, and ours stays."""
+    done = run("train", "advantage", "--corpus", CORPUS, "--output", "run", "--reward", "none")
+    assert done.returncode == 1
+    assert "text, linked, instructions, cost, estimate, broken, doubled, partial, " in done.stderr
+    assert said("text", "theirs:Doubled", TAKEN) in done.stderr
+
+
+@pytest.mark.e2e
+def test_a_trainer(run: Run) -> None:
+    few = ("--corpus", CORPUS, "--output", "run", "--set", "epochs=1", "--json")
+    done = run("train", "cloner", *few)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["validation"]["modules"] > 0
+    card = json.loads((run.folder / "run" / "model" / "card.json").read_text())
+    assert card["trainer"] == "cloner"
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("broken", "nowhere:Trainer", BROKEN),
+        ("partial", "theirs:Untrained", "expected train, found none"),
+        (
+            "unseeded",
+            "theirs:Unseeded",
+            "Config: expected a dataclass with a field 'seed', found <class 'int'>",
+        ),
+    ],
+)
+def test_a_bad_trainer(run: Run, name: str, target: str, message: str) -> None:
+    done = run("train", name, "--corpus", CORPUS, "--output", "run")
+    assert done.returncode == 1
+    assert f"mlgo-gym: error: {said(name, target, message)}\n" in done.stderr
+    assert said("clone", "theirs:Cloner", TAKEN) in done.stderr
+
+
+def test_a_command(run: Run) -> None:
+    done = run("hello", "Ada", "--json")
+    assert json.loads(done.stdout) == {"greeted": "Ada"}
+    assert said("train", "theirs:Hello", TAKEN) in done.stderr
+    assert "Greet somebody." in run("hello", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "message"),
+    [
+        ("broken", "nowhere:command", BROKEN),
+        ("partial", "theirs:Silent", "expected EXAMPLE, run, found none"),
+    ],
+)
+def test_a_bad_command(run: Run, name: str, target: str, message: str) -> None:
+    done = run(name)
+    assert done.returncode == 1
+    assert f"mlgo-gym: error: {said(name, target, message)}\n" in done.stderr
+
+
+def test_bad_commands_leave_the_others(run: Run) -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for line in ("hello", "a command of theirs", "train a policy on corpora"):
+        assert line in done.stdout
+    assert run("train", "--help").stdout.startswith("usage: mlgo-gym train")
