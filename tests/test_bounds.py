@@ -103,7 +103,7 @@ BYTES = {
     "a file of a training run": _run._MAX_BYTES,
     "a JSON file of a training run": _run._MAX_JSON_BYTES,
     "a record of a corpus search": _corpus_search._MAX_RECORD_BYTES,
-    "contexts that a training keeps, of one part": _kept_contexts.MAX_PART_BYTES,
+    "contexts that a training keeps": _kept_contexts.MAX_BYTES,
     "what a tune remembers of its project": _project._MAX_BYTES,
     "the scores that a tune remembers, and a model that it has scored": _tune_scores.MAX_BYTES,
     "the archive of sources, and the bitcode of one, that go to nodes and back": (

@@ -150,8 +150,7 @@ def test_a_measure(run: Run) -> None:
     found = run.python("""
         import gymnasium
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
-        from mlgo_gym.workloads import measure_named
-        from mlgo_gym.workloads._measures import reward_name
+        from mlgo_gym.scoring._named import measure_named, reward_name
         env = gymnasium.make("mlgo_gym/InliningForSize-v0", reward="doubled")
         _, info = env.reset(options={"module": "digest.c"})
         env.close()
@@ -182,7 +181,7 @@ def test_measures_there_are(run: Run) -> None:
     """One whose name is taken is reported, and ours stays."""
     done = run("train", "advantage", "--corpus", CORPUS, "--output", "run", "--reward", "none")
     assert done.returncode == 1
-    assert "text, linked, instructions, cost, estimate, broken, doubled, partial, " in done.stderr
+    assert "text, linked, cost, estimate, instructions, broken, doubled, partial, " in done.stderr
     assert said("text", "theirs:Doubled", TAKEN) in done.stderr
 
 

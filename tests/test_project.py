@@ -74,7 +74,7 @@ def test_records_are_values() -> None:
     changing = {name for name, words in found.items() if words.get("frozen") != "True"}
     assert changing == {
         *(
-            "Overlapping",
+            "Native",
             "TrainingRun",
             "_Answers",
             "_Link",

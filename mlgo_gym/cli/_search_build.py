@@ -43,7 +43,7 @@ def _run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli._search import problem_of, searched
     from mlgo_gym.corpus._packages import Packages
     from mlgo_gym.problems._inlining_for_size import InliningForSize
-    from mlgo_gym.workloads._measures import runs_programs
+    from mlgo_gym.scoring._named import runs_programs
 
     problem = problem_of(options)
     if replace(problem, derived=False) != InliningForSize() or options.corpus or options.opt_level:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.scoring._measures import Measure
+from mlgo_gym.scoring._named import measure_named
 
 
 def rewarding(
@@ -20,6 +21,4 @@ def rewarding(
     if not isinstance(reward, str):
         expected = "a name or an instance of mlgo_gym.scoring.Measure"
         raise OptionsError(f"reward: expected {expected}, found {reward!r}")
-    from mlgo_gym.workloads._measures import measure_named  # noqa: PLC0415 (only if programs run)
-
     return measure_named(reward, corpus, opt_level=opt_level, timeout_s=timeout_s), True

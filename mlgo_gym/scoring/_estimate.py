@@ -37,6 +37,7 @@ class Estimate(Measure):
     """
 
     unit: ClassVar[type[Unit]] = EstimateUnit
+    unit_in_mix: ClassVar[type[Unit]] = KeptEstimateUnit
     key: ClassVar[str] = "estimate"
     title: ClassVar[str] = "estimate"
     meaning: ClassVar[str] = "instructions executed, estimated by the counts in the bitcode"

@@ -27,9 +27,9 @@ from mlgo_gym.errors import InternalError, ModuleError
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
 from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm._schedule import Jobs, each
-from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.scoring._measures import Measure, ObjectUnit, Result, Unit
+from mlgo_gym.problems._problem import Problem
+from mlgo_gym.scoring._measures import Measure, MeasureSetting, ObjectUnit, Result, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class LinkedText(Measure):
     def of(
         cls,
         corpus: Corpus,
-        policy: tuple[InliningForSize, PolicyLike] | None = None,
+        policy: tuple[Problem, PolicyLike] | None = None,
         *,
         opt_level: str | None = None,
         jobs: Jobs = 1,
@@ -145,6 +145,12 @@ class LinkedText(Measure):
         work = partial(_code_of, corpus, opt_level, policy)
         done = each(corpus, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)
         return cls({one.item: one.value for one in done if not one.error})
+
+    @classmethod
+    def prepare(cls, setting: MeasureSetting) -> LinkedText:
+        """Compile the package's objects."""
+        how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
+        return cls.of(setting.corpus, setting.policy, opt_level=setting.opt_level, **how)
 
     def context(self) -> dict[str, str]:
         """The hash of the package's code."""
@@ -178,7 +184,7 @@ class LinkedText(Measure):
 def _code_of(
     corpus: Corpus,
     opt_level: str | None,
-    policy: tuple[InliningForSize, PolicyLike] | None,
+    policy: tuple[Problem, PolicyLike] | None,
     compiler: Compiler,
     name: str,
 ) -> Code:

@@ -12,15 +12,16 @@ import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
-from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, OptionsError
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._policy import PolicyLike
@@ -121,6 +122,32 @@ class Unit(ABC):
         """Compile with a policy; `baseline` came before, and may raise the same."""
 
 
+@dataclass(frozen=True)
+class MeasureSetting:
+    """What a measure is prepared with.
+
+    Attributes:
+        corpus: the package that modules come from.
+        policy: what answers LLVM in the package's other objects, and about what; ``None`` is LLVM's
+            own heuristic.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one module, in seconds.
+        shared: what the measures of one reward have in common, by anything they agree on.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> MeasureSetting(Corpus.load(SAMPLE_CORPUS)).opt_level is None
+    True
+    """
+
+    corpus: Corpus
+    policy: tuple[Problem, PolicyLike] | None = None
+    opt_level: str | None = None
+    jobs: Jobs = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+
 class Measure(ABC):
     """What compilations are compared by.
 
@@ -131,6 +158,8 @@ class Measure(ABC):
         meaning: what it says.
         makes_objects: results are those of objects (`mlgo_gym.llvm.CompilationResult`).
         by_function: functions are scored by themselves, under LLVM's contexts; otherwise modules.
+        unit_in_mix: makes what is compiled where it is one of several measures.
+        runs_programs: programs run for it, on this machine.
 
     >>> from mlgo_gym.problems import RegallocEviction
     >>> from mlgo_gym.scoring import measure_of
@@ -144,6 +173,24 @@ class Measure(ABC):
     meaning: ClassVar[str]
     makes_objects: ClassVar[bool] = True
     by_function: ClassVar[bool] = False
+    unit_in_mix: ClassVar[type[Unit]]
+    runs_programs: ClassVar[bool] = False
+
+    @classmethod
+    def prepare(cls, setting: MeasureSetting) -> Measure:
+        """Make the measure for a package; whoever asked for it closes it."""
+        del setting
+        return cls()
+
+    @classmethod  # noqa: B027 (most can measure any package)
+    def check(cls, corpora: Mapping[str, Corpus]) -> None:
+        """Raise an error where no package can be measured by it."""
+
+    @classmethod
+    def inputs_sha256(cls, corpus: Corpus) -> str | None:
+        """The hash of files of the package that decide scores besides its modules."""
+        del corpus
+        return None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -182,7 +229,7 @@ class Measure(ABC):
         return {"": reward_of(self.score(result), self.score(baseline))}
 
     def share(self) -> Measure:
-        """The same for one user more, who closes it, too."""
+        """Add a user; every user must call `close`."""
         return self
 
     def close(self) -> None:  # noqa: B027 (most hold nothing)
@@ -225,6 +272,9 @@ class KeptObjectUnit(ObjectUnit):
     """A module whose results hold their objects."""
 
     keeps_objects: ClassVar[bool] = True
+
+
+Measure.unit_in_mix = KeptObjectUnit
 
 
 class TextSize(Measure):

@@ -93,7 +93,7 @@ def search_corpus(
         setting: how long each module is searched in all, and in which order.
         policy: one more to start from, and for ``linked`` that of the package's other modules.
         reward: what is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
-            `workloads.measure_named` has it; ``None`` is the problem's own measure, the text.
+            `scoring.measure_named` has it; ``None`` is the problem's own measure, the text.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are searched at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.

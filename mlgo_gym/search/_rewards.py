@@ -15,8 +15,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
-from mlgo_gym.workloads._finding import corpora_with_workloads, inputs_sha256
-from mlgo_gym.workloads._measures import measure_named, reward_name, runs_programs
+from mlgo_gym.scoring._named import measure_kinds, measure_named, reward_name, runs_programs
 
 TEXT: Final = "text"
 
@@ -91,8 +90,8 @@ class Rewards(AbstractContextManager["Rewards"]):
         self._corpora = {
             package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
         }
-        if runs_programs(name):
-            corpora_with_workloads(self._corpora)
+        for kind in measure_kinds(name):
+            kind.check(self._corpora)
         self._opt_level = opt_level
         self._timeout_s = timeout_s
         self._policy = policy
@@ -127,8 +126,8 @@ class Rewards(AbstractContextManager["Rewards"]):
         """
         with self._alone:
             if key.package not in self._made:
-                corpus = self._corpora[key.package]
-                inputs = inputs_sha256(corpus) if runs_programs(self.name) else None
+                corpus, kinds = self._corpora[key.package], measure_kinds(self.name)
+                inputs = next(filter(None, (each.inputs_sha256(corpus) for each in kinds)), None)
                 measure = measure_named(
                     self.name,
                     corpus,

@@ -1,10 +1,9 @@
 """Contexts in a run's folder, so that a run that goes on need not take modules apart again.
 
-``contexts/trained-on`` and ``contexts/held-out`` have parts ``part-00000.parquet`` and so on, a
-row for each context, each part with the contexts of whole modules. The metadata of a part says,
-under `METADATA_KEY`, what its contexts come of and how many modules it and the parts before it
-stand for. The first part that is missing, damaged or of something else ends what is read; it and
-those behind it are made again.
+``contexts/trained-on.npz`` and ``contexts/held-out.npz`` have the contexts of some first modules.
+``bitcode`` is the code of all of them in a row, and ``numbers`` are three of each context.
+``about`` is JSON, which says what they come of and how many modules they stand for. A file that is
+damaged or of something else is written anew.
 """
 
 from __future__ import annotations
@@ -12,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,12 +21,12 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Any, Final
 
+import numpy as np
+
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.datasets._arrow import pa, pq
-from mlgo_gym.datasets._parts import check_groups, opened
-from mlgo_gym.errors import DatasetError, MlgoGymError, TrainingError
-from mlgo_gym.files import parse_json, write_atomically
+from mlgo_gym.errors import MlgoGymError, TrainingError
+from mlgo_gym.files import parse_json, read_bounded, replacing
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._problem import Problem
@@ -33,16 +35,14 @@ from mlgo_gym.search._rewards import Rewards
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._run import TrainingRun
 
-METADATA_KEY: Final = b"mlgo_gym.contexts"
-"""The key of a part's description in its metadata."""
-
-MAX_PART_BYTES: Final = 1 << 31
-"""The contexts of a part that are read, unpacked: 2 GiB, more than are found in a minute."""
+MAX_BYTES: Final = 1 << 31
+"""The largest file of contexts that is read."""
 
 _SAVE_EVERY_S: Final = 60.0
-_BATCH: Final = 16
-_VALUES: Final = MappingProxyType({"name": 1, "bitcode": 1, "about": 1, "numbers": 3})
-"""How many values each column has in a row."""
+_DAMAGED: Final = (
+    *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, MemoryError),
+    *(NotImplementedError, zipfile.BadZipFile, zlib.error, tokenize.TokenError, SyntaxError),
+)
 
 
 def kept_contexts(
@@ -51,7 +51,7 @@ def kept_contexts(
     """The contexts of packages, as a run's folder has them or as they are found now."""
     run.doing(f"contexts {name}")
     kept = KeptContexts(
-        run.directory / "contexts" / name, key_of(packages, run.problem, workshop.rewards)
+        run.directory / "contexts" / f"{name}.npz", key_of(packages, run.problem, workshop.rewards)
     )
     for found in workshop.contexts(packages, skip=kept.modules):
         kept.add(found)
@@ -77,101 +77,97 @@ def key_of(packages: Packages, problem: Problem, rewards: Rewards | None = None)
 
 
 class KeptContexts:
-    """The contexts of some `modules` that a folder holds, and those that are added to it."""
+    """The contexts of some `modules` that a file holds, and those that are added to it."""
 
-    def __init__(self, folder: Path, key: Mapping[str, Any]) -> None:
-        self._folder, self._key = folder, dict(key)
-        self.contexts: list[TrainingContext] = []
-        self.modules = self._parts = 0
-        while (part := self._read()) is not None:
-            found, self.modules = part
-            self.contexts += found
-            self._parts += 1
-        self._kept, self._saved_modules = len(self.contexts), self.modules
+    def __init__(self, path: Path, key: Mapping[str, Any]) -> None:
+        self._path, self._key = path, dict(key)
+        self.contexts, self.modules = self._read()
+        self._saved_modules = self.modules
         self._last = monotonic()
 
     def add(self, contexts: Sequence[TrainingContext]) -> None:
-        """Add the contexts of the next module, and write a part now and then."""
+        """Add the contexts of the next module, and write the file now and then."""
         self.contexts += contexts
         self.modules += 1
         if monotonic() - self._last > _SAVE_EVERY_S:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is not yet in the folder."""
+        """Write what is not yet in the file."""
         if self.modules == self._saved_modules:
             return
-        about = json.dumps({**self._key, "modules": self.modules}).encode()
-        table = pa.Table.from_pylist([_row(each) for each in self.contexts[self._kept :]])
-        buffer = io.BytesIO()
-        named = table.replace_schema_metadata({METADATA_KEY: about})
-        # Pages end between batches; of the default 1024 modules they would be too large to read.
-        pq.write_table(named, buffer, compression="zstd", write_batch_size=_BATCH)
-        path = self._path()
+        codes = [_module(each).data for each in self.contexts]
+        about = {
+            **self._key,
+            "modules": self.modules,
+            "contexts": [_described(each) for each in self.contexts],
+        }
+        numbers = [[each.baseline, each.share, each.potential] for each in self.contexts]
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, buffer.getvalue())
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(self._path) as file:
+                np.savez(
+                    file,
+                    about=np.frombuffer(json.dumps(about).encode(), np.uint8),
+                    bitcode=np.frombuffer(b"".join(codes), np.uint8),
+                    numbers=np.array(numbers, float).reshape(-1, 3),
+                )
         except OSError as error:
             raise TrainingError(
-                f"contexts {str(self._folder)!r}: {path.name} cannot be written: {error.strerror}"
+                f"contexts {str(self._path)!r}: cannot be written: {error.strerror}"
             ) from error
-        self._parts += 1
-        self._kept, self._saved_modules = len(self.contexts), self.modules
+        self._saved_modules = self.modules
         self._last = monotonic()
 
-    def _read(self) -> tuple[list[TrainingContext], int] | None:
-        """The next part, and how many modules there are up to its end."""
+    def _read(self) -> tuple[list[TrainingContext], int]:
+        """What the file holds, and of how many modules."""
         try:
-            with opened(path := self._path()) as file:
-                about = parse_json(file.schema_arrow.metadata[METADATA_KEY])
-                modules = int(about.pop("modules"))
-                if about != json.loads(json.dumps(self._key)) or modules <= self.modules:
-                    return None
-                check_groups(file, _VALUES, None, path, 2 * MAX_PART_BYTES)
-                return list(_contexts(file)), modules
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return None
-        except (DatasetError, pa.ArrowException):
-            return None
-
-    def _path(self) -> Path:
-        return self._folder / f"part-{self._parts:05}.parquet"
+            data = io.BytesIO(read_bounded(self._path, MAX_BYTES))
+            with np.load(data, allow_pickle=False) as file:
+                if sum(each.file_size for each in file.zip.infolist()) > MAX_BYTES:
+                    return [], 0
+                about = parse_json(file["about"].tobytes())
+                found = list(_contexts(about, file["bitcode"].tobytes(), file["numbers"]))
+            del about["contexts"]
+            modules = int(about.pop("modules"))
+            return (found, modules) if about == json.loads(json.dumps(self._key)) else ([], 0)
+        except _DAMAGED:
+            return [], 0
 
 
-def _row(context: TrainingContext) -> dict[str, Any]:
-    code, function = context.code, None
-    module = code.module if isinstance(code, OptimizedModule) else code
+def _module(context: TrainingContext) -> Module:
+    code = context.code
+    return code.module if isinstance(code, OptimizedModule) else code
+
+
+def _described(context: TrainingContext) -> list[Any]:
+    """What JSON says of a context."""
+    code, module, function = context.code, _module(context), None
     if isinstance(code, OptimizedModule):
         ((name, frequencies),) = code.frequencies.items()
         function = [name, code.options.settings(), list(frequencies.items())]
-    return {
-        "name": context.name,
-        "bitcode": module.data,
-        "about": json.dumps([module.name, module.command, module.is_text, function]),
-        "numbers": [context.baseline, context.share, context.potential],
+    size = len(module.data)
+    return [context.name, size, module.name, module.command, module.is_text, function]
+
+
+def _contexts(
+    about: Mapping[str, Any], bitcode: bytes, numbers: np.ndarray[Any, Any]
+) -> Iterator[TrainingContext]:
+    start = 0
+    for each, (baseline, share, potential) in zip(about["contexts"], numbers.tolist(), strict=True):
+        name, size, of_module, command, is_text, function = each
+        command = None if command is None else tuple(command)
+        module = Module(of_module, bitcode[start : start + size], command, is_text)
+        start += size
+        code = module if function is None else _function(module, *function)
+        yield TrainingContext(name, code, baseline, share, potential)
+
+
+def _function(
+    module: Module, name: str, settings: Mapping[str, Any], frequencies: list[list[Any]]
+) -> OptimizedModule:
+    options: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()
     }
-
-
-def _contexts(file: Any) -> Iterator[TrainingContext]:
-    """The contexts of a part, a few at a time, as long as they are not too many bytes."""
-    read_bytes = 0
-    for batch in file.iter_batches(_BATCH):
-        read_bytes += batch.nbytes
-        if read_bytes > MAX_PART_BYTES:
-            raise ValueError(f"expected at most {MAX_PART_BYTES} bytes, found more")
-        yield from map(_context, batch.to_pylist())
-
-
-def _context(row: Mapping[str, Any]) -> TrainingContext:
-    name, command, is_text, function = parse_json(row["about"])
-    module = Module(name, row["bitcode"], None if command is None else tuple(command), is_text)
-    code: Module | OptimizedModule = module
-    if function is not None:
-        name, settings, frequencies = function
-        options: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value
-            for key, value in settings.items()
-        }
-        known = MappingProxyType({name: dict(frequencies)})
-        code = OptimizedModule(module, CompileOptions(**options), (name,), known)
-    return TrainingContext(row["name"], code, *row["numbers"])
+    known = MappingProxyType({name: dict(frequencies)})
+    return OptimizedModule(module, CompileOptions(**options), (name,), known)

@@ -134,7 +134,7 @@ def train(
         how: ``seed`` of everything random (0), ``jobs`` modules that are compiled at once (1),
             ``timeout_s`` for LLVM's part of one compilation, and the ``watcher``; ``reward``, what
             is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
-            `workloads.measure_named` has it (``None``: the problem's own measure); beside it
+            `scoring.measure_named` has it (``None``: the problem's own measure); beside it
             ``most_text``, how many times LLVM's own text the chosen model makes at most, if any
             makes so little.
 

@@ -2,7 +2,6 @@ from ._check import Checked as Checked
 from ._check import check_workloads as check_workloads
 from ._finding import corpora_with_workloads as corpora_with_workloads
 from ._finding import find_workloads as find_workloads
-from ._measures import measure_named as measure_named
 from ._meters import METERS as METERS
 from ._meters import Meter as Meter
 from ._meters import Reading as Reading

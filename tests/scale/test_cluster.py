@@ -289,7 +289,7 @@ def test_equal_trials(nodes: Nodes, tmp_path: Path) -> None:
     for problem in (EVICTION, PROBLEM):
         assert {
             f"{problem.name}/{each}"
-            for each in ("contexts/trained-on/part-00000.parquet", "checkpoint.npz:average.0")
+            for each in ("contexts/trained-on.npz", "checkpoint.npz:average.0")
         } <= plain.keys()
     with three(nodes), RayCluster(nodes.address) as cluster:
         assert trials(cluster, tmp_path / "nodes", report) == plain

@@ -16,8 +16,8 @@ from mlgo_gym.llvm import CompilationResult, options_of
 from mlgo_gym.llvm._task import COMPILE_WITH_ESTIMATE
 from mlgo_gym.llvm.text._executed import executed_instructions
 from mlgo_gym.profiles import attach_profile, collect_profile
-from mlgo_gym.scoring import Estimate, Result
-from mlgo_gym.workloads import Programs, measure_named, meter_named
+from mlgo_gym.scoring import Estimate, Result, measure_named
+from mlgo_gym.workloads import Programs, meter_named
 from tests.conftest import require
 
 PRINTED = """block-frequency-info: f

@@ -15,11 +15,11 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.records._replay import replay
 from mlgo_gym.records._trace import Trace, trace_path
+from mlgo_gym.scoring import measure_named
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.search._oracle import Oracle
-from mlgo_gym.workloads._measures import measure_named
 from tests.search.test_oracle import BASES, PROBLEM, steps
 from tests.workloads.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 
@@ -224,6 +224,6 @@ def test_a_reward_that_is_none(sample: Corpus, tmp_path: Path) -> None:
     with pytest.raises(OptionsError) as caught:
         searched(sample, tmp_path, "speed")
     assert str(caught.value) == (
-        "reward: expected measures out of text, linked, instructions, cost, estimate, each "
+        "reward: expected measures out of text, linked, cost, estimate, instructions, each "
         "once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found 'speed'"
     )

@@ -19,8 +19,8 @@ from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.scoring._measures import AllocationCost, TextSize, reward_of
+from mlgo_gym.scoring._named import Mix, measure_named
 from mlgo_gym.testing import check_measure
-from mlgo_gym.workloads._measures import Mix, measure_named
 from tests.workloads.conftest import ADDRESS, CALLS, DESCRIPTION, MakeCorpus
 
 
@@ -131,7 +131,7 @@ def test_names_that_are_none(text: str) -> None:
     with pytest.raises(OptionsError) as caught:
         measure_named(text, Corpus.load(SAMPLE_CORPUS))
     assert str(caught.value) == (
-        "reward: expected measures out of text, linked, instructions, cost, estimate, each "
+        "reward: expected measures out of text, linked, cost, estimate, instructions, each "
         f"once, several with a weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
     )
 
