@@ -43,6 +43,10 @@ __all__ = [
     "write_json",
 ]
 
+_PACKAGE: Final = Path(__file__).parent
+_IN_WHEEL: Final = _PACKAGE / "model" / "shipped"
+SHIPPED: Final = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "models"
+"""The folder of the models that ship: of an installed package, or of the checkout."""
 PARTIAL: Final = ".partial"
 """How the names of files end that are being written where all files have names, or for a moment."""
 

@@ -6,7 +6,8 @@ A command is a module, imported when it runs or when somebody asks for its help.
 does (``DESCRIPTION``) and shows it (``EXAMPLE``), adds its options (``add_options``),
 and does it (``run``), which imports what only the work needs. A package of commands names them
 (``COMMANDS``: their modules, and a line of help for each) instead of the last two. Other packages
-add commands by entry points of the group ``mlgo_gym.commands``.
+add commands by entry points of the group ``mlgo_gym.commands``: a command's module, or the
+``COMMANDS`` of a package.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "mlgo_gym.commands"
+_SEVERAL = "COMMANDS"
+"""Of an entry point that adds all commands of a package."""
 
 _INTERRUPTED = 130
 _INSIDE = "REPLACED BY KeyboardInterrupt"
@@ -90,21 +93,33 @@ class CommandParser(argparse.ArgumentParser):
     def _add_commands(self, package: ModuleType) -> None:
         commands = self.add_subparsers(title="commands", metavar="COMMAND", required=True)
         self._commands = commands
-        for module, meaning in package.COMMANDS.items():
+        self._add_modules(package.__name__, package.COMMANDS)
+
+    def _add_modules(self, package: str, modules: Mapping[str, str]) -> None:
+        for module, meaning in modules.items():
             name = module.removeprefix("_").replace("_", "-")
-            commands.add_parser(name, help=meaning, module=f"{package.__name__}.{module}")
+            self._commands.add_parser(name, help=meaning, module=f"{package}.{module}")
 
     def _add_plugins(self, words: Sequence[str]) -> None:
         """Add the commands of other packages, unless our own is called: looking takes time."""
         own = self._commands.choices
         if words and words[0] in own:
             return
-        from mlgo_gym.plugins import plugins
+        from mlgo_gym.plugins import load, plugins
 
         self._has_plugins = False
         for name, point in plugins(GROUP, tuple(own)).items():
+            if point.attr == _SEVERAL:
+                self._add_modules(point.module, load(point, _is_no_mapping))
+                continue
             meaning = f"a command of {point.dist.name if point.dist else point.module}"
             self._commands.add_parser(name, help=meaning, module=point.module, plugin=point)
+
+
+def _is_no_mapping(commands: Any) -> str | None:
+    if isinstance(commands, Mapping):
+        return None
+    return f"expected modules and what they do, found {commands!r}"
 
 
 def _lacks(command: Any) -> str | None:

@@ -38,11 +38,11 @@ from mlgo_gym.driver._kept import (
     named_file,
 )
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
-from mlgo_gym.files import PARTIAL, FileError, locked_folder, read_bounded
+from mlgo_gym.files import PARTIAL, SHIPPED, FileError, locked_folder, read_bounded
 from mlgo_gym.llvm.process._call_site import GROUPS, SYMBOLS, code, groups_of
 from mlgo_gym.llvm.process._hotness import FEATURES as HOTNESS
 from mlgo_gym.llvm.process._launch import LLVM_MAJOR
-from mlgo_gym.model._card import SHIPPED, read_card
+from mlgo_gym.model._card import read_card
 from mlgo_gym.model._output_spec import model_files, parse_output_spec, read_model_json
 from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.native._c_header import OBJECT, c_header

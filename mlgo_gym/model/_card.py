@@ -23,16 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.errors import ModelError
-from mlgo_gym.files import write_json
+from mlgo_gym.files import SHIPPED, write_json
 from mlgo_gym.model._output_spec import read_model_json
 from mlgo_gym.remote import is_copy, is_remote, local_folder
 from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
 LAST_TESTS: Final = "final_tests"
-_IN_WHEEL: Final = Path(__file__).parent / "shipped"
-SHIPPED: Final = _IN_WHEEL if _IN_WHEEL.is_dir() else Path(__file__).parents[2] / "models"
-"""The folder of the models that ship: of an installed package, or of the checkout."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.files import parse_json, read_bounded
-from mlgo_gym.model._card import SHIPPED
+from mlgo_gym.files import SHIPPED, parse_json, read_bounded
 
 SECTIONS: Final = ("Opcodes", "Types", "Arguments")
 MAX_BYTES: Final = 1 << 23

@@ -44,7 +44,15 @@ def parsers(above: CommandParser) -> Iterator[CommandParser]:
                 yield from parsers(each)
 
 
-COMMANDS = {each.prog: each for each in parsers(parser())}
+def whole() -> CommandParser:
+    """The parser with the commands of wings."""
+    made = parser()
+    made.load()
+    made._add_plugins(())
+    return made
+
+
+COMMANDS = {each.prog: each for each in parsers(whole())}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
