@@ -15,8 +15,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from mlgo_gym.llvm.process._request import ZYGOTE_NAME
-from mlgo_gym.llvm.process._zygote import zygote_descriptor
+from mlgo_gym.llvm._request import ZYGOTE_NAME
+from mlgo_gym.llvm._zygote import zygote_descriptor
 
 pytest_plugins = ["tests.left_out"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.recipes import built
 from mlgo_gym import Compiler, Corpus, InliningForSize, Module
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.problems._inlining_for_size import default
 
 CLANG = "clang-22"

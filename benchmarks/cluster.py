@@ -26,8 +26,8 @@ from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.evaluation import evaluate
 from mlgo_gym.evaluation._evaluate import Setting, module_scores
 from mlgo_gym.evaluation._scores import ModuleScores
+from mlgo_gym.lab.cluster import RayCluster, _dispatch, _executor
 from mlgo_gym.llvm import each
-from mlgo_gym.scale import RayCluster, _dispatch, _executor
 
 WORKERS: Final = 2
 _STORE_BYTES: Final = 100 << 20

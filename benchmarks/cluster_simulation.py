@@ -17,8 +17,8 @@ from random import Random
 from typing import Final
 
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
+from mlgo_gym.lab.cluster._dispatch import Dispatch, ItemBatch
 from mlgo_gym.llvm._schedule import Made
-from mlgo_gym.scale._dispatch import Dispatch, ItemBatch
 
 WORKERS: Final = [100, 250, 500, 1000, 2000]
 _DONE: Final[Made[None]] = Made(None, (None,))

@@ -14,9 +14,9 @@ from statistics import median
 
 from mlgo_gym import SAMPLE_CORPUS, Corpus
 from mlgo_gym.llvm import options_of
-from mlgo_gym.llvm.process import _binding as binding
-from mlgo_gym.llvm.process._launch import child_command, child_environment
-from mlgo_gym.llvm.process._limits import Limits
+from mlgo_gym.llvm._launch import child_command, child_environment
+from mlgo_gym.llvm._limits import Limits
+from mlgo_gym.llvm.worker import _binding as binding
 
 
 def run(rounds: int) -> None:

@@ -34,9 +34,9 @@ from benchmarks.debian_source import DebianSource, fetch_tree
 from corpus_tools import load_recipe
 from corpus_tools.archive import unpack_sdist
 from corpus_tools.sdist import fetch_sdist
+from mlgo_gym.cc._builds import BinaryFile, read_build
 from mlgo_gym.model import find_model, read_card
-from mlgo_gym.objects._builds import BinaryFile, read_build
-from mlgo_gym.policies._models import problem_of_models, settings_of_models
+from mlgo_gym.runners._models import problem_of_models, settings_of_models
 
 ROOT = Path(__file__).parents[1]
 MODELS = ROOT / "tests" / "models"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.native import emit_c, freeze, load_frozen
+from mlgo_gym.model import emit_c, freeze, load_frozen
 
 _CALLER: Final = r"""
 #include <stdint.h>

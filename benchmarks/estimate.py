@@ -34,18 +34,16 @@ from benchmarks.meters import rank
 from mlgo_gym import Compiler, Corpus, InliningForSize
 from mlgo_gym.corpus import Packages
 from mlgo_gym.errors import CompilationError, ModuleError, WorkloadError
+from mlgo_gym.lab.programs import Estimate, attach_profile, collect_profile, corpora_with_workloads
+from mlgo_gym.lab.programs._estimate import KeptEstimateUnit
+from mlgo_gym.lab.programs._measures import ExecutedInstructions, Reach
+from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.llvm import options_of
 from mlgo_gym.model import find_model
-from mlgo_gym.policies import model_policies
 from mlgo_gym.problems._inlining_for_size import always, default, never
 from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.profiles import attach_profile, collect_profile
-from mlgo_gym.scoring import Estimate
-from mlgo_gym.scoring._estimate import KeptEstimateUnit
+from mlgo_gym.runners import model_policies
 from mlgo_gym.stream import Observation
-from mlgo_gym.workloads import corpora_with_workloads
-from mlgo_gym.workloads._measures import ExecutedInstructions, Reach
-from mlgo_gym.workloads._program import Programs
 
 FLIPPED = 0.1
 LEAST_DECISIONS = 5

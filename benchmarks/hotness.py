@@ -25,13 +25,18 @@ from typing import Any
 from mlgo_gym import InliningForSize
 from mlgo_gym.corpus import Corpus, Packages
 from mlgo_gym.evaluation import Setting
-from mlgo_gym.evaluation._programs import ProgramScores, measured_programs, program_change
-from mlgo_gym.policies import model_policies
+from mlgo_gym.lab.programs import (
+    Reading,
+    attach_profile,
+    collect_profile,
+    corpora_with_workloads,
+    meter_named,
+)
+from mlgo_gym.lab.programs._program_scores import ProgramScores, measured_programs, program_change
 from mlgo_gym.problems import PolicyLike
-from mlgo_gym.profiles import attach_profile, collect_profile
 from mlgo_gym.rollout._rollout import BASELINE
+from mlgo_gym.runners import model_policies
 from mlgo_gym.stream import Observation
-from mlgo_gym.workloads import Reading, corpora_with_workloads, meter_named
 
 METERS = ("size", "instructions")
 COUNTED = "LLVM with the profile"

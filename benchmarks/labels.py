@@ -17,9 +17,9 @@ from mlgo_gym import Compiler, Corpus
 from mlgo_gym.corpus import Packages
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.llvm._schedule import each
-from mlgo_gym.policies import WorkerPolicy
 from mlgo_gym.problems import PolicyLike
 from mlgo_gym.problems._inlining_for_size import default
+from mlgo_gym.runners import WorkerPolicy
 from mlgo_gym.training._labels import LabelSetting, label_modules
 
 JOBS = 2

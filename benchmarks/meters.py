@@ -37,10 +37,10 @@ from numpy.typing import NDArray
 
 from mlgo_gym.corpus import Packages
 from mlgo_gym.envs import make_env
-from mlgo_gym.evaluation._programs import paired_change
 from mlgo_gym.evaluation._summary import draw, interval
-from mlgo_gym.workloads import Programs, corpora_with_workloads
-from mlgo_gym.workloads._meters import Cost, Instructions, Seconds, count, valgrind_tool
+from mlgo_gym.lab.programs import Programs, corpora_with_workloads
+from mlgo_gym.lab.programs._meters import Cost, Instructions, Seconds, count, valgrind_tool
+from mlgo_gym.lab.programs._program_scores import paired_change
 
 BUSY = "while True: sum(range(1000000))"
 BASELINE = "LLVM"

@@ -31,9 +31,9 @@ from statistics import median
 from benchmarks.recipes import built
 from mlgo_gym import Compiler, InliningForSize
 from mlgo_gym.llvm import each
-from mlgo_gym.policies import BatchedPolicy
 from mlgo_gym.problems import PolicyLike
 from mlgo_gym.problems._inlining_for_size import default
+from mlgo_gym.runners import BatchedPolicy
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--source", type=Path, required=True, help="ml-compiler-opt's folder")

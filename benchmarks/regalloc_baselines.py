@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from mlgo_gym import Corpus, RegallocEviction
 from mlgo_gym.rollout import ModuleReport, rollout
-from mlgo_gym.scoring._allocation import geometric_mean_ratio
+from mlgo_gym.rollout._allocation import geometric_mean_ratio
 
 RECIPES = ("lupa", "brotli", "zstandard", "lz4", "fasttext", "libsass")
 Key = tuple[str, str, str]

@@ -29,10 +29,10 @@ from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.model import shipped_models
-from mlgo_gym.policies._models import native_policy
 from mlgo_gym.problems import Policy, Problem
 from mlgo_gym.problems._regalloc_priority import by_size
-from mlgo_gym.scoring._allocation import Allocator
+from mlgo_gym.rollout._allocation import Allocator
+from mlgo_gym.runners._models import native_policy
 from mlgo_gym.stream import Observation
 
 MODEL = "regalloc-eviction"

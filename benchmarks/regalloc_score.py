@@ -25,7 +25,7 @@ from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm._task import ALLOCATE_WITH_FREQUENCIES
 from mlgo_gym.problems import PolicyLike, Problem
-from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
 
 SOURCE = Path(__file__).with_suffix(".cpp")
 REMARK_WEIGHTS: Final = {

@@ -28,9 +28,9 @@ import mlgo_gym
 from mlgo_gym import Compiler, Corpus, RegallocEviction
 from mlgo_gym.llvm import options_of
 from mlgo_gym.llvm._task import COMPILE
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.problems._regalloc_eviction import first_legal
-from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
+from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
 from mlgo_gym.stream import Observation
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.runners import (
     InteractiveModelRunner,
     MLModelRunner,
@@ -31,7 +32,6 @@ from mlgo_gym.runners import (
 )
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import serve_grpc
-from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import round_trips_us
 
 INPUTS = tuple(TensorSpec(f"feature_{index}", "int64_t", (1,)) for index in range(35))

@@ -11,9 +11,9 @@ import time
 from statistics import median
 
 from mlgo_gym import Corpus, InliningForSize
-from mlgo_gym.policies import BatchedPolicy
 from mlgo_gym.problems._inlining_for_size import default
 from mlgo_gym.rollout import rollout
+from mlgo_gym.runners import BatchedPolicy
 
 ROUNDS = 3
 

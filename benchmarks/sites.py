@@ -12,8 +12,8 @@ import time
 import psutil
 
 from mlgo_gym import Compiler, Corpus, InliningForSize
+from mlgo_gym.corpus import function_code, function_sizes
 from mlgo_gym.llvm import Task
-from mlgo_gym.objects import function_code, function_sizes
 from mlgo_gym.problems import Problem
 
 WAYS = {

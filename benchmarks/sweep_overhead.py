@@ -28,12 +28,12 @@ import gymnasium
 import mlgo_gym
 from mlgo_gym import Compiler, Corpus, InliningForSize, Module
 from mlgo_gym.llvm import options_of
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.model import find_model
-from mlgo_gym.policies import WorkerPolicy, model_policies
 from mlgo_gym.problems import PolicyLike
 from mlgo_gym.problems._inlining_for_size import default
-from mlgo_gym.records import record, replay
+from mlgo_gym.rollout import record, replay
+from mlgo_gym.runners import WorkerPolicy, model_policies
 from mlgo_gym.search import NamingCompiler
 
 

@@ -19,15 +19,15 @@ from typing import Final
 
 from benchmarks.forks import private_kilobytes
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
-from mlgo_gym.llvm.process import _zygote
-from mlgo_gym.llvm.process._zygote import zygote_pid
+from mlgo_gym.llvm import _zygote
+from mlgo_gym.llvm._zygote import zygote_pid
 
 ENVS: Final = 16
 _MAKE: Final = """
 import sys, time
 import gymnasium
 import mlgo_gym.envs
-from mlgo_gym.llvm.process import _zygote
+from mlgo_gym.llvm import _zygote
 from mlgo_gym.envs import _vector
 is_fork, count, module = sys.argv[1] == "fork", int(sys.argv[2]), sys.argv[3]
 if not is_fork:

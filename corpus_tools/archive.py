@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Final, NamedTuple
+from typing import IO, Final, Literal, NamedTuple
 
 from corpus_tools.errors import SdistError
 from corpus_tools.manifest import name_problem
@@ -32,6 +32,15 @@ _UNREADABLE: Final = (
     # for numbers that are none, and what comes of a number that is too large.
     *(RuntimeError, NotImplementedError, ValueError, OverflowError, MemoryError),
 )
+
+_Mode = Literal["r:", "r:gz", "r:bz2", "r:xz"]
+_COMPRESSED: Final[tuple[tuple[bytes, _Mode], ...]] = (
+    (b"\x1f\x8b", "r:gz"),
+    (b"BZh", "r:bz2"),
+    (b"\xfd7zXZ", "r:xz"),
+)
+"""How a compressed tar begins, and how `tarfile` reads it."""
+_MOST_MAGIC: Final = 5
 
 
 def unpack_sdist(archive: Path, folder: Path) -> Path:
@@ -73,7 +82,10 @@ def _extract(archive: Path, target: Path) -> None:
 
 
 def _extract_tar(file: IO[bytes], name: str, target: Path) -> None:
-    with tarfile.open(fileobj=file) as tar:
+    begins = file.read(_MOST_MAGIC)
+    file.seek(0)  # to try each compression in turn may read all of a file that has none
+    mode: _Mode = next((mode for magic, mode in _COMPRESSED if begins.startswith(magic)), "r:")
+    with tarfile.open(fileobj=file, mode=mode) as tar:
         _check(name, map(_of_tar, tar))
         tar.extractall(target, filter="data")
 

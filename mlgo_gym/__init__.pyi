@@ -1,3 +1,4 @@
+from .base import TensorSpec as TensorSpec
 from .corpus import SAMPLE_CORPUS as SAMPLE_CORPUS
 from .corpus import Corpus as Corpus
 from .corpus import Module as Module
@@ -8,9 +9,8 @@ from .llvm import Compiler as Compiler
 from .problems import InliningForSize as InliningForSize
 from .problems import RegallocEviction as RegallocEviction
 from .problems import RegallocPriority as RegallocPriority
-from .records import Trace as Trace
+from .rollout import Trace as Trace
 from .stream import TrainingLogReader as TrainingLogReader
 from .stream import TrainingLogWriter as TrainingLogWriter
-from .tensor_spec import TensorSpec as TensorSpec
 
 __version__: str

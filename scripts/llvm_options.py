@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Final
 
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
+from mlgo_gym.llvm._target import Target
 from mlgo_gym.llvm.command._own_options import known_llvm_options
-from mlgo_gym.llvm.process import _binding as binding
-from mlgo_gym.llvm.process._target import Target
+from mlgo_gym.llvm.worker import _binding as binding
 
 _TABLE: Final = Path(__file__).parents[1] / "corpus_tools" / "allowed" / "llvm_options.txt"
 _TRIPLES: Final = (

@@ -21,7 +21,7 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
-from mlgo_gym.llvm.process._launch import LLVMLITE, installed_llvmlite
+from mlgo_gym.llvm._launch import LLVMLITE, installed_llvmlite
 
 PACKAGES: Final = {
     "ai_edge_litert": "TFLite",

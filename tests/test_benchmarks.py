@@ -285,6 +285,18 @@ TINY = {
             "a decision costs # us more than none",
         ),
     ),
+    "worker_start": Tiny(
+        ("benchmarks worker_start --rounds 1",),
+        (
+            "frame_stream.c, medians of 1: in a worker that has compiled it # ms",
+            *(
+                f"make_vec and reset, {what}, medians of 1, {way}: one # ms, 16 # ms, # times"
+                for what in ("modules as drawn", "frame_stream.c")
+                for way in ("fork", "anew")
+            ),
+            "the zygote # MiB, a fork # MiB, one anew # MiB",
+        ),
+    ),
 }
 FROM_PYPI = {
     "driver_builds": Tiny(

@@ -16,17 +16,23 @@ from corpus_tools import (
     workloads,
 )
 from corpus_tools.extraction import inputs
-from mlgo_gym import remote, tensor_spec
-from mlgo_gym.cli import _options, _source
+from mlgo_gym.base import _remote as remote
+from mlgo_gym.base import _tensor_spec as tensor_spec
+from mlgo_gym.cc import _builds, _c_compiler, _kept, _kept_log, _project, _traces
+from mlgo_gym.cli import _source
+from mlgo_gym.cli import options as _options
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.curation import _building
 from mlgo_gym.datasets import _dataset, _episodes, _parts
-from mlgo_gym.driver import _c_compiler, _kept, _project, _traces
+from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
+from mlgo_gym.lab.cluster import _worker as scale_worker
+from mlgo_gym.lab.insight import _timeline
+from mlgo_gym.lab.programs import _file, _running
+from mlgo_gym.lab.tuning import _triplets, _tune_scores
 from mlgo_gym.llvm import _compiler as llvm_compiler
-from mlgo_gym.llvm import _timeline
-from mlgo_gym.llvm.process import _limits, _request, _worker
-from mlgo_gym.model import _output_spec
-from mlgo_gym.native import (
+from mlgo_gym.llvm import _limits, _request
+from mlgo_gym.llvm import _worker_process as _worker
+from mlgo_gym.model import (
     _compiler,
     _dense,
     _flatbuffer,
@@ -34,21 +40,17 @@ from mlgo_gym.native import (
     _graph,
     _lowering,
     _model,
+    _output_spec,
     _scope,
     _tflite_reader,
 )
-from mlgo_gym.objects import _builds, _kept_log
 from mlgo_gym.problems import _vocabulary
-from mlgo_gym.profiles import _file
-from mlgo_gym.records import _trace
+from mlgo_gym.rollout import _trace
 from mlgo_gym.runners import _interactive, _interpreter, _load
 from mlgo_gym.runners.grpc import _wire
-from mlgo_gym.scale import _cluster, _executor, _nodes
-from mlgo_gym.scale import _worker as scale_worker
 from mlgo_gym.search import _corpus_search
 from mlgo_gym.stream import _events, _training_log
-from mlgo_gym.training import _export, _kept_contexts, _run, _triplets, _tune_scores
-from mlgo_gym.workloads import _running
+from mlgo_gym.training import _export, _kept_contexts, _run
 
 LIMITS = _wire.StreamLimits()
 PROGRAM = workloads.Workload(name="", folder=Path(), about="", stdout_sha256="")

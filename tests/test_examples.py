@@ -21,7 +21,7 @@ NEEDS = {
     "torch_mlp_to_model": "torch",
 }
 ELSEWHERE = ("eviction_rllib_ppo", "inlining_rllib_marwil")
-"""They run in tests/scale/test_cluster.py, on several nodes."""
+"""They run in tests/lab/cluster/test_cluster.py, on several nodes."""
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0"}
 """TensorFlow greets on standard error otherwise."""

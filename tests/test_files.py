@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from mlgo_gym.files import (
+from mlgo_gym.base._files import (
     PARTIAL,
     replacing,
     staged_folder,
@@ -103,7 +103,7 @@ def test_a_name_that_is_taken_meanwhile(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["it"]
 
 
-NO_NAMELESS = "import mlgo_gym.files\nmlgo_gym.files.sys.platform = 'other'\n"
+NO_NAMELESS = "import mlgo_gym.base._files\nmlgo_gym.base._files.sys.platform = 'other'\n"
 
 
 @pytest.mark.parametrize("before", ["", NO_NAMELESS])
@@ -112,7 +112,7 @@ def test_a_killed_writer(before: str, tmp_path: Path) -> None:
     (tmp_path / "it").write_bytes(b"old")
     program = (
         f"{before}import os, pathlib, sys\n"
-        "from mlgo_gym.files import replacing\n"
+        "from mlgo_gym.base._files import replacing\n"
         "with replacing(pathlib.Path(sys.argv[1])) as file:\n"
         "    file.write(b'new'); file.flush(); os.kill(os.getpid(), 9)\n"
     )
@@ -136,7 +136,7 @@ def test_a_proc_with_other_numbers_of_processes(tmp_path: Path) -> None:
         pytest.skip("needs namespaces of users and processes")
     program = (
         "import os, pathlib, sys\n"
-        "from mlgo_gym.files import write_atomically\n"
+        "from mlgo_gym.base._files import write_atomically\n"
         "write_atomically(pathlib.Path(sys.argv[1]), b'new')\n"
         "write_atomically(pathlib.Path('/dev/stdout'), b'said')\n"
         "print(os.getpid())\n"
@@ -242,7 +242,7 @@ def test_a_fifo_is_written_as_it_is(tmp_path: Path) -> None:
 
 WRITES_TO_STDOUT = """
 import os, pathlib, sys
-from mlgo_gym.files import write_atomically
+from mlgo_gym.base._files import write_atomically
 os.write(1, b"before ")
 write_atomically(pathlib.Path(sys.argv[1]), b"file ")
 os.write(1, b"after")
@@ -370,26 +370,31 @@ NEEDS_NO_CARE = {
     ("curation/_building.py", "write_bytes"),
     ("curation/_building.py", "write_text"),
     ("curation/_functions.py", "write_bytes"),
-    ("driver/_prepare.py", "write_bytes"),
-    ("driver/_prepare.py", "write_text"),
-    ("profiles/_attach.py", "write_bytes"),
-    ("profiles/_collect.py", "write_bytes"),
-    ("profiles/_file.py", "write_bytes"),
+    ("cc/_prepare.py", "write_bytes"),
+    ("cc/_prepare.py", "write_text"),
+    ("lab/programs/_attach.py", "write_bytes"),
+    ("lab/programs/_collect.py", "write_bytes"),
+    ("lab/programs/_file.py", "write_bytes"),
     ("training/_export.py", "write_bytes"),
     ("training/_export.py", "open"),
-    ("workloads/_program.py", "read_bytes"),
-    ("workloads/_program.py", "write_bytes"),
-    ("workloads/_program.py", "replace"),
-    ("workloads/_measures.py", "read_bytes"),
-    ("workloads/_addresses.py", "read_bytes"),
-    ("cli/workload/_run.py", "read_bytes"),
+    ("lab/programs/_program.py", "read_bytes"),
+    ("lab/programs/_program.py", "write_bytes"),
+    ("lab/programs/_program.py", "replace"),
+    ("lab/programs/_measures.py", "read_bytes"),
+    ("lab/programs/_addresses.py", "read_bytes"),
+    ("lab/programs/commands/workload/_run.py", "read_bytes"),
     # Of a corpus's workloads, by a name that was looked at.
-    ("workloads/_running.py", "open"),
+    ("lab/programs/_running.py", "open"),
     ("model/_saved_model.py", "write_bytes"),
     # The size of this process; a file that only grows.
     ("training/_run.py", "open"),
+    # A copy in a folder of its own, which gets its name when it is whole.
+    ("base/_remote.py", "rename"),
+    # Notes of a check's own workers.
+    ("testing/_executor.py", "open"),
+    ("testing/_executor.py", "read_text"),
     # The library that this process has loaded.
-    ("llvm/process/_symbols.py", "open"),
+    ("llvm/inside/_symbols.py", "open"),
 }
 
 
@@ -409,7 +414,7 @@ def test_nothing_else_writes_or_reads_files() -> None:
     found = {
         (str(path.relative_to(PACKAGE)), by_itself(node))
         for path in PACKAGE.rglob("*.py")
-        if path != PACKAGE / "files.py"
+        if path != PACKAGE / "base" / "_files.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and by_itself(node)
     }

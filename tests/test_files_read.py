@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.base._files import FileError, open_regular, parse_json, read_bounded, read_json
+from mlgo_gym.cc._builds import read_build
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.corpus._packages import corpus_folders
 from mlgo_gym.corpus._sources import join_corpora
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.errors import InputError
-from mlgo_gym.files import FileError, open_regular, parse_json, read_bounded, read_json
-from mlgo_gym.native._freeze import load_frozen
-from mlgo_gym.native._tflite_reader import read_tflite
-from mlgo_gym.objects._builds import read_build
+from mlgo_gym.model._freeze import load_frozen
+from mlgo_gym.model._tflite_reader import read_tflite
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._run import TrainingRun
 

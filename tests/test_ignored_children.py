@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.cc.conftest import Driver, cache, driver, work
 from tests.cli.command import PROGRAM
 from tests.conftest import require
-from tests.driver.conftest import Driver, cache, driver, work
-from tests.workloads.conftest import CALLS, DESCRIPTION, MakeCorpus, corpus
+from tests.lab.programs.conftest import CALLS, DESCRIPTION, MakeCorpus, corpus
 
 __all__ = ["cache", "corpus", "driver", "work"]
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.llvm.process._launch import installed_llvmlite
+from mlgo_gym.llvm._launch import installed_llvmlite
 from tests.left_out import PACKAGES, what_is_lacking
 
 ROOT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ import argparse
 from dataclasses import dataclass
 from typing import ClassVar
 
-from mlgo_gym.scoring import Measure, TextSize
+from mlgo_gym.rollout import Measure, TextSize
 
 
 class Doubled(TextSize):
@@ -150,7 +150,7 @@ def test_a_measure(run: Run) -> None:
     found = run.python("""
         import gymnasium
         from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus
-        from mlgo_gym.scoring._named import measure_named, reward_name
+        from mlgo_gym.rollout._named import measure_named, reward_name
         env = gymnasium.make("mlgo_gym/InliningForSize-v0", reward="doubled")
         _, info = env.reset(options={"module": "digest.c"})
         env.close()

@@ -23,7 +23,8 @@ MODULES = sorted(
     for package in (mlgo_gym, corpus_tools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
-LOOSE = {"errors", "files", "own_folder", "plugins", "remote", "tensor_spec"}
+LOOSE = {"cli.options", "errors"}
+INTERNAL = "# isort: split"
 
 
 def _doors() -> dict[str, list[str]]:
@@ -31,8 +32,10 @@ def _doors() -> dict[str, list[str]]:
     found = {}
     for stub in sorted((ROOT / "mlgo_gym").rglob("__init__.pyi")):
         package = ".".join(stub.relative_to(ROOT).parent.parts)
-        imports = (n for n in ast.parse(stub.read_text()).body if isinstance(n, ast.ImportFrom))
-        found[package] = [alias.name for each in imports for alias in each.names]
+        users = stub.read_text().partition(INTERNAL)[0]
+        imports = (each for each in ast.parse(users).body if isinstance(each, ast.ImportFrom))
+        if names := [alias.name for each in imports for alias in each.names]:
+            found[package] = names
     return found
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_gym.base._tensor_spec import SCALAR_TYPES, TensorSpec, quote_json
 from mlgo_gym.errors import SpecError
-from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec, quote_json
 
 SPECS = st.builds(
     TensorSpec,

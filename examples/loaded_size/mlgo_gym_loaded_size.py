@@ -23,7 +23,7 @@ from typing import ClassVar, Final
 from mlgo_gym.errors import InternalError
 from mlgo_gym.llvm import CompilationResult
 from mlgo_gym.problems import InliningForSize, Policy, as_policy
-from mlgo_gym.scoring import Result, TextSize
+from mlgo_gym.rollout import Result, TextSize
 from mlgo_gym.stream import Observation
 
 _NOT_LOADED: Final = (".comment", ".debug", ".group", ".llvm", ".note", ".rela", ".str", ".sym")

@@ -10,15 +10,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._writing import make_folder, writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.runners._load import IN_PROCESS
+from mlgo_gym.corpus import Module
+from mlgo_gym.runners import IN_PROCESS
 
 if TYPE_CHECKING:
-    from mlgo_gym.rollout._deployment import Form
+    from mlgo_gym.rollout import Form
 
 DESCRIPTION = (
     "Compile bitcode, LLVM assembly or corpora with the embedded LLVM and a model's advice, and "
@@ -53,9 +53,13 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
-    from mlgo_gym.rollout._deployment import deploy_modules, measure_of_objects
-    from mlgo_gym.rollout._log import RolloutLog
-    from mlgo_gym.rollout._rollout import SMALLEST, ModuleReport
+    from mlgo_gym.rollout import (
+        SMALLEST,
+        ModuleReport,
+        RolloutLog,
+        deploy_modules,
+        measure_of_objects,
+    )
 
     count = _check_answering(options)
     problem = shared.problem_of(options)

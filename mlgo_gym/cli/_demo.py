@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import EnvironmentSetupError, OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._writing import save_figure, writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
-from mlgo_gym.model._card import find_model
-from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.corpus import Packages
+from mlgo_gym.evaluation import NO_PLOTS, can_plot, check_can_plot
+from mlgo_gym.model import find_model
+from mlgo_gym.problems import PolicyLike
 
 DESCRIPTION = (
     "Train a policy for LLVM's inliner on corpora for two minutes, evaluate it on modules that it"
@@ -86,8 +86,8 @@ def _check_plot(path: Path) -> None:
 
 
 def _run_inlining(packages: Packages, options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.native._freeze import freeze
-    from mlgo_gym.policies._models import model_policies
+    from mlgo_gym.model import freeze
+    from mlgo_gym.runners import model_policies
 
     kept, unseen = packages.hold_out()
     output.print(f"1. Train on {len(kept)} modules, for about {options.budget / 60:g} min.")
@@ -144,8 +144,8 @@ def _compare(
 
 def _compile(packages: Packages, frozen: Path, options: argparse.Namespace, output: Output) -> None:
     """Compile the largest of the modules with the frozen model."""
-    from mlgo_gym.policies._models import model_policies
-    from mlgo_gym.rollout._deployment import deploy_modules
+    from mlgo_gym.rollout import deploy_modules
+    from mlgo_gym.runners import model_policies
 
     largest = max(packages, key=packages.size_bytes)
     problem = shared.problem_of(options)

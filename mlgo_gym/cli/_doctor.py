@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from corpus_tools.clang import find_clang
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
+from mlgo_gym.base import MlgoGymError
 from mlgo_gym.cli._extensions import extensions
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import MlgoGymError
 
 DESCRIPTION = (
     "Check what this machine has, by using it; with --ray, what each node of a cluster has. The "
@@ -91,7 +91,7 @@ def _tried(name: str, find: Callable[[], str], *, is_required: bool = True) -> _
 
 
 def _llvmlite() -> str:
-    from mlgo_gym.llvm.process._launch import check_llvmlite, installed_llvmlite
+    from mlgo_gym.llvm import check_llvmlite, installed_llvmlite
 
     version = installed_llvmlite()
     check_llvmlite(version)
@@ -99,9 +99,9 @@ def _llvmlite() -> str:
 
 
 def _check_compiler() -> Iterator[_Finding]:
-    from mlgo_gym.corpus._corpus import Module
-    from mlgo_gym.llvm._compiler import Compiler
-    from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+    from mlgo_gym.corpus import Module
+    from mlgo_gym.llvm import Compiler
+    from mlgo_gym.problems import InliningForSize, default
 
     try:
         with Compiler() as compiler:
@@ -117,7 +117,7 @@ def _check_compiler() -> Iterator[_Finding]:
 
 
 def _check_sandbox() -> Iterator[_Finding]:
-    from mlgo_gym.llvm.process._worker import Worker
+    from mlgo_gym.llvm import Worker
 
     try:
         worker = Worker()

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError, local_folder
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._evaluated import check_final, check_outputs, record_test, save
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.remote import local_folder
 
 DESCRIPTION = (
     "Compile packages of modules under models and policies and under LLVM's default; print totals "
@@ -45,8 +44,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _evaluation as shown
     from mlgo_gym.cli.show._evaluation_record import as_record, time_record
-    from mlgo_gym.evaluation._evaluate import Setting, evaluate
-    from mlgo_gym.evaluation._timing import ModuleTimes, measure_times, time_changes
+    from mlgo_gym.evaluation import ModuleTimes, Setting, evaluate, measure_times, time_changes
 
     if not options.model and not options.policy:
         raise OptionsError("expected --model or --policy, found neither")

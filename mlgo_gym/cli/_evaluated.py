@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mlgo_gym.base import OptionsError
 from mlgo_gym.cli._writing import check_folder, make_folder, save_figure, writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import Packages, final_corpora
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.evaluation._figure import NO_PLOTS, can_plot, check_can_plot
-from mlgo_gym.model._card import CARD_FILE, find_model, read_card, record_last_test
+from mlgo_gym.corpus import Packages, final_corpora
+from mlgo_gym.evaluation import NO_PLOTS, can_plot, check_can_plot
+from mlgo_gym.model import CARD_FILE, find_model, read_card, record_last_test
 
 if TYPE_CHECKING:
-    from mlgo_gym.evaluation._summary import Scored
+    from mlgo_gym.evaluation import Scored
 
 
 def check_outputs(options: argparse.Namespace) -> None:
@@ -49,7 +49,7 @@ def record_test(
     packages: Packages, record: dict[str, Any], options: argparse.Namespace, output: Output
 ) -> None:
     """Put what a model comes to on corpora of the split ``final`` into its card, if it is to be."""
-    from mlgo_gym.training._data import describe
+    from mlgo_gym.training import describe
 
     if not options.record_in_card:
         if options.model:
@@ -69,7 +69,7 @@ def save(scored: Scored, options: argparse.Namespace, output: Output) -> None:
     if not scored.modules or not (options.plots or options.html):
         return
     from mlgo_gym.cli.show._evaluation import evaluation_page
-    from mlgo_gym.evaluation._plots import plots_of
+    from mlgo_gym.evaluation import plots_of
 
     plots = plots_of(scored) if can_plot() else {}
     for name, figure in plots.items() if options.plots else ():

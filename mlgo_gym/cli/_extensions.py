@@ -15,15 +15,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.base import EnvironmentSetupError
 
 if TYPE_CHECKING:
-    from mlgo_gym.cli._options import Options
+    from mlgo_gym.cli.options import Options
     from mlgo_gym.cli.show._output import Output
     from mlgo_gym.cli.show._page import Content
-    from mlgo_gym.corpus._packages import Packages
-    from mlgo_gym.evaluation._evaluate import Setting
-    from mlgo_gym.problems._policy import PolicyLike
+    from mlgo_gym.corpus import Packages
+    from mlgo_gym.evaluation import Setting
+    from mlgo_gym.problems import PolicyLike
 
 GROUP: Final = "mlgo_gym.extensions"
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import OptionsError
 
 if TYPE_CHECKING:
     from mlgo_gym.cli.show._grid import Grid
-    from mlgo_gym.native._profile import OperatorCode
+    from mlgo_gym.model import OperatorCode
 
 DESCRIPTION = (
     "Compile the TFLite graph of a model directory to native code: an object, a C header, a "
@@ -67,7 +67,7 @@ def _grid(code: Sequence[OperatorCode]) -> Grid:
 
 
 def _emit_c(options: argparse.Namespace) -> list[str]:
-    from mlgo_gym.native._emit_c import emit_c
+    from mlgo_gym.model import emit_c
 
     for name in ("cpu", "target", "profile"):
         if getattr(options, name):
@@ -81,7 +81,7 @@ def _emit_c(options: argparse.Namespace) -> list[str]:
 def _freeze(
     options: argparse.Namespace, output: Output
 ) -> tuple[list[str], tuple[OperatorCode, ...]]:
-    from mlgo_gym.native._freeze import freeze
+    from mlgo_gym.model import freeze
 
     files = freeze(
         Path(options.model),

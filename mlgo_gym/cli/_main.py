@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from corpus_tools.children import receive_statuses
 from corpus_tools.errors import CorpusToolsError
 from mlgo_gym import __version__
+from mlgo_gym.base import MlgoGymError
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import MlgoGymError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -63,7 +63,7 @@ class CommandParser(argparse.ArgumentParser):
         if self._plugin is None:
             module = import_module(self._module)
         else:
-            from mlgo_gym.plugins import load
+            from mlgo_gym.base import load
 
             module = load(self._plugin, _lacks)
         self.description = module.DESCRIPTION
@@ -72,7 +72,7 @@ class CommandParser(argparse.ArgumentParser):
             self._add_commands(module)
             return
         from mlgo_gym.cli._extensions import extensions_of
-        from mlgo_gym.cli._options import Options
+        from mlgo_gym.cli.options import Options
 
         command = self.prog.partition(" ")[2]
         if hasattr(module, "add_options"):
@@ -105,7 +105,7 @@ class CommandParser(argparse.ArgumentParser):
         own = self._commands.choices
         if words and words[0] in own:
             return
-        from mlgo_gym.plugins import load, plugins
+        from mlgo_gym.base import load, plugins
 
         self._has_plugins = False
         for name, point in plugins(GROUP, tuple(own)).items():
@@ -123,7 +123,7 @@ def _is_no_mapping(commands: Any) -> str | None:
 
 
 def _lacks(command: Any) -> str | None:
-    from mlgo_gym.plugins import missing_parts
+    from mlgo_gym.base import missing_parts
 
     return missing_parts(command, ("DESCRIPTION", "EXAMPLE", "run"))
 

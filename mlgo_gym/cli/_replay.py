@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import CompilationError, InputError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import CompilationError, InputError
+from mlgo_gym.corpus import Module, Packages
 
 if TYPE_CHECKING:
-    from mlgo_gym.llvm._compiler import Compiler
-    from mlgo_gym.records._trace import Trace
+    from mlgo_gym.llvm import Compiler
+    from mlgo_gym.rollout import Trace
 
 DESCRIPTION = (
     "Compile again what each trace records, with the recorded answers, and compare the object's "
@@ -34,7 +33,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.llvm._compiler import Compiler
+    from mlgo_gym.llvm import Compiler
 
     packages = shared.packages_of(options)
     records: list[dict[str, object]] = []
@@ -58,8 +57,7 @@ def _replayed(
     opt_level: str | None,
     files: Mapping[str, str],
 ) -> dict[str, object]:
-    from mlgo_gym.records._replay import options_of_trace, replay
-    from mlgo_gym.records._trace import Trace
+    from mlgo_gym.rollout import Trace, options_of_trace, replay
 
     trace = Trace.load(path)
     options = opt_level and replace(options_of_trace(trace), opt_level=opt_level)

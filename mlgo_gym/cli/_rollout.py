@@ -7,20 +7,17 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError, worked_folder
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import Packages, check_not_final
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.model._card import read_card
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import option_name, problems
-from mlgo_gym.remote import worked_folder
+from mlgo_gym.corpus import Packages, check_not_final
+from mlgo_gym.model import read_card
+from mlgo_gym.problems import PolicyLike, Problem, option_name, problems
 
 if TYPE_CHECKING:
-    from mlgo_gym.rollout._rollout import ModuleReport
+    from mlgo_gym.rollout import ModuleReport
 
 DESCRIPTION = (
     "Compile every module of corpora under a policy and under LLVM's default; print what comes "
@@ -47,8 +44,7 @@ def add_options(add: shared.Options) -> None:
 
 def run(options: argparse.Namespace, output: Output) -> int:
     from mlgo_gym.cli.show import _comparison as comparison
-    from mlgo_gym.rollout._log import RolloutLog
-    from mlgo_gym.scoring._measures import measure_of
+    from mlgo_gym.rollout import RolloutLog, measure_of
 
     problem = shared.problem_of(options)
     measure = measure_of(problem)
@@ -99,7 +95,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _write_traces(
     folder: Path, report: ModuleReport, problem: Problem, *, keep_observations: bool
 ) -> None:
-    from mlgo_gym.records._trace import trace_path
+    from mlgo_gym.rollout import trace_path
 
     for attempt in report.attempts:
         if trace := attempt.trace(problem, keep_observations=keep_observations):

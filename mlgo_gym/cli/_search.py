@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount, ratio
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.corpus import Packages
+from mlgo_gym.problems import InliningForSize
 
 if TYPE_CHECKING:
-    from mlgo_gym.search._corpus_search import ModuleSearch
+    from mlgo_gym.search import ModuleSearch
 
 DESCRIPTION = (
     "Search the decisions of every module for the smallest text, or for what makes the programs "
@@ -57,9 +57,8 @@ def searched(
     options: argparse.Namespace, output: Output, problem: InliningForSize, packages: Packages
 ) -> tuple[list[ModuleSearch], int]:
     """Search packages and print what was found: the good searches, and the exit status."""
-    from mlgo_gym.policies._models import model_policies
-    from mlgo_gym.search._corpus_search import search_corpus
-    from mlgo_gym.search._goal import SearchSetting
+    from mlgo_gym.runners import model_policies
+    from mlgo_gym.search import SearchSetting, search_corpus
 
     given, access = shared.models_of(options), shared.access_of(options)
     with model_policies(given, options.mode, problem, **access) as models:

@@ -11,10 +11,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.runners._load import IN_PROCESS, runner_factory
+from mlgo_gym.runners import IN_PROCESS, runner_factory
 
 DESCRIPTION = (
     "Serve a model for 'rollout --mode interactive' and other clients of protos/mlgo_gym/v1, until "
@@ -73,7 +73,7 @@ def _credentials(certificate: Path | None, key: Path | None) -> Any:
         return None
     if certificate is None or key is None:
         raise OptionsError("expected --tls-certificate and --tls-key, found one of them")
-    from mlgo_gym.runners.grpc._wire import grpc
+    from mlgo_gym.runners import grpc
 
     pair = shared.small_file(key), shared.small_file(certificate)
     return grpc.ssl_server_credentials([pair])

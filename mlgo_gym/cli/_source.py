@@ -7,8 +7,7 @@ import os
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.files import FileError, read_bounded
+from mlgo_gym.base import FileError, OptionsError, read_bounded
 
 MAX_SOURCE_BYTES: Final = 1 << 22
 """The largest source file that is shown."""

@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.training._train import TRAINERS, Trained, Watcher, train, trainer_names
+from mlgo_gym.corpus import Packages
+from mlgo_gym.training import TRAINERS, Trained, Watcher, train, trainer_names
 
 DESCRIPTION = (
     "Train a policy and write a model directory. Started again with the same "

@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.command_line import whole
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.remote import is_remote, place_of
+from mlgo_gym.base import OptionsError, is_remote, place_of
 
 _UNITS_S: Final = {"h": 3600.0, "m": 60.0, "s": 1.0}
 _DURATION: Final = re.compile("".join(rf"(?:([0-9]+(?:\.[0-9]+)?){unit})?" for unit in _UNITS_S))
@@ -63,14 +62,14 @@ def place(text: str) -> Path | str:
 
 def model(text: str) -> str:
     """An argparse type: a model as `find_model` finds it; a URI is for `fetch_models`."""
-    from mlgo_gym.model._card import find_model
+    from mlgo_gym.model import find_model
 
     return text if is_remote(text) else find_model(text)
 
 
 def fetch_models(options: argparse.Namespace) -> None:
     """Have the models of ``--model`` that URIs name here."""
-    from mlgo_gym.model._card import find_model
+    from mlgo_gym.model import find_model
 
     given = getattr(options, "model", None)
     if isinstance(given, list):

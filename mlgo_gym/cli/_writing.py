@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.files import replacing
+from mlgo_gym.base import OptionsError, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +17,7 @@ _DPI: Final = 120
 
 @contextmanager
 def writing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing, as `mlgo_gym.files.replacing` does.
+    """Open a file for writing, as `mlgo_gym.base._files.replacing` does.
 
     That it cannot be written is an `OptionsError`. Other errors of the system in the block stay as
     they are, and so does a pipe whose reader has seen enough.

@@ -24,9 +24,7 @@ from typing import Any, Final
 
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.manifest import MANIFEST_NAME, UNSPECIFIED, Manifest, read_command
-from mlgo_gym.errors import CorpusError, ModuleError
-from mlgo_gym.files import read_bounded
-from mlgo_gym.remote import local_folder
+from mlgo_gym.base import CorpusError, ModuleError, local_folder, read_bounded
 
 SAMPLE_CORPUS = Path(__file__).parent / "sample" / "corpus"
 """The corpus that ships with the package: C and C++ written for it."""

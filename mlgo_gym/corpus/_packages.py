@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from corpus_tools.manifest import MANIFEST_NAME
 from corpus_tools.reading import LARGEST_TEXT_BYTES
 from corpus_tools.staging import INFO_NAME
+from mlgo_gym.base import CorpusError, OptionsError, read_json
 from mlgo_gym.corpus._corpus import (
     SAMPLE_CORPUS,
     Corpus,
@@ -19,8 +20,6 @@ from mlgo_gym.corpus._corpus import (
     ModuleFile,
     local_corpora,
 )
-from mlgo_gym.errors import CorpusError, OptionsError
-from mlgo_gym.files import read_json
 
 FINAL: Final = "final"
 SPLITS: Final = ("train", "test", FINAL)

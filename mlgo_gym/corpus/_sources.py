@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, name_problem
+from mlgo_gym.base import CorpusError
 from mlgo_gym.corpus._corpus import Corpus, read_manifest
 from mlgo_gym.corpus._packages import SPLITS, ModuleKey, Packages, corpus_info
-from mlgo_gym.errors import CorpusError
 
 
 @dataclass(frozen=True, slots=True)

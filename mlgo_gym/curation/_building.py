@@ -29,9 +29,8 @@ from corpus_tools.errors import CompileError, CompileFailure, CorpusToolsError
 from corpus_tools.recipes import Recipe
 from corpus_tools.scratch import scratch_folder
 from corpus_tools.source_tree import unpack_sources
-from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.files import read_bounded
-from mlgo_gym.llvm._schedule import Jobs, each, workers
+from mlgo_gym.base import EnvironmentSetupError, read_bounded
+from mlgo_gym.llvm import Jobs, each, workers
 
 _MAX_BYTES: Final = 1 << 30
 _PROBE: Final = "probe.cpp"

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
-from mlgo_gym.llvm._schedule import Done, Jobs, each
-from mlgo_gym.llvm.process._request import DescribeRequest
-from mlgo_gym.llvm.text._fingerprint import Body
-from mlgo_gym.llvm.text._profile import Profile
+from mlgo_gym.corpus import Module, ModuleKey, Packages, PackagesLike
+from mlgo_gym.llvm import (
+    DEFAULT_TIMEOUT_S,
+    Body,
+    Compiler,
+    DescribeRequest,
+    Done,
+    Jobs,
+    Profile,
+    each,
+)
 
 _PROFILE_OPTIONS: Final = ("-fprofile-instrument-use-path=", "-fprofile-sample-use=")
 

@@ -21,14 +21,18 @@ from typing import Final
 
 from corpus_tools.manifest import Manifest, encode_command, write_json
 from corpus_tools.staging import INFO_NAME, staged_folder
-from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.corpus._packages import split_of
-from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm._compilation import plain_options
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import Jobs, each
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._request import SplitRequest
+from mlgo_gym.base import CorpusError
+from mlgo_gym.corpus import Corpus, Module, split_of
+from mlgo_gym.llvm import (
+    DEFAULT_TIMEOUT_S,
+    CompileOptions,
+    Compiler,
+    Jobs,
+    SplitRequest,
+    each,
+    options_of,
+    plain_options,
+)
 
 _NO_PASSES: Final = "-disable-llvm-passes"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.$-]|^\.")

@@ -22,14 +22,12 @@ from typing import Any, Final
 from corpus_tools.errors import OutputError
 from corpus_tools.manifest import MANIFEST_NAME, Manifest, write_json
 from corpus_tools.staging import INFO_NAME, check_output, staged_folder
-from mlgo_gym.corpus._packages import check_not_final
-from mlgo_gym.corpus._sources import JoinedCorpora
+from mlgo_gym.base import CorpusError
+from mlgo_gym.corpus import JoinedCorpora, check_not_final
 from mlgo_gym.curation._facts import ModuleFacts, describe_modules
 from mlgo_gym.curation._similarity import NearDuplicate, joined, near_duplicates, overlap
 from mlgo_gym.curation._split_options import SplitOptions
-from mlgo_gym.errors import CorpusError
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm._schedule import Jobs
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
 
 _SIDES: Final = ("train", "test")
 _SUFFIXES: Final = (".bc", ".cmd", ".thinlto.bc")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.base import OptionsError
 
 UNITS: Final = ("package", "module")
 """What is kept together."""

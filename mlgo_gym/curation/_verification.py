@@ -20,11 +20,9 @@ from corpus_tools.code import code_sections, difference
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.object_file import LARGEST_BYTES
 from corpus_tools.replay import replay
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import CompilationError, InputError, ModuleError
-from mlgo_gym.files import read_bounded
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import Jobs, each
+from mlgo_gym.base import CompilationError, InputError, ModuleError, read_bounded
+from mlgo_gym.corpus import ModuleKey, Packages, PackagesLike
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Compiler, Jobs, each, options_of
 
 
 class CheckOutcome(StrEnum):

@@ -8,13 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlgo_gym.base import DatasetError, EnvironmentSetupError, InternalError, TensorSpec
 from mlgo_gym.datasets._episodes import LABELS, Episode, settings_text
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
-from mlgo_gym.errors import DatasetError, EnvironmentSetupError, InternalError
-from mlgo_gym.problems._headers import Feature
-from mlgo_gym.problems._observations import observation_dtype, row_shape
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.problems import Feature, Problem, observation_dtype, row_shape
 
 try:
     import pyarrow as pa

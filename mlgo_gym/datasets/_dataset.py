@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from mlgo_gym.base import DatasetError, SpecError, parse_json
 from mlgo_gym.datasets._arrow import (
     NUMBERS,
     SITE,
@@ -32,10 +33,8 @@ from mlgo_gym.datasets._parts import (
     part_paths,
     read_part,
 )
-from mlgo_gym.errors import DatasetError, SpecError
-from mlgo_gym.files import parse_json
-from mlgo_gym.llvm._site import Site
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.llvm import Site
+from mlgo_gym.problems import Problem
 
 _Array = np.ndarray[Any, Any]
 

@@ -15,14 +15,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.errors import SpecError, TraceError
-from mlgo_gym.llvm._site import Site
-from mlgo_gym.problems._observations import observation_array, observation_dtype
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.records._replay import problem_of
-from mlgo_gym.records._trace import Trace
-from mlgo_gym.rollout._rollout import Attempt, Decision, ModuleReport
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.base import SpecError, TraceError
+from mlgo_gym.llvm import Site
+from mlgo_gym.problems import Problem, observation_array, observation_dtype
+from mlgo_gym.rollout import Attempt, Decision, ModuleReport, Trace, measure_of, problem_of
 
 LABELS: Final = ("saved_bytes", "saved_linked_bytes", "sample_weight", "saved_share")
 """The labels that a decision may have; ``float64``, NaN where it has none."""

@@ -23,13 +23,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
-from mlgo_gym.errors import DatasetError, SpecError, TrainingLogError
-from mlgo_gym.files import parse_json
-from mlgo_gym.problems._headers import differences, layout_differences
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problems
-from mlgo_gym.stream._events import Header, feature_specs
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import DatasetError, SpecError, TensorSpec, TrainingLogError, parse_json
+from mlgo_gym.problems import Problem, differences, layout_differences, problems
+from mlgo_gym.stream import Header, feature_specs
 
 FORMAT: Final = 1
 """The version of the layout; another version is refused."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from mlgo_gym.base import DatasetError, TrainingLogError
 from mlgo_gym.datasets._episodes import Episode, Source, episodes_of_trace
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import LogEpisodes
 from mlgo_gym.datasets._parts import reading
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import DatasetError, TrainingLogError
-from mlgo_gym.records._replay import problem_of, settings_of_problem
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout import Trace, problem_of, settings_of_problem
 
 _TRACE: Final = b'{"trace"'
 _HASH_DIGITS: Final = 12

@@ -12,17 +12,21 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
+from mlgo_gym.base import DatasetError, InternalError, SpecError
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import MAX_EPISODE_BYTES, Episode, Source, action_array
 from mlgo_gym.datasets._header import REWARD, DatasetHeader
-from mlgo_gym.errors import DatasetError, InternalError, SpecError
-from mlgo_gym.problems._observations import observation_dtype
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problems
-from mlgo_gym.rollout._log import log_context
-from mlgo_gym.scoring._measures import measure_of
-from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome
-from mlgo_gym.stream._training_log import TrainingLogWriter, read_events
+from mlgo_gym.problems import Problem, observation_dtype, problems
+from mlgo_gym.rollout import log_context, measure_of
+from mlgo_gym.stream import (
+    Context,
+    Event,
+    Header,
+    Observation,
+    Outcome,
+    TrainingLogWriter,
+    read_events,
+)
 
 
 class LogEpisodes:

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from corpus_tools.scratch import scratch_folder
+from mlgo_gym.base import PARTIAL, DatasetError, RemoteFolder, local_folder, locked_folder
 from mlgo_gym.datasets._parts import SUFFIX, cannot, part_name, part_paths
-from mlgo_gym.errors import DatasetError
-from mlgo_gym.files import PARTIAL, locked_folder
-from mlgo_gym.remote import RemoteFolder, local_folder
 
 
 class PartFolder(Protocol):

@@ -19,12 +19,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from mlgo_gym.base import DatasetError, local_folder, open_regular, parse_json, replacing
 from mlgo_gym.datasets._arrow import LATER, arrow_schema, pa, pq, table_of, without
 from mlgo_gym.datasets._episodes import Episode, SourceKey
 from mlgo_gym.datasets._header import METADATA_KEY, DatasetHeader
-from mlgo_gym.errors import DatasetError
-from mlgo_gym.files import open_regular, parse_json, replacing
-from mlgo_gym.remote import local_folder
 
 MODULES_KEY: Final = b"mlgo_gym.modules"
 """The key of the list of modules in a Parquet file's metadata."""
@@ -200,7 +198,7 @@ def check_groups(
 
 @contextlib.contextmanager
 def staged(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of a dataset for writing, as `mlgo_gym.files.replacing` does."""
+    """Open a file of a dataset for writing, as `mlgo_gym.base._files.replacing` does."""
     if path.exists() and not path.is_file():
         raise DatasetError(str(path), "expected a file or nothing there, found something else")
     try:

@@ -6,17 +6,14 @@ import contextlib
 from collections.abc import Generator
 from importlib import metadata
 
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike, check_not_final
+from mlgo_gym.base import DatasetError, ModuleError, UsageError
+from mlgo_gym.corpus import ModuleKey, Packages, PackagesLike, check_not_final
 from mlgo_gym.datasets._episodes import Source, episodes_of_report
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import DatasetError, ModuleError, UsageError
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, llvm_version
-from mlgo_gym.llvm._schedule import Jobs
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Comparison, ModuleReport, rollout
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, CompileOptions, Jobs, llvm_version
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import Comparison, ModuleReport, rollout
 
 
 def header_of(problem: Problem, opt_level: str | None = None) -> DatasetHeader:

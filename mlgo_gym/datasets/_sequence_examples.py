@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from mlgo_gym.base import DatasetError, EnvironmentSetupError
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._episodes import Episode
 from mlgo_gym.datasets._parts import staged
-from mlgo_gym.errors import DatasetError, EnvironmentSetupError
 
 _Array = np.ndarray[Any, Any]
 

@@ -8,14 +8,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from mlgo_gym.base import DatasetError, UsageError, place_of
 from mlgo_gym.datasets._episodes import Episode, Source, SourceKey
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._part_folder import PartFolder, part_folder
 from mlgo_gym.datasets._parts import MAX_TEXT_BYTES, ModuleEntry, merged, read_part, write_part
-from mlgo_gym.errors import DatasetError, UsageError
-from mlgo_gym.problems._headers import layout_differences
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.remote import place_of
+from mlgo_gym.problems import Problem, layout_differences
 
 _ENTRY_BYTES: Final = 128
 

@@ -8,18 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
+from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest
-from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation
-from mlgo_gym.llvm._compiler import options_of
-from mlgo_gym.llvm._task import ALLOCATE
-from mlgo_gym.llvm._waiting import Steps
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._allocation import AllocationResult, Allocator, OptimizedModule
-from mlgo_gym.scoring._measures import AllocationCost
+from mlgo_gym.llvm import ALLOCATE, Compilation, CompileOptions, Steps, options_of
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import AllocationCost, AllocationResult, Allocator, OptimizedModule
 
 _REMEMBERED_BYTES: Final = 1 << 28
 """How much bitcode of functions is kept, so that no module is optimised twice for nothing."""
@@ -70,7 +64,7 @@ class AllocationEnv(DecisionEnv):
     `mlgo_gym.corpus.Module` to that one's; ``{"function": NAME}`` to that function, of the module
     that is given or open.
 
-    The problem's measure is `mlgo_gym.scoring.AllocationCost`, or one made of it. All else is as
+    The problem's measure is `mlgo_gym.rollout.AllocationCost`, or one made of it. All else is as
     `CompilationEnv` takes it; ``decision_limit`` is 50,000 where it is ``None``.
 
     >>> from mlgo_gym.problems import RegallocEviction

@@ -8,17 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
+from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest
-from mlgo_gym.errors import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
-from mlgo_gym.llvm._compilation import Compilation
-from mlgo_gym.llvm._compiler import options_of
-from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._waiting import Steps
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._measures import check_sites
+from mlgo_gym.llvm import Compilation, CompilationResult, CompileOptions, Steps, options_of
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import check_sites
 
 
 class CompilationEnv(DecisionEnv):
@@ -43,8 +38,8 @@ class CompilationEnv(DecisionEnv):
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
             problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's other
             objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
-            (`mlgo_gym.workloads`), ``estimate`` of the counts in the bitcode
-            (`mlgo_gym.profiles`), or several with weights, as in
+            (`mlgo_gym.lab.programs`), ``estimate`` of the counts in the bitcode
+            (`mlgo_gym.lab.programs`), or several with weights, as in
             ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or ``fallback``;
             ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
             long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker

@@ -11,10 +11,7 @@ from typing import Any, ClassVar, Final, TypedDict
 import gymnasium
 import numpy as np
 
-from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
-from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
-from mlgo_gym.envs._reward import rewarding
-from mlgo_gym.errors import (
+from mlgo_gym.base import (
     CompilationError,
     DecisionLimitError,
     ModuleError,
@@ -22,15 +19,23 @@ from mlgo_gym.errors import (
     UsageError,
     WorkloadError,
 )
-from mlgo_gym.llvm._compilation import Compilation
-from mlgo_gym.llvm._compiler import DEFAULT_MEMORY_LIMIT_BYTES, DEFAULT_TIMEOUT_S, Compiler
-from mlgo_gym.llvm._site import site_of
-from mlgo_gym.llvm._waiting import Steps, run_to_end
-from mlgo_gym.llvm.process._target import OPT_LEVELS, check_choice
-from mlgo_gym.problems._policy import Action
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._measures import Measure, Result, measure_of
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, Module
+from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
+from mlgo_gym.envs._reward import rewarding
+from mlgo_gym.llvm import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
+    DEFAULT_TIMEOUT_S,
+    OPT_LEVELS,
+    Compilation,
+    Compiler,
+    Steps,
+    check_choice,
+    run_to_end,
+    site_of,
+)
+from mlgo_gym.problems import Action, Problem
+from mlgo_gym.rollout import Measure, Result, measure_of
+from mlgo_gym.stream import Observation
 
 
 class EnvSettings(TypedDict, total=False):
@@ -68,7 +73,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     `Problem.fallback_action`, and ``info["illegal_action"]`` is what it was.
 
     Reward: 0 until the last decision, then what the measure's score of the compilation saves of
-    the baseline's (`mlgo_gym.scoring.reward_of`); positive is better than the baseline.
+    the baseline's (`mlgo_gym.rollout.reward_of`); positive is better than the baseline.
 
     Info, always: ``module``; ``decision``, the number of answers so far; ``action_mask``, ``int8``,
     where not all actions are always taken. While a decision is pending: ``context``, LLVM's name

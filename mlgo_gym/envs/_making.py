@@ -6,13 +6,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from mlgo_gym.corpus._corpus import Corpus
+from mlgo_gym.corpus import Corpus
 from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._decision_env import DecisionEnv
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import problem_named
-from mlgo_gym.scoring._measures import Measure, check_sites, measure_of
+from mlgo_gym.problems import Problem, problem_named
+from mlgo_gym.rollout import Measure, check_sites, measure_of
 
 
 def make_env(

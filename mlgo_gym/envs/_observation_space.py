@@ -8,10 +8,9 @@ from typing import Any, cast
 import numpy as np
 from gymnasium import spaces
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._headers import Feature
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.base import OptionsError
+from mlgo_gym.problems import Feature, Problem
+from mlgo_gym.stream import Observation
 
 ObservationDict = dict[str, np.ndarray[Any, Any]]
 """Features by LLVM's names."""

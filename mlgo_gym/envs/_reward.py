@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from mlgo_gym.corpus._corpus import Corpus
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.scoring._measures import Measure
-from mlgo_gym.scoring._named import measure_named
+from mlgo_gym.base import OptionsError
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.rollout import Measure, measure_named
 
 
 def rewarding(
@@ -19,6 +18,6 @@ def rewarding(
     if reward is None or isinstance(reward, Measure):
         return reward, False
     if not isinstance(reward, str):
-        expected = "a name or an instance of mlgo_gym.scoring.Measure"
+        expected = "a name or an instance of mlgo_gym.rollout.Measure"
         raise OptionsError(f"reward: expected {expected}, found {reward!r}")
     return measure_named(reward, corpus, opt_level=opt_level, timeout_s=timeout_s), True

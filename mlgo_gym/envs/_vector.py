@@ -10,12 +10,12 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from mlgo_gym.base import OptionsError, UsageError
 from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.envs._observation_space import ObservationDict
-from mlgo_gym.errors import OptionsError, UsageError
-from mlgo_gym.llvm._waiting import Steps, run_together
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.llvm import Steps, run_together
+from mlgo_gym.problems import Problem
 
 Array = np.ndarray[Any, Any]
 Result = TypeVar("Result")

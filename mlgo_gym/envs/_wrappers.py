@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 
 from mlgo_gym.envs._observation_space import ObservationDict, boxes_of, dict_space
-from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.problems import DEFAULT_ADVICE
 
 Vector = np.ndarray[Any, np.dtype[np.float32]]
 

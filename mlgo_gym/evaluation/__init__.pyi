@@ -1,11 +1,31 @@
-from ._decision_changes import FunctionChange as FunctionChange
-from ._decision_changes import ModuleChange as ModuleChange
-from ._decision_changes import OtherDecision as OtherDecision
-from ._decision_changes import compare_decisions as compare_decisions
-from ._decisions import PlacedDecision as PlacedDecision
-from ._decisions import PlacedDecisions as PlacedDecisions
-from ._decisions import place_decisions as place_decisions
-from ._decisions import placed_decisions as placed_decisions
 from ._evaluate import Setting as Setting
 from ._evaluate import evaluate as evaluate
 from ._summary import Scored as Scored
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._evaluate import in_order as in_order
+from ._evaluate import module_scores as module_scores
+from ._figure import NO_PLOTS as NO_PLOTS
+from ._figure import NOTE as NOTE
+from ._figure import WIDTH as WIDTH
+from ._figure import can_plot as can_plot
+from ._figure import check_can_plot as check_can_plot
+from ._figure import new_figure as new_figure
+from ._figure import reach as reach
+from ._plots import plots_of as plots_of
+from ._scores import ModuleScores as ModuleScores
+from ._scores import scores_of as scores_of
+from ._summary import LEVEL as LEVEL
+from ._summary import RESAMPLES as RESAMPLES
+from ._summary import WORSE_RATIO as WORSE_RATIO
+from ._summary import RelativeChange as RelativeChange
+from ._summary import Statistic as Statistic
+from ._summary import Worse as Worse
+from ._summary import draw as draw
+from ._summary import interval as interval
+from ._timing import ModuleTimes as ModuleTimes
+from ._timing import TimeChange as TimeChange
+from ._timing import measure_times as measure_times
+from ._timing import time_changes as time_changes

@@ -10,28 +10,27 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypedDict, Unpack
 
-from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, language_of
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import InputError, OptionsError, TraceError
+from mlgo_gym.base import InputError, OptionsError, TraceError
+from mlgo_gym.corpus import OTHER_LANGUAGE, ModuleKey, Packages, PackagesLike, language_of
 from mlgo_gym.evaluation._scores import ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import Scored
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm._schedule import Jobs
-from mlgo_gym.model._card import find_model
-from mlgo_gym.policies._models import model_policies, problem_of_models, settings_of_models
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.records._trace import Trace, trace_path
-from mlgo_gym.rollout._rollout import (
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
+from mlgo_gym.model import find_model
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import (
     BASELINE,
     SMALLEST,
     Comparison,
     ModuleReport,
+    TextSize,
+    Trace,
     made_of_reports,
+    measure_of,
     rollout,
+    trace_path,
     without_frames,
 )
-from mlgo_gym.scoring._measures import TextSize, measure_of
+from mlgo_gym.runners import model_policies, problem_of_models, settings_of_models
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING, Final
 
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.base import EnvironmentSetupError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ import numpy as np
 
 from mlgo_gym.evaluation._figure import NOTE, WIDTH, new_figure, reach
 from mlgo_gym.evaluation._summary import Scored, Statistic
-from mlgo_gym.rollout._rollout import BASELINE
+from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

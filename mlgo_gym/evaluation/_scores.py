@@ -6,12 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mlgo_gym.errors import MlgoGymError
-from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.rollout._rollout import BASELINE, Failure, ModuleReport
-from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
-from mlgo_gym.scoring._linked_text import Code
-from mlgo_gym.scoring._measures import Result, TextSize
+from mlgo_gym.base import MlgoGymError
+from mlgo_gym.llvm import CompilationResult
+from mlgo_gym.rollout import (
+    BASELINE,
+    Code,
+    Failure,
+    GeometricMean,
+    ModuleReport,
+    Result,
+    TextSize,
+    geometric_mean_ratio,
+)
 
 
 @dataclass(frozen=True, slots=True)

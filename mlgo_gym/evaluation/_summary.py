@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.rollout._rollout import BASELINE
-from mlgo_gym.scoring._linked_text import linked_text_shares
+from mlgo_gym.rollout import BASELINE, linked_text_shares
 
 RESAMPLES: Final = 2000
 LEVEL: Final = (2.5, 97.5)

@@ -18,15 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.base import MlgoGymError
+from mlgo_gym.corpus import ModuleKey, Packages, PackagesLike
 from mlgo_gym.evaluation._evaluate import Setting
 from mlgo_gym.evaluation._summary import RelativeChange, draw, interval
-from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm._schedule import each
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.rollout._rollout import BASELINE, without_frames
-from mlgo_gym.scoring._measures import TextSize
+from mlgo_gym.llvm import Compiler, each, options_of
+from mlgo_gym.problems import PolicyLike
+from mlgo_gym.rollout import BASELINE, TextSize, without_frames
 
 
 @dataclass(frozen=True, slots=True)

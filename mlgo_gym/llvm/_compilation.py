@@ -8,33 +8,31 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, NoReturn
 
-from mlgo_gym.errors import (
+from mlgo_gym.base import (
     CompilationError,
     EnvironmentSetupError,
     InternalError,
     ModuleError,
     UsageError,
 )
+from mlgo_gym.llvm._branches import Branches, ForkRefusedError
+from mlgo_gym.llvm._exchange import Exchange
+from mlgo_gym.llvm._loading import load, recorded
+from mlgo_gym.llvm._request import CompileRequest
 from mlgo_gym.llvm._result import CompilationResult, Order, Product, settings_of
+from mlgo_gym.llvm._timing import Answered
 from mlgo_gym.llvm._watching import Watch
-from mlgo_gym.llvm.process._branches import Branches, ForkRefusedError
-from mlgo_gym.llvm.process._exchange import Exchange
-from mlgo_gym.llvm.process._loading import load, recorded
-from mlgo_gym.llvm.process._request import CompileRequest
-from mlgo_gym.llvm.process._symbols import symbols
-from mlgo_gym.llvm.process._timing import Answered
-from mlgo_gym.llvm.process._worker import Worker
-from mlgo_gym.problems import _registry as registry
-from mlgo_gym.problems._policy import Action
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.llvm._worker_process import Worker
+from mlgo_gym.llvm.inside._symbols import symbols
+from mlgo_gym.problems import Action, Problem, problems
+from mlgo_gym.stream import Observation
 
 _ABANDON_TIMEOUT_S: Final = 1.0
 
 
 def plain_options() -> tuple[str, ...]:
     """The options of all problems under which LLVM decides by itself."""
-    kinds = registry.problems().values()
+    kinds = problems().values()
     return tuple(option for kind in kinds for option in kind().default_options())
 
 

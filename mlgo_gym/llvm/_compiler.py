@@ -9,28 +9,27 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import (
+from mlgo_gym.base import (
     EnvironmentSetupError,
     ModuleError,
     OptionsError,
     PolicyError,
     UsageError,
 )
+from mlgo_gym.corpus import Module
+from mlgo_gym.llvm._branches import DEFAULT_BRANCH_LIMIT, Branches
 from mlgo_gym.llvm._compilation import Compilation, plain_options
+from mlgo_gym.llvm._exchange import Exchange
+from mlgo_gym.llvm._limits import Limits, peak_bytes
+from mlgo_gym.llvm._loading import load
+from mlgo_gym.llvm._request import MAX_ANSWERERS, Request
 from mlgo_gym.llvm._result import CompilationResult, Order, Product
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm._watching import told
+from mlgo_gym.llvm._worker_process import Alone, Worker
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._branches import DEFAULT_BRANCH_LIMIT, Branches
-from mlgo_gym.llvm.process._exchange import Exchange
-from mlgo_gym.llvm.process._limits import Limits, peak_bytes
-from mlgo_gym.llvm.process._loading import load
-from mlgo_gym.llvm.process._request import MAX_ANSWERERS, Request
-from mlgo_gym.llvm.process._worker import Alone, Worker
-from mlgo_gym.problems._policy import PolicyLike, SentPolicy, as_policy
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems import PolicyLike, Problem, SentPolicy, as_policy
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 DEFAULT_MEMORY_LIMIT_BYTES: Final = 1 << 29

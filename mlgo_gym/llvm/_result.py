@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from mlgo_gym.corpus._corpus import Module
+from mlgo_gym.corpus import Module
 from mlgo_gym.llvm._task import Task
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.text._executed import executed_instructions
-from mlgo_gym.problems._policy import SentPolicy
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems import Problem, SentPolicy
 
 _TEXT: Final = (".text", ".ltext", "__text")
 
@@ -100,7 +99,7 @@ class CompilationResult:
     def comdat_text_bytes(self) -> dict[str, int]:
         """The size of the code in each COMDAT group; a linker keeps one group of each name.
 
-        The rest of `text_size_bytes` is the module's own. See `scoring._linked_text`.
+        The rest of `text_size_bytes` is the module's own. See `rollout._linked_text`.
         """
         sizes: dict[str, int] = {}
         for (name, size), group in zip(self.sections, self.comdat_groups, strict=True):

@@ -12,8 +12,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
-from mlgo_gym.corpus._corpus import read_files
-from mlgo_gym.errors import CompilationError, InputError, OptionsError
+from mlgo_gym.base import CompilationError, InputError, OptionsError
+from mlgo_gym.corpus import read_files
 
 _Item = TypeVar("_Item")
 _Value = TypeVar("_Value")

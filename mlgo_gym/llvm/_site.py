@@ -7,9 +7,8 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from corpus_tools.reading import brief
-from mlgo_gym.errors import SpecError
-from mlgo_gym.files import parse_json
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.base import SpecError, parse_json
+from mlgo_gym.stream import Observation
 
 
 @dataclass(frozen=True, slots=True)

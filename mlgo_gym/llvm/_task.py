@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from mlgo_gym.errors import InternalError
+from mlgo_gym.base import InternalError
 
 _PRODUCTS: Final = ("object", "assembly", "bitcode", "machine code", "functions", "text")
 _ALLOCATED: Final = "virtregrewriter"

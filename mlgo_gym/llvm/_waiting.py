@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from time import monotonic
 from typing import Final, TypeVar
 
-from mlgo_gym.errors import MlgoGymError
+from mlgo_gym.base import MlgoGymError
 from mlgo_gym.llvm._compilation import Compilation
 
 _LONGEST_POLL_S: Final = 3600.0

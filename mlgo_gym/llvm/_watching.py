@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from time import monotonic_ns
 from typing import ClassVar, Final, NamedTuple
 
-from mlgo_gym.llvm.process._exchange import Exchange
-from mlgo_gym.llvm.process._timing import Answered, Timing
-from mlgo_gym.problems._policy import SentPolicy
+from mlgo_gym.llvm._exchange import Exchange
+from mlgo_gym.llvm._timing import Answered, Timing
+from mlgo_gym.problems import SentPolicy
 
 
 @dataclass(frozen=True, slots=True)

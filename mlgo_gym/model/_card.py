@@ -22,11 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.errors import ModelError
-from mlgo_gym.files import SHIPPED, write_json
+from mlgo_gym.base import (
+    SHIPPED,
+    ModelError,
+    TensorSpec,
+    is_copy,
+    is_remote,
+    local_folder,
+    write_json,
+)
 from mlgo_gym.model._output_spec import read_model_json
-from mlgo_gym.remote import is_copy, is_remote, local_folder
-from mlgo_gym.tensor_spec import TensorSpec
 
 CARD_FILE = "card.json"
 LAST_TESTS: Final = "final_tests"

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.errors import ModelError, SpecError
-from mlgo_gym.files import FileError, read_json
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import FileError, ModelError, SpecError, TensorSpec, read_json
 
 OUTPUT_SPEC_FILE: Final = "output_spec.json"
 STEP_INPUTS: Final = frozenset({"discount", "reward", "step_type"})

@@ -2,7 +2,7 @@
 
 A folder with ``saved_model.pb`` and ``output_spec.json`` (``compiler_opt/rl/policy_saver.py``
 there) is converted to TFLite by TensorFlow, in a process of its own, whenever it is loaded; that
-takes some seconds, and `mlgo_gym.native.freeze` does it once for all. TensorFlow takes such a
+takes some seconds, and `mlgo_gym.model.freeze` does it once for all. TensorFlow takes such a
 folder for a program, and so does this module: it must be trusted.
 """
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools.scratch import scratch_folder
-from mlgo_gym.errors import EnvironmentSetupError, ModelError, OptionsError
+from mlgo_gym.base import EnvironmentSetupError, ModelError, OptionsError
 from mlgo_gym.model._output_spec import model_files
 
 HOW_TO_TRUST: Final = (

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.base import EnvironmentSetupError
 from mlgo_gym.problems._observations import dtype_of, observation_dtype
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream import Header, Observation
 
 _Array = np.ndarray[Any, Any]
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import TensorSpec
 
 _T = TypeVar("_T")
 _LEAST_WIDTH: Final = 2

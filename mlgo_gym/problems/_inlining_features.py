@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from mlgo_gym.base import TensorSpec
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._problem import COUNT_LIMIT
-from mlgo_gym.tensor_spec import TensorSpec
 
 _LARGEST_FLOAT: Final = 3.4028234663852886e38
 _INT32 = (-(2**31), 2**31 - 1)
@@ -144,7 +144,7 @@ DERIVED: Final = (
     _derived("callee_instruction_count", "instructions of the callee"),
     _derived("caller_instruction_count", "instructions of the caller"),
 )
-"""In the order of `mlgo_gym.llvm.process._call_site`, which reads them from LLVM's module."""
+"""In the order of `mlgo_gym.llvm.inside._call_site`, which reads them from LLVM's module."""
 
 
 MOST_SHARE: Final = 320
@@ -175,7 +175,7 @@ HOTNESS: Final = (
     _derived("call_is_hot", "the call's count is hot by the summary", "flag"),
     _derived("call_is_cold", "the call's count is cold by the summary", "flag"),
 )
-"""In the order of `mlgo_gym.llvm.process._hotness`.
+"""In the order of `mlgo_gym.llvm.inside._hotness`.
 
 A log share is 0 for what is never executed, and else 8 times the binary logarithm of the share of
 all counts of the profile, plus 320, rounded down: 320 for all, 8 less for half as much, at least 1.

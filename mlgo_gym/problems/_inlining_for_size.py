@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.base import OptionsError, TensorSpec, UsageError
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._inlining_features import (
     DERIVED,
@@ -28,8 +28,7 @@ from mlgo_gym.problems._inlining_features import (
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem, laid_out
 from mlgo_gym.problems._vocabulary import PRESETS, Vocabulary
-from mlgo_gym.stream._events import Observation
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Observation
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -146,7 +145,7 @@ class InliningForSize(Problem):
     rule: ClassVar[str] = "default"
     compared: ClassVar[tuple[str, ...]] = ("always", "never")
     allowed: ClassVar[tuple[float, float, str]] = (0, 1, "")
-    measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
+    measure: ClassVar[str] = "mlgo_gym.rollout:TextSize"
     network: ClassVar[str] = "mlgo_gym.training._networks:InliningNetwork"
     has_sites: ClassVar[bool] = True
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType(

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import SpecError
+from mlgo_gym.base import SpecError, TensorSpec
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.tensor_spec import TensorSpec
 
 _Array = np.ndarray[Any, Any]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.corpus import Module
+from mlgo_gym.stream import Observation
 
 if TYPE_CHECKING:
     from mlgo_gym.problems._problem import Problem
@@ -46,7 +46,7 @@ class SentPolicy:
     Attributes:
         key: what it is known by, the same for the same answers.
         about: what it is, as JSON values: the ``kind`` and what that needs
-            (`mlgo_gym.llvm.process._answers`).
+            (`mlgo_gym.llvm.worker._answers`).
         data: a model's code, a function's source, or recorded answers.
         is_for_once: it answers one compilation.
         keep: what it was asked is handed to `Policy.answered`.

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, SupportsIndex
 
 import numpy as np
 
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError
+from mlgo_gym.base import EnvironmentSetupError, OptionsError, TensorSpec
 from mlgo_gym.problems._headers import Feature, OfBoth, as_wide, besides, differences
 from mlgo_gym.problems._policy import Action, Policy
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Header, Observation
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -52,7 +51,7 @@ class Problem(ABC):
         allowed: what the advice may be, so that it can be checked where LLVM asks: the least and
             the most, and the feature whose numbers other than 0 mark the positions that may be
             chosen, or ``""``; ``None`` where that does not say it, so that all is checked here.
-        measure: what compilations are compared by: where a `mlgo_gym.scoring.Measure` stands, as
+        measure: what compilations are compared by: where a `mlgo_gym.rollout.Measure` stands, as
             ``module:name``.
         network: what is trained: where a network stands, as ``module:name``; empty for none.
         has_sites: decisions are about calls, so that it can be told where they are.

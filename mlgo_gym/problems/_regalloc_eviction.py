@@ -30,12 +30,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from mlgo_gym.errors import OptionsError, UsageError
+from mlgo_gym.base import OptionsError, TensorSpec, UsageError
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._events import Observation
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Observation
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -239,7 +238,7 @@ class RegallocEviction(Problem):
     compared: ClassVar[tuple[str, ...]] = ("random", "first", "lowest-density")
     allowed: ClassVar[tuple[float, float, str]] = (0, math.inf, "mask")
     can_leave: ClassVar[bool] = True
-    measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
+    measure: ClassVar[str] = "mlgo_gym.rollout:AllocationCost"
     network: ClassVar[str] = "mlgo_gym.training._networks:EvictionNetwork"
 
     def __post_init__(self) -> None:

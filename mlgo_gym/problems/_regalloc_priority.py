@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from mlgo_gym.errors import UsageError
+from mlgo_gym.base import TensorSpec, UsageError
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._policy import Action, FunctionPolicy, Policy, RandomPolicy
 from mlgo_gym.problems._problem import Problem
-from mlgo_gym.stream._events import Observation
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Observation
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -86,7 +85,7 @@ class RegallocPriority(Problem):
     default_policy: ClassVar[str] = "random"
     compared: ClassVar[tuple[str, ...]] = ("random", "by-size")
     allowed: ClassVar[tuple[float, float, str]] = (0, HIGHEST_PRIORITY, "")
-    measure: ClassVar[str] = "mlgo_gym.scoring:AllocationCost"
+    measure: ClassVar[str] = "mlgo_gym.rollout:AllocationCost"
 
     def advisor_options(self, channel_base: str) -> tuple[str, ...]:
         """LLVM's options that make the priority advisor ask over the channel of this path."""

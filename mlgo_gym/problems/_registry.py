@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.plugins import broken, entry_points, load, report
+from mlgo_gym.base import EnvironmentSetupError, OptionsError, broken, entry_points, load, report
 from mlgo_gym.problems._problem import Problem
 
 GROUP: Final = "mlgo_gym.problems"

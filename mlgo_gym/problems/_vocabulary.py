@@ -23,8 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.files import SHIPPED, parse_json, read_bounded
+from mlgo_gym.base import SHIPPED, OptionsError, parse_json, read_bounded
 
 SECTIONS: Final = ("Opcodes", "Types", "Arguments")
 MAX_BYTES: Final = 1 << 23

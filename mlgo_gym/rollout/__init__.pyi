@@ -1,6 +1,56 @@
 from ._deployment import deploy as deploy
+from ._linked_text import Code as Code
+from ._linked_text import linked_text_bytes as linked_text_bytes
 from ._log import RolloutLog as RolloutLog
+from ._measures import AllocationCost as AllocationCost
+from ._measures import Measure as Measure
+from ._measures import MeasureSetting as MeasureSetting
+from ._measures import Result as Result
+from ._measures import TextSize as TextSize
+from ._measures import Unit as Unit
+from ._measures import measure_of as measure_of
+from ._measures import reward_of as reward_of
+from ._named import measure_named as measure_named
+from ._replay import record as record
+from ._replay import replay as replay
+from ._replay import resume as resume
+from ._replay import trace_of as trace_of
 from ._rollout import Attempt as Attempt
 from ._rollout import Decision as Decision
 from ._rollout import ModuleReport as ModuleReport
 from ._rollout import rollout as rollout
+from ._trace import Trace as Trace
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._allocation import AllocationResult as AllocationResult
+from ._allocation import Allocator as Allocator
+from ._allocation import GeometricMean as GeometricMean
+from ._allocation import OptimizedModule as OptimizedModule
+from ._allocation import geometric_mean_ratio as geometric_mean_ratio
+from ._deployment import Form as Form
+from ._deployment import deploy_modules as deploy_modules
+from ._deployment import measure_of_objects as measure_of_objects
+from ._linked_text import linked_text_shares as linked_text_shares
+from ._log import log_context as log_context
+from ._measures import KeptObjectUnit as KeptObjectUnit
+from ._measures import ObjectUnit as ObjectUnit
+from ._measures import check_sites as check_sites
+from ._named import measure_kinds as measure_kinds
+from ._named import reward_name as reward_name
+from ._named import runs_programs as runs_programs
+from ._recorded import RecordedPolicy as RecordedPolicy
+from ._recorded import check_settings as check_settings
+from ._replay import options_of_trace as options_of_trace
+from ._replay import problem_of as problem_of
+from ._replay import settings_of_problem as settings_of_problem
+from ._rollout import BASELINE as BASELINE
+from ._rollout import SMALLEST as SMALLEST
+from ._rollout import Comparison as Comparison
+from ._rollout import Failure as Failure
+from ._rollout import RecordingPolicy as RecordingPolicy
+from ._rollout import compared as compared
+from ._rollout import made_of_reports as made_of_reports
+from ._rollout import without_frames as without_frames
+from ._trace import trace_path as trace_path

@@ -12,14 +12,23 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final, Literal, TypedDict, Unpack
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._schedule import Done, Jobs, each
-from mlgo_gym.llvm._task import ASSEMBLE, OPTIMIZE, Task
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.corpus import Module
+from mlgo_gym.llvm import (
+    ASSEMBLE,
+    DEFAULT_TIMEOUT_S,
+    OPTIMIZE,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Done,
+    Jobs,
+    Task,
+    each,
+    options_of,
+)
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout._best import Best, Tries, best_by_problem, best_of, joins
+from mlgo_gym.rollout._measures import KeptObjectUnit, Measure, TextSize, measure_of
 from mlgo_gym.rollout._rollout import (
     BASELINE,
     Attempt,
@@ -28,8 +37,6 @@ from mlgo_gym.rollout._rollout import (
     RecordingPolicy,
     smallest,
 )
-from mlgo_gym.scoring._best import Best, Tries, best_by_problem, best_of, joins
-from mlgo_gym.scoring._measures import KeptObjectUnit, Measure, TextSize, measure_of
 
 Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""

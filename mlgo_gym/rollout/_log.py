@@ -10,13 +10,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from mlgo_gym.errors import TrainingLogError
-from mlgo_gym.problems._headers import layout_differences
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.base import TensorSpec, TrainingLogError
+from mlgo_gym.problems import Problem, layout_differences
 from mlgo_gym.rollout._rollout import Decision, ModuleReport
-from mlgo_gym.stream._events import Header
-from mlgo_gym.stream._training_log import TrainingLogWriter
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Header, TrainingLogWriter
 
 
 def log_context(module: str, function: str) -> str:

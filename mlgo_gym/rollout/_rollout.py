@@ -2,11 +2,11 @@
 
 Every module is compiled once plainly and once under each policy, in the same worker, so that all
 results come out of the same pipeline. What they are compared by depends on the problem; see
-`scoring._measures`. Several workers may share the modules; reports come in the corpus's order
+`rollout._measures`. Several workers may share the modules; reports come in the corpus's order
 whatever their number, unless they are asked for as they are finished.
 
 A policy answers one observation at a time, in the loop of each worker: best for frozen models and
-functions. For networks that are faster with many at once there is `policies.BatchedPolicy`.
+functions. For networks that are faster with many at once there is `runners.BatchedPolicy`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, TypedDict, TypeVar, Unpack
 
-from mlgo_gym.corpus._corpus import Module, language_of
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike
-from mlgo_gym.errors import CompilationError, InputError, MlgoGymError
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._schedule import Jobs, each
-from mlgo_gym.llvm._site import Site, site_of
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._fit import with_all
-from mlgo_gym.problems._policy import PolicyLike, WatchedPolicy
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.records._trace import Trace
-from mlgo_gym.scoring._best import Best, Tries, best_by_problem, joins
-from mlgo_gym.scoring._measures import Measure, Result, check_alone, check_sites, measure_of
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.base import CompilationError, InputError, MlgoGymError
+from mlgo_gym.corpus import Module, ModuleKey, Packages, PackagesLike, language_of
+from mlgo_gym.llvm import (
+    DEFAULT_TIMEOUT_S,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Jobs,
+    Site,
+    each,
+    options_of,
+    site_of,
+)
+from mlgo_gym.problems import PolicyLike, Problem, WatchedPolicy, with_all
+from mlgo_gym.rollout._best import Best, Tries, best_by_problem, joins
+from mlgo_gym.rollout._measures import Measure, Result, check_alone, check_sites, measure_of
+from mlgo_gym.rollout._trace import Trace
+from mlgo_gym.stream import Observation
 
 _Error = TypeVar("_Error", bound=MlgoGymError)
 _Value = TypeVar("_Value")

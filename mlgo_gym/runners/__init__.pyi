@@ -1,9 +1,28 @@
 from ._base import MLModelRunner as MLModelRunner
+from ._batched import BatchedPolicy as BatchedPolicy
 from ._interactive import InteractiveModelRunner as InteractiveModelRunner
 from ._interactive import PipeHost as PipeHost
 from ._load import runner_factory as runner_factory
+from ._models import Model as Model
+from ._models import model_policies as model_policies
 from ._policy import RunnerPolicy as RunnerPolicy
 from ._release import ReleaseModeModelRunner as ReleaseModeModelRunner
 from ._scripted import NoInferenceModelRunner as NoInferenceModelRunner
 from ._scripted import ScriptedRunner as ScriptedRunner
 from ._under_training import ModelUnderTrainingRunner as ModelUnderTrainingRunner
+from ._worker import WorkerPolicy as WorkerPolicy
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._base import RunnerFactory as RunnerFactory
+from ._interactive import DEFAULT_DEADLINE_S as DEFAULT_DEADLINE_S
+from ._load import IN_PROCESS as IN_PROCESS
+from ._load import MODES as MODES
+from ._load import RELEASE as RELEASE
+from ._models import check_files as check_files
+from ._models import native_policy as native_policy
+from ._models import native_runner as native_runner
+from ._models import problem_of_models as problem_of_models
+from ._models import settings_of_models as settings_of_models
+from .grpc._wire import grpc as grpc

@@ -19,8 +19,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from mlgo_gym.errors import SpecError, UsageError
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import SpecError, TensorSpec, UsageError
 
 _ALIGNMENT: Final = 64
 _WORD_BYTES: Final = 8

@@ -17,13 +17,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from mlgo_gym.errors import InternalError, RunnerError
+from mlgo_gym.base import InternalError, RunnerError, TensorSpec
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
-from mlgo_gym.stream._channel import Channel
-from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.stream._readable import is_readable
-from mlgo_gym.stream._training_log import TrainingLogWriter
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Channel, Header, Observation, TrainingLogWriter, is_readable
 
 DEFAULT_DEADLINE_S: Final = 300.0
 _RETRY_S: Final = 0.01

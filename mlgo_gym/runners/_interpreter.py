@@ -5,7 +5,7 @@ graph's bytes and nothing else: it is confined (`corpus_tools.sandbox`), its mem
 whoever waits for it waits with a deadline. Over a pair of sockets go
 
 - to the child: the length in 8 bytes, and the graph;
-- back, a frame (`llvm.process._request`): what the inputs and outputs are, or an error;
+- back, a frame (`llvm._request`): what the inputs and outputs are, or an error;
 - for each evaluation, to the child a byte and the inputs' bytes, back a frame with the outputs'
   bytes, or an error. The child's end is the end of the stream.
 """
@@ -32,11 +32,9 @@ from typing import Any, Final
 import numpy as np
 
 from corpus_tools import sandbox
-from mlgo_gym.errors import EnvironmentSetupError, ModelError
-from mlgo_gym.files import read_bounded
-from mlgo_gym.llvm.process._launch import child_command, child_environment
-from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
-from mlgo_gym.model._output_spec import unreadable
+from mlgo_gym.base import EnvironmentSetupError, ModelError, read_bounded
+from mlgo_gym.llvm import FrameDecoder, child_command, child_environment, encode_frame
+from mlgo_gym.model import unreadable
 
 INTERPRETERS: Final = ("ai_edge_litert.interpreter", "tflite_runtime.interpreter")
 DEFAULT_TIMEOUT_S: Final = 60.0

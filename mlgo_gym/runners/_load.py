@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools.scratch import scratch_folder
-from mlgo_gym.errors import ModelError, OptionsError
-from mlgo_gym.files import read_bounded, write_atomically
+from mlgo_gym.base import ModelError, OptionsError, TensorSpec, read_bounded, write_atomically
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._address import Address
-from mlgo_gym.tensor_spec import TensorSpec
 
 _CLASSES: Final = {
     "release": "mlgo_gym.runners:ReleaseModeModelRunner",
@@ -108,14 +106,14 @@ class RunnerOfMode:
 
 def _frozen(path: Path) -> Path | None:
     """The description of a frozen model, where it is one."""
-    from mlgo_gym.native._freeze import find_description  # noqa: PLC0415 (slow to import)
+    from mlgo_gym.model import find_description  # noqa: PLC0415 (slow to import)
 
     return path if path.suffix == ".json" else find_description(path)
 
 
 def _loads(frozen: Path, *, trusted: bool) -> bool:
     """See that a frozen model may run on this machine, and can."""
-    from mlgo_gym.native._freeze import load_frozen  # noqa: PLC0415 (slow to import)
+    from mlgo_gym.model import load_frozen  # noqa: PLC0415 (slow to import)
 
     load_frozen(frozen, trusted=trusted)
     return True

@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import ModelError, UsageError
-from mlgo_gym.problems._policy import Action, Answer, Policy, SentPolicy
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.base import ModelError, UsageError
+from mlgo_gym.corpus import Module
+from mlgo_gym.problems import Action, Answer, Policy, Problem, SentPolicy
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners._load import RELEASE, RunnerOfMode
-from mlgo_gym.stream._events import Header, Observation
+from mlgo_gym.stream import Header, Observation
 
 
 class RunnerPolicy(Policy):

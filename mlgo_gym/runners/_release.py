@@ -8,21 +8,24 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from mlgo_gym.errors import ModelError, UsageError
-from mlgo_gym.model._card import read_card
-from mlgo_gym.model._output_spec import (
+from mlgo_gym.base import ModelError, TensorSpec, UsageError
+from mlgo_gym.model import (
+    DEFAULT_TIMEOUT_S,
     STEP_INPUTS,
+    NativeModel,
     OutputSpec,
+    check_same,
+    compile_model,
+    find_description,
+    find_outputs,
+    graph_file,
+    load_frozen,
     model_files,
     parse_output_spec,
+    read_card,
     read_model_json,
 )
-from mlgo_gym.model._saved_model import graph_file
-from mlgo_gym.native._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.native._freeze import find_description, load_frozen
-from mlgo_gym.native._model import NativeModel, check_same, compile_model, find_outputs
 from mlgo_gym.runners._base import Array, MLModelRunner, side_by_side
-from mlgo_gym.tensor_spec import TensorSpec
 
 
 class ReleaseModeModelRunner(MLModelRunner):

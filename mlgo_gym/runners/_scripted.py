@@ -8,9 +8,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from mlgo_gym.errors import UsageError
+from mlgo_gym.base import TensorSpec, UsageError
 from mlgo_gym.runners._base import MLModelRunner
-from mlgo_gym.tensor_spec import TensorSpec
 
 Inputs = Mapping[str, np.ndarray[Any, Any]]
 

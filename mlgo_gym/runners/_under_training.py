@@ -14,22 +14,20 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 
-from mlgo_gym.errors import ModelError, UsageError
-from mlgo_gym.model._card import read_card
-from mlgo_gym.model._output_spec import (
+from mlgo_gym.base import ModelError, TensorSpec, UsageError
+from mlgo_gym.model import (
     OUTPUT_SPEC_FILE,
     STEP_INPUTS,
     OutputSpec,
     choose_outputs,
+    graph_file,
     parse_output_spec,
+    read_card,
     read_model_json,
 )
-from mlgo_gym.model._saved_model import graph_file
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._interpreter import DEFAULT_TIMEOUT_S, ChildInterpreter, load_here, memory_of
-from mlgo_gym.stream._events import Header
-from mlgo_gym.stream._training_log import TrainingLogWriter
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Header, TrainingLogWriter
 
 _INPUT_PREFIX: Final = "action_"
 

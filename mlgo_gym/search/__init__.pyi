@@ -4,3 +4,21 @@ from ._call_sites import NamingCompiler as NamingCompiler
 from ._corpus_search import search_corpus as search_corpus
 from ._goal import SearchSetting as SearchSetting
 from ._oracle import Oracle as Oracle
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._attribution import Flip as Flip
+from ._attribution import FlipEffect as FlipEffect
+from ._attribution import Wanted as Wanted
+from ._attribution import flipped as flipped
+from ._attribution import joint_effects as joint_effects
+from ._attribution import single_flips as single_flips
+from ._call_sites import NamedCompilation as NamedCompilation
+from ._call_sites import NamedDecision as NamedDecision
+from ._corpus_search import ModuleSearch as ModuleSearch
+from ._goal import check_limit as check_limit
+from ._rewards import Rewards as Rewards
+from ._rewards import check_most_text as check_most_text
+from ._rewards import of_module as of_module
+from ._rewards import reward_beside as reward_beside

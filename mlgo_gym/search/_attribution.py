@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from mlgo_gym.objects._functions import FunctionSize
+from mlgo_gym.corpus import FunctionSize
 from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
 
 Wanted = Callable[[NamedDecision], float]

@@ -1,7 +1,7 @@
 """Which function calls which: the names behind LLVM's questions about inlining.
 
 LLVM's observations name neither caller nor callee. The worker, which sees the call that is asked
-about (`mlgo_gym.llvm.process._call_site`), tells them as each observation's context, so that a
+about (`mlgo_gym.llvm.inside._call_site`), tells them as each observation's context, so that a
 compilation takes about a tenth longer meanwhile.
 """
 
@@ -13,16 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm._task import COMPILE, Task
-from mlgo_gym.llvm.process._loading import flipped
-from mlgo_gym.objects._functions import FunctionSize, function_sizes
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import PolicyLike, as_policy
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.base import EnvironmentSetupError
+from mlgo_gym.corpus import FunctionSize, Module, function_sizes
+from mlgo_gym.llvm import COMPILE, CompilationResult, Compiler, Task, flipped, options_of
+from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
+from mlgo_gym.stream import Observation
 
 CallSite = tuple[str, int]
 """A caller, and how many decisions it has had before: what comes before a decision does not change

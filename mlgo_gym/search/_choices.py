@@ -16,10 +16,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import Action, Answer
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.base import OptionsError
+from mlgo_gym.problems import Action, Answer, InliningForSize
+from mlgo_gym.stream import Observation
 
 CallGroup = tuple[str, bytes]
 """A group of calls: the level it is told apart by, and its key there."""

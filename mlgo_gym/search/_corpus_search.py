@@ -25,18 +25,26 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.reading import reason_of
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import ModuleKey, Packages, PackagesLike, check_not_final
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.files import read_json, write_json
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler, options_of
-from mlgo_gym.llvm._schedule import Jobs, each
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._launch import installed_llvmlite
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import PolicyLike, as_policy
-from mlgo_gym.records._trace import Trace, trace_path
-from mlgo_gym.remote import WorkedFolder, is_remote, worked_folder
+from mlgo_gym.base import (
+    OptionsError,
+    WorkedFolder,
+    is_remote,
+    read_json,
+    worked_folder,
+    write_json,
+)
+from mlgo_gym.corpus import Module, ModuleKey, Packages, PackagesLike, check_not_final
+from mlgo_gym.llvm import (
+    DEFAULT_TIMEOUT_S,
+    CompileOptions,
+    Compiler,
+    Jobs,
+    each,
+    installed_llvmlite,
+    options_of,
+)
+from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
+from mlgo_gym.rollout import Trace, trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._goal import Found, SearchSetting
 from mlgo_gym.search._oracle import Oracle
@@ -93,7 +101,7 @@ def search_corpus(
         setting: how long each module is searched in all, and in which order.
         policy: one more to start from, and for ``linked`` that of the package's other modules.
         reward: what is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
-            `scoring.measure_named` has it; ``None`` is the problem's own measure, the text.
+            `rollout.measure_named` has it; ``None`` is the problem's own measure, the text.
         opt_level: clang's level to compile at; ``None`` takes each module's own.
         jobs: how many modules are searched at once.
         timeout_s: how long LLVM may take for one compilation, in seconds.

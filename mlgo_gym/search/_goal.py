@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.base import OptionsError
+from mlgo_gym.rollout import Trace
 from mlgo_gym.search._choices import Choice
 
 

@@ -21,25 +21,20 @@ from typing import Final
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.errors import (
+from mlgo_gym.base import (
     CompilationError,
     InternalError,
     ModuleError,
     OptionsError,
     WorkloadError,
 )
-from mlgo_gym.llvm._compilation import Compilation
-from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._result import CompilationResult
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._inlining_for_size import InliningForSize, default, never
-from mlgo_gym.problems._policy import Answer
-from mlgo_gym.records._replay import trace_of
-from mlgo_gym.scoring._measures import Measure, measure_of
+from mlgo_gym.corpus import Module
+from mlgo_gym.llvm import Compilation, CompilationResult, CompileOptions, Compiler
+from mlgo_gym.problems import Answer, InliningForSize, default, never
+from mlgo_gym.rollout import Measure, measure_of, trace_of
 from mlgo_gym.search._choices import LIMITS, CallGroup, Choice, group_of
 from mlgo_gym.search._goal import Found, SearchSetting
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.stream import Observation
 
 _FEW_USES: Final = 2
 """How many classes of callees have so few uses that inlining may make the callee disappear."""

@@ -8,14 +8,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.errors import ModuleError, OptionsError, UsageError, WorkloadError
-from mlgo_gym.llvm._schedule import Jobs
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._measures import Measure, TextSize, measure_of
-from mlgo_gym.scoring._named import measure_kinds, measure_named, reward_name, runs_programs
+from mlgo_gym.base import ModuleError, OptionsError, UsageError, WorkloadError
+from mlgo_gym.corpus import ModuleKey, Packages
+from mlgo_gym.llvm import Jobs
+from mlgo_gym.problems import InliningForSize, PolicyLike, Problem
+from mlgo_gym.rollout import (
+    Measure,
+    TextSize,
+    measure_kinds,
+    measure_named,
+    measure_of,
+    reward_name,
+    runs_programs,
+)
 
 TEXT: Final = "text"
 

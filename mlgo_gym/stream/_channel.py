@@ -5,7 +5,7 @@ LLVM (``llvm/lib/Analysis/InteractiveModelRunner.cpp``) opens ``BASE.in`` for re
 opens both before the compilation starts, without blocking: ``.in`` for reading *and* writing, so
 that LLVM never waits for a writer and never sees end-of-file, which it would take for an answer.
 
-A worker may open no file (`llvm.process._limits`). It is handed the ends of two pipes, and the
+A worker may open no file (`llvm._limits`). It is handed the ends of two pipes, and the
 names are links to what it has at those descriptors: ``/proc/self/fd/N`` opens the pipe again.
 
 What LLVM sends is the stream of `stream._training_log` without outcomes. A channel serves one
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from corpus_tools.scratch import is_alive, process_namespace
-from mlgo_gym.errors import EnvironmentSetupError, InternalError, UsageError
+from mlgo_gym.base import EnvironmentSetupError, InternalError, UsageError
 from mlgo_gym.stream._events import Context, Header, Observation
 from mlgo_gym.stream._training_log import StreamDecoder
 

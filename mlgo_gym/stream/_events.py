@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import SpecError, TrainingLogError
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import SpecError, TensorSpec, TrainingLogError
 
 MAX_OBSERVATION_BYTES: Final = 1 << 24
 """The largest observation, and the largest score, that is accepted, in bytes."""

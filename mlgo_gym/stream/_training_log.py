@@ -10,7 +10,7 @@ channel (``InteractiveModelRunner.cpp``) is the same without outcomes. Lines are
     {"outcome":N}\nSCORE\n                                    where the header has a score
 
 Observations are numbered from 0 within each context name; a context that comes back goes on
-counting. A SPEC is the JSON form of `mlgo_gym.tensor_spec.TensorSpec`. An outcome follows the
+counting. A SPEC is the JSON form of `mlgo_gym.base._tensor_spec.TensorSpec`. An outcome follows the
 observation that it belongs to; not every observation needs one.
 """
 
@@ -21,10 +21,8 @@ from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 
-from mlgo_gym.errors import InternalError, TrainingLogError
-from mlgo_gym.files import parse_json
+from mlgo_gym.base import InternalError, TrainingLogError, parse_json, quote_json
 from mlgo_gym.stream._events import Context, Event, Header, Observation, Outcome, Record
-from mlgo_gym.tensor_spec import quote_json
 
 MAX_LINE_BYTES: Final = 1 << 20
 """The longest JSON line that is accepted, in bytes."""
@@ -187,7 +185,7 @@ class TrainingLogReader:
         TrainingLogError: at construction for the header, while iterating for the rest.
 
     >>> import io
-    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> from mlgo_gym.base._tensor_spec import TensorSpec
     >>> header = Header((TensorSpec("size", "int64_t", (1,)),))
     >>> file = io.BytesIO()
     >>> writer = TrainingLogWriter(file, header)
@@ -228,7 +226,7 @@ class TrainingLogWriter:
     The header is written at construction. The file stays the caller's to flush and close.
 
     >>> import io
-    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> from mlgo_gym.base._tensor_spec import TensorSpec
     >>> file = io.BytesIO()
     >>> writer = TrainingLogWriter(file, Header((TensorSpec("size", "int64_t", (1,)),)))
     >>> writer.start_context("main")

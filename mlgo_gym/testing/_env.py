@@ -14,7 +14,7 @@ import gymnasium
 import numpy as np
 from gymnasium.utils import env_checker
 
-from mlgo_gym.errors import MlgoGymError, UsageError
+from mlgo_gym.base import MlgoGymError, UsageError
 from mlgo_gym.testing._contract import ContractError, described, expect, expect_error
 
 _Env = gymnasium.Env[Any, Any]

@@ -19,10 +19,9 @@ from tempfile import TemporaryDirectory
 from typing import Final
 from uuid import uuid4
 
-from mlgo_gym.errors import CompilerCrashError, ModuleError
-from mlgo_gym.llvm import Done, Executor, each
+from mlgo_gym.base import CompilerCrashError, ModuleError
+from mlgo_gym.llvm import Done, Executor, Jobs, each
 from mlgo_gym.llvm import workers as opened
-from mlgo_gym.llvm._schedule import Jobs
 from mlgo_gym.testing._contract import ContractError, described, expect, expect_error
 
 _ITEMS: Final = 20

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import CompilationResult, Compiler, options_of
 from mlgo_gym.problems import Problem
-from mlgo_gym.scoring import Measure, Result
+from mlgo_gym.rollout import Measure, Result
 from mlgo_gym.testing._contract import ContractError, described, expect
 
 _BASELINE = "LLVM's own"
@@ -20,7 +20,7 @@ _BASELINE = "LLVM's own"
 def check_measure(
     measure: Measure, module: Module, problem: Problem, *, opt_level: str | None = None
 ) -> None:
-    """Check that a measure keeps the contract of `mlgo_gym.scoring.Measure`.
+    """Check that a measure keeps the contract of `mlgo_gym.rollout.Measure`.
 
     The module is compiled as LLVM's own heuristic has it, and under the problem's default policy
     and those that it is compared with. The measure stays open.
@@ -41,7 +41,7 @@ def check_measure(
         ModuleError: LLVM refuses the module, or the measure cannot score it.
 
     >>> from mlgo_gym import SAMPLE_CORPUS, Corpus, InliningForSize
-    >>> from mlgo_gym.scoring import TextSize
+    >>> from mlgo_gym.rollout import TextSize
     >>> check_measure(TextSize(), Corpus.load(SAMPLE_CORPUS)["frame_stream.c"], InliningForSize())
     """
     check = _Check(measure)

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import MlgoGymError, SpecError, UsageError
-from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import MlgoGymError, SpecError, TensorSpec, UsageError
+from mlgo_gym.runners import MLModelRunner, RunnerFactory
 from mlgo_gym.testing._contract import ContractError, expect, expect_error
 
 _UNKNOWN: Final = TensorSpec("mlgo_gym_input_that_no_model_knows", "int64_t", (3,))

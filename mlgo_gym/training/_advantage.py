@@ -19,13 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.policies._worker import WorkerPolicy
-from mlgo_gym.problems._inlining_for_size import InliningForSize, default
-from mlgo_gym.problems._policy import Policy
-from mlgo_gym.runners._load import RELEASE, runner_factory
-from mlgo_gym.runners._policy import RunnerPolicy
-from mlgo_gym.scoring._measures import TextSize, measure_of
+from mlgo_gym.base import OptionsError, TrainingError
+from mlgo_gym.problems import InliningForSize, Policy, default
+from mlgo_gym.rollout import TextSize, measure_of
+from mlgo_gym.runners import RELEASE, RunnerPolicy, WorkerPolicy, runner_factory
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._distillation import AdvantageConfig, distilled, labels_of
 from mlgo_gym.training._export import save_model

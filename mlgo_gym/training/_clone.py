@@ -10,10 +10,8 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._record import header_of, record, remaining
-from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import TrainingError
+from mlgo_gym.base import TrainingError
+from mlgo_gym.datasets import Dataset, DatasetWriter, header_of, record, remaining
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun

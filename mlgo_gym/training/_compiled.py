@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mlgo_gym.native._model import compile_model
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.model import compile_model
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._export import logits_graph, weight_name
 from mlgo_gym.training._network_code import NetworkCode
 from mlgo_gym.training._networks import PolicyNetwork

@@ -1,7 +1,7 @@
 """What is compiled again and again while a policy learns, and what that costs against LLVM's own.
 
 For the inliner a context is a module, and its cost the size of its code. For register allocation it
-is a function that asks, taken out of its module once it was optimised (`scoring._allocation`), and
+is a function that asks, taken out of its module once it was optimised (`rollout._allocation`), and
 its cost LLVM's score. By a reward it is a module, whatever the problem, and its cost the reward's.
 Costs are logarithms of the ratio to what LLVM's own heuristic reaches: below 0 is better.
 """
@@ -17,20 +17,30 @@ from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.errors import WorkloadError
-from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm._schedule import Done, Jobs, each, workers
-from mlgo_gym.llvm._task import ALLOCATE
-from mlgo_gym.llvm.text._allocation_score import score_function
-from mlgo_gym.llvm.text._machine_code import spill_code
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Failure, without_frames
-from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.scoring._measures import Measure, Unit, measure_of
-from mlgo_gym.search._rewards import Rewards, of_module
+from mlgo_gym.base import WorkloadError
+from mlgo_gym.corpus import Module, ModuleKey, Packages
+from mlgo_gym.llvm import (
+    ALLOCATE,
+    Compiler,
+    Done,
+    Jobs,
+    each,
+    options_of,
+    score_function,
+    spill_code,
+    workers,
+)
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import (
+    Allocator,
+    Failure,
+    Measure,
+    OptimizedModule,
+    Unit,
+    measure_of,
+    without_frames,
+)
+from mlgo_gym.search import Rewards, of_module
 from mlgo_gym.training._data import successes
 
 _T = TypeVar("_T")

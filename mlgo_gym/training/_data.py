@@ -9,12 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import MlgoGymError, TrainingError
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm._schedule import Done, Jobs
-from mlgo_gym.rollout._rollout import Failure, without_frames
-from mlgo_gym.search._rewards import Rewards
+from mlgo_gym.base import MlgoGymError, TrainingError
+from mlgo_gym.corpus import Packages
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Done, Jobs
+from mlgo_gym.rollout import Failure, without_frames
+from mlgo_gym.search import Rewards
 
 _PASSING: Final = (
     errno.EIO,

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from mlgo_gym.datasets._episodes import Episode
-from mlgo_gym.errors import TrainingError
-from mlgo_gym.problems._observations import columns
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.base import TrainingError
+from mlgo_gym.datasets import Episode
+from mlgo_gym.problems import Problem, columns
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_actions

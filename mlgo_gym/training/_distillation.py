@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.datasets._episodes import Episode
-from mlgo_gym.errors import OptionsError, TrainingError
-from mlgo_gym.problems._inlining_features import MOST_SHARE, SHARE_STEPS
-from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE
+from mlgo_gym.base import OptionsError, TrainingError
+from mlgo_gym.datasets import Episode
+from mlgo_gym.problems import DEFAULT_ADVICE, MOST_SHARE, SHARE_STEPS
 from mlgo_gym.training._features import ALL_FEATURES
 from mlgo_gym.training._fitting import FitConfig, Rows, fit_advantages
 from mlgo_gym.training._networks import InliningNetwork, PolicyNetwork

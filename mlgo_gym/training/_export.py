@@ -30,13 +30,17 @@ import tensorflow as tf
 from tensorflow.lite.python.convert_phase import ConverterError
 
 from corpus_tools.reading import reason_of
-from mlgo_gym.errors import ModelError
-from mlgo_gym.files import read_bounded, staged_folder, write_json
-from mlgo_gym.llvm._compiler import llvm_version
-from mlgo_gym.model._card import CARD_FILE
-from mlgo_gym.model._output_spec import OUTPUT_SPEC_FILE, read_model_json, unreadable
-from mlgo_gym.model._saved_model import SIGNATURE, converted
-from mlgo_gym.problems._problem import HASH, Problem
+from mlgo_gym.base import ModelError, read_bounded, staged_folder, write_json
+from mlgo_gym.llvm import llvm_version
+from mlgo_gym.model import (
+    CARD_FILE,
+    OUTPUT_SPEC_FILE,
+    SIGNATURE,
+    converted,
+    read_model_json,
+    unreadable,
+)
+from mlgo_gym.problems import HASH, Problem
 from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._networks import PolicyNetwork, network_from_config
 

@@ -12,9 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._vocabulary import Vocabulary
+from mlgo_gym.base import OptionsError
+from mlgo_gym.problems import Problem, Vocabulary
 
 CORE: Final = "core"
 EMBEDDINGS: Final = "ir2vec"

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.base import OptionsError
 from mlgo_gym.training._networks import PolicyNetwork
 
 _Array = np.ndarray[Any, Any]

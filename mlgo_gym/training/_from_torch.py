@@ -28,8 +28,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.base import EnvironmentSetupError, OptionsError
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._networks import networked_problems

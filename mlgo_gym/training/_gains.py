@@ -11,11 +11,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.errors import CompilationError, MlgoGymError, ModuleError, WorkloadError
-from mlgo_gym.rollout._rollout import without_frames
-from mlgo_gym.scoring._measures import Measure, Result
-from mlgo_gym.search._attribution import Flip, flipped
-from mlgo_gym.search._call_sites import NamedCompilation, NamingCompiler
+from mlgo_gym.base import CompilationError, MlgoGymError, ModuleError, WorkloadError
+from mlgo_gym.rollout import Measure, Result, without_frames
+from mlgo_gym.search import Flip, NamedCompilation, NamingCompiler, flipped
 
 
 class Gains:

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.rollout._rollout import Failure
+from mlgo_gym.base import OptionsError
+from mlgo_gym.rollout import Failure
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import save_model

@@ -15,8 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.problems._observations import columns, observation_array
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.problems import Problem, columns, observation_array
 from mlgo_gym.training._networks import PolicyNetwork
 from mlgo_gym.training._trials import Tried
 

@@ -14,13 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from corpus_tools.reading import reason_of
-from mlgo_gym.datasets._episodes import Episode
-from mlgo_gym.datasets._imports import TraceFile
-from mlgo_gym.errors import OptionsError, TraceError, TrainingError
-from mlgo_gym.llvm._compiler import llvm_version
-from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize
-from mlgo_gym.remote import local_folder
-from mlgo_gym.rollout._rollout import Failure
+from mlgo_gym.base import OptionsError, TraceError, TrainingError, local_folder
+from mlgo_gym.datasets import Episode, TraceFile
+from mlgo_gym.llvm import llvm_version
+from mlgo_gym.problems import DEFAULT_ADVICE, InliningForSize
+from mlgo_gym.rollout import Failure
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._decisions import FittedConfig, fit_decisions
 from mlgo_gym.training._run import TrainingRun

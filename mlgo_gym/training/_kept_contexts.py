@@ -23,15 +23,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.errors import MlgoGymError, TrainingError
-from mlgo_gym.files import parse_json, read_bounded, replacing
-from mlgo_gym.llvm._compiler import llvm_version
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.scoring._allocation import OptimizedModule
-from mlgo_gym.search._rewards import Rewards
+from mlgo_gym.base import MlgoGymError, TrainingError, parse_json, read_bounded, replacing
+from mlgo_gym.corpus import Module, Packages
+from mlgo_gym.llvm import CompileOptions, llvm_version
+from mlgo_gym.problems import Problem
+from mlgo_gym.rollout import OptimizedModule
+from mlgo_gym.search import Rewards
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._run import TrainingRun
 

@@ -16,17 +16,11 @@ from typing import Final
 
 import numpy as np
 
-from mlgo_gym.corpus._packages import ModuleKey
-from mlgo_gym.datasets._dataset import Dataset
-from mlgo_gym.datasets._episodes import Episode
-from mlgo_gym.datasets._record import header_of
-from mlgo_gym.datasets._writer import DatasetWriter
-from mlgo_gym.errors import TrainingError
-from mlgo_gym.files import write_json
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._policy import Policy
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import Failure, without_frames
+from mlgo_gym.base import TrainingError, write_json
+from mlgo_gym.corpus import ModuleKey
+from mlgo_gym.datasets import Dataset, DatasetWriter, Episode, header_of
+from mlgo_gym.problems import InliningForSize, Policy, Problem
+from mlgo_gym.rollout import Failure, without_frames
 from mlgo_gym.training._data import Data, successes
 from mlgo_gym.training._distillation import AdvantageConfig
 from mlgo_gym.training._labels import (

@@ -23,29 +23,31 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlgo_gym.corpus._corpus import Module
-from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.datasets._episodes import Episode, Source
-from mlgo_gym.errors import MlgoGymError
-from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S, Compiler
-from mlgo_gym.llvm._result import settings_of
-from mlgo_gym.llvm._schedule import Done, Jobs, each
-from mlgo_gym.llvm._task import COMPILE
-from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.problems._inlining_for_size import DEFAULT_ADVICE, InliningForSize, default
-from mlgo_gym.problems._observations import observation_array
-from mlgo_gym.problems._policy import PolicyLike
-from mlgo_gym.scoring._measures import Measure
-from mlgo_gym.search._attribution import (
+from mlgo_gym.base import MlgoGymError
+from mlgo_gym.corpus import Module, ModuleKey, Packages, function_sizes
+from mlgo_gym.datasets import Episode, Source
+from mlgo_gym.llvm import COMPILE, DEFAULT_TIMEOUT_S, Compiler, Done, Jobs, each, settings_of
+from mlgo_gym.problems import (
+    DEFAULT_ADVICE,
+    InliningForSize,
+    PolicyLike,
+    default,
+    observation_array,
+)
+from mlgo_gym.rollout import Measure
+from mlgo_gym.search import (
     FlipEffect,
+    NamedCompilation,
+    NamedDecision,
+    NamingCompiler,
+    Rewards,
     Wanted,
     disjoint_flips,
     effects_of,
     joint_effects,
+    of_module,
     single_flips,
 )
-from mlgo_gym.search._call_sites import NamedCompilation, NamedDecision, NamingCompiler
-from mlgo_gym.search._rewards import Rewards, of_module
 from mlgo_gym.training._gains import Gains
 
 Shares = Mapping[str, Mapping[str, int]]

@@ -9,10 +9,9 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from mlgo_gym.native._freeze import check_machine
-from mlgo_gym.native._model import BoundModel, NativeModel
-from mlgo_gym.stream._events import Observation
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import TensorSpec
+from mlgo_gym.model import BoundModel, NativeModel, check_machine
+from mlgo_gym.stream import Observation
 
 _Array = np.ndarray[Any, Any]
 

@@ -15,11 +15,16 @@ from typing import Any, ClassVar, Final
 import keras
 import tensorflow as tf
 
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._regalloc_eviction import ASKING_POSITION, POSITIONS, RegallocEviction
-from mlgo_gym.problems._registry import problem_named, problems
+from mlgo_gym.base import OptionsError
+from mlgo_gym.problems import (
+    ASKING_POSITION,
+    POSITIONS,
+    InliningForSize,
+    Problem,
+    RegallocEviction,
+    problem_named,
+    problems,
+)
 from mlgo_gym.training._features import ALL_FEATURES, choose_features
 from mlgo_gym.training._network_code import FORBIDDEN
 from mlgo_gym.training._normalization import Normalization

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.base import OptionsError
 
 _LOWEST_SCALE: Final = 1e-3
 _LARGEST: Final = 1e9

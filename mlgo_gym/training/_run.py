@@ -26,8 +26,9 @@ from typing import Any, Final, Self
 import numpy as np
 import tensorflow as tf
 
-from mlgo_gym.errors import TrainingError
-from mlgo_gym.files import (
+from mlgo_gym.base import (
+    TrainingError,
+    WorkedFolder,
     open_regular,
     parse_json,
     read_bounded,
@@ -35,9 +36,8 @@ from mlgo_gym.files import (
     write_atomically,
     write_json,
 )
-from mlgo_gym.model._card import CARD_FILE
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.remote import WorkedFolder
+from mlgo_gym.model import CARD_FILE
+from mlgo_gym.problems import Problem
 from mlgo_gym.training._arrays import read_arrays
 from mlgo_gym.training._export import FILE_ERRORS, reason, save_model
 from mlgo_gym.training._networks import PolicyNetwork

@@ -9,9 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from mlgo_gym.errors import ModelError, OptionsError, TrainingError
-from mlgo_gym.problems._observations import columns, observation_array
-from mlgo_gym.problems._problem import Problem
+from mlgo_gym.base import ModelError, OptionsError, TrainingError
+from mlgo_gym.problems import Problem, columns, observation_array
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 from mlgo_gym.training._data import Data
 from mlgo_gym.training._export import load_network

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.base import OptionsError
 
 _Array = np.ndarray[Any, Any]
 

@@ -18,17 +18,21 @@ from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
-from mlgo_gym.corpus._packages import Packages, PackagesLike
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError
-from mlgo_gym.llvm._schedule import Jobs
-from mlgo_gym.llvm.process._target import check_choice
-from mlgo_gym.plugins import load, missing_parts, plugins
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.problems._registry import DEFAULT, problem_named
-from mlgo_gym.remote import local_folder, worked_folder
+from mlgo_gym.base import (
+    EnvironmentSetupError,
+    OptionsError,
+    load,
+    local_folder,
+    missing_parts,
+    plugins,
+    worked_folder,
+)
+from mlgo_gym.corpus import Packages, PackagesLike
+from mlgo_gym.llvm import Jobs, check_choice
+from mlgo_gym.problems import DEFAULT, Problem, problem_named
 
 if TYPE_CHECKING:  # help imports no compiler
-    from mlgo_gym.rollout._rollout import Failure
+    from mlgo_gym.rollout import Failure
 
 TRAINERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -134,7 +138,7 @@ def train(
         how: ``seed`` of everything random (0), ``jobs`` modules that are compiled at once (1),
             ``timeout_s`` for LLVM's part of one compilation, and the ``watcher``; ``reward``, what
             is to be less, such as ``instructions`` or ``text:0.5,cost:0.5``, as
-            `scoring.measure_named` has it (``None``: the problem's own measure); beside it
+            `rollout.measure_named` has it (``None``: the problem's own measure); beside it
             ``most_text``, how many times LLVM's own text the chosen model makes at most, if any
             makes so little.
 
@@ -230,8 +234,11 @@ def _goal(
     """What a run is for besides the problem's own measure, as `TrainingRun` has it."""
     if reward is None and most_text is None:
         return {}
-    from mlgo_gym.search._goal import check_limit  # noqa: PLC0415 (only if programs run)
-    from mlgo_gym.search._rewards import check_most_text, reward_beside  # noqa: PLC0415
+    from mlgo_gym.search import (  # noqa: PLC0415
+        check_limit,
+        check_most_text,
+        reward_beside,
+    )
 
     name = reward_beside(problem, reward)
     check_most_text(most_text, name, reward)
@@ -291,12 +298,12 @@ def _with(config: Any, path: list[str], value: Any, name: str) -> Any:
     return replace(config, **{path[0]: value})
 
 
-def imported(name: str) -> ModuleType:
-    """A module of `mlgo_gym.training`, which needs the extra ``train``."""
+def imported(name: str, within: str = "mlgo_gym.training") -> ModuleType:
+    """Import a private module of a package that needs the extra ``train``."""
     for variable, value in TENSORFLOW_SETTINGS.items():
         os.environ.setdefault(variable, value)
     try:
-        return importlib.import_module(f"mlgo_gym.training._{name}")
+        return importlib.import_module(f"{within}._{name}")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mlgo_gym"):
             raise

@@ -11,11 +11,11 @@ from itertools import islice
 
 import numpy as np
 
-from mlgo_gym.errors import WorkloadError
-from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.problems._policy import Action
-from mlgo_gym.rollout._rollout import Decision, RecordingPolicy, without_frames
-from mlgo_gym.stream._events import Observation
+from mlgo_gym.base import WorkloadError
+from mlgo_gym.llvm import Compiler
+from mlgo_gym.problems import Action
+from mlgo_gym.rollout import Decision, RecordingPolicy, without_frames
+from mlgo_gym.stream import Observation
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._network_code import FORBIDDEN, NetworkCode
 

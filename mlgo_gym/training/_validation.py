@@ -10,19 +10,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym.corpus._corpus import OTHER_LANGUAGE, Module
-from mlgo_gym.corpus._packages import ModuleKey
-from mlgo_gym.errors import TrainingError
-from mlgo_gym.evaluation._evaluate import Setting, in_order, module_scores
-from mlgo_gym.evaluation._scores import ModuleScores, scores_of
-from mlgo_gym.evaluation._summary import WORSE_RATIO, Scored
-from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm._schedule import each
-from mlgo_gym.policies._models import native_policy
-from mlgo_gym.problems._policy import Policy
-from mlgo_gym.problems._problem import Problem
-from mlgo_gym.rollout._rollout import BASELINE, compared
-from mlgo_gym.search._rewards import Rewards, of_module
+from mlgo_gym.base import TrainingError
+from mlgo_gym.corpus import OTHER_LANGUAGE, Module, ModuleKey
+from mlgo_gym.evaluation import (
+    WORSE_RATIO,
+    ModuleScores,
+    Scored,
+    Setting,
+    in_order,
+    module_scores,
+    scores_of,
+)
+from mlgo_gym.llvm import Compiler, each
+from mlgo_gym.problems import Policy, Problem
+from mlgo_gym.rollout import BASELINE, compared
+from mlgo_gym.runners import native_policy
+from mlgo_gym.search import Rewards, of_module
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data, successes
 from mlgo_gym.training._network_code import NetworkCode

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
-from tests.workloads.conftest import corpus
+from tests.lab.programs.conftest import corpus
 
 __all__ = ["corpus", "small_folder"]
 

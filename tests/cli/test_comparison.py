@@ -6,8 +6,8 @@ from mlgo_gym.cli.show import _comparison as comparison
 from mlgo_gym.cli.show._grid import Cell, Row
 from mlgo_gym.errors import InputError
 from mlgo_gym.llvm._result import CompilationResult
+from mlgo_gym.rollout._measures import TextSize
 from mlgo_gym.rollout._rollout import Attempt, ModuleReport
-from mlgo_gym.scoring._measures import TextSize
 
 
 def made(text: int, decisions: int = 0) -> CompilationResult:

@@ -16,7 +16,7 @@ from mlgo_gym.cli.dataset._record import _digest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.cli.command import run
 from tests.cli.test_evaluate import copied

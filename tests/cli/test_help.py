@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.cli import _options
+from mlgo_gym.cli import options as _options
 from mlgo_gym.cli._main import CommandParser, parser
 from mlgo_gym.cli._values import duration
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm.process._target import OPT_LEVELS
+from mlgo_gym.llvm._target import OPT_LEVELS
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {

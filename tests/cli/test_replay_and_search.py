@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.problems._vocabulary import Vocabulary
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._trace import Trace
 from tests.cli.command import run
 
 

@@ -15,8 +15,8 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.search._corpus_search import ModuleSearch
 from tests.cli.command import run
 from tests.cli.test_evaluate import copied
+from tests.lab.programs.conftest import DESCRIPTION, MakeCorpus
 from tests.search.test_rewards import LOOP
-from tests.workloads.conftest import DESCRIPTION, MakeCorpus
 
 NEVER = Path(__file__).parents[1] / "models" / "never"
 

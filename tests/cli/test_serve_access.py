@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlgo_gym.native._freeze import freeze
+from mlgo_gym.model._freeze import freeze
 from tests.cli.command import PROGRAM, Done, run
 from tests.conftest import require
 

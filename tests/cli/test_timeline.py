@@ -16,15 +16,15 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
+from mlgo_gym.lab.insight._timeline import Timeline, drawing
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import each
 from mlgo_gym.llvm._task import Task
-from mlgo_gym.llvm._timeline import Timeline, drawing
 from mlgo_gym.llvm._watching import Ended, watching
-from mlgo_gym.policies._models import model_policies
-from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import PolicyLike
+from mlgo_gym.runners._models import model_policies
+from mlgo_gym.runners._worker import WorkerPolicy
 from tests.cli.command import run
 
 trace = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
@@ -208,7 +208,7 @@ def test_commands(command: tuple[str, ...], small_folder: Path, tmp_path: Path) 
 
 
 def test_too_many_decisions_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlgo_gym.llvm._timeline.MOST_DECISIONS", 50)
+    monkeypatch.setattr("mlgo_gym.lab.insight._timeline.MOST_DECISIONS", 50)
     line = ("explain", "--policy", "never", "--module", "digest.c", "--timeline", "it.pftrace")
     done = run(*line, cwd=tmp_path)
     assert done.returncode == 0

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym.base._files import write_json
+from mlgo_gym.cc._project import build_commands, open_project
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
-from mlgo_gym.driver._project import build_commands, open_project
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.files import write_json
+from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.training._train import Watcher
-from mlgo_gym.training._tune import TuneSetting, Tuning
 from tests.cli.command import run
 from tests.cli.test_evaluate import copied
 

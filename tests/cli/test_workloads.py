@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import run
-from tests.workloads.conftest import ADDRESS, CALLS, DESCRIPTION, OUTPUT, MakeCorpus, sha256
+from tests.lab.programs.conftest import ADDRESS, CALLS, DESCRIPTION, OUTPUT, MakeCorpus, sha256
 
 NEVER = Path(__file__).parents[1] / "models" / "never"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from corpus_tools.manifest import encode_command
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 
 
 def program(*tags: str, shared: int = 0, header: int = 0) -> bytes:

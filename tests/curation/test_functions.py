@@ -15,7 +15,7 @@ from mlgo_gym.curation._functions import file_name, split_functions, split_modul
 from mlgo_gym.curation._split import _link
 from mlgo_gym.errors import CorpusError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from tests.curation.make import make_corpus, program
 

@@ -21,9 +21,9 @@ from mlgo_gym.errors import SpecError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.records._replay import record
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import record
 from mlgo_gym.rollout._rollout import rollout
+from mlgo_gym.rollout._trace import Trace
 from tests.datasets.samples import episode, source
 
 GOOD = episode(source(), context="main")

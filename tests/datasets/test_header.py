@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.errors import DatasetError, SpecError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -16,7 +17,6 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.stream._events import Header
-from mlgo_gym.tensor_spec import TensorSpec
 
 HEADER = DatasetHeader.of(RegallocPriority(), "22.1.0", opt_level="Os", llvmlite_version="0.50.0")
 

@@ -14,8 +14,8 @@ from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, TraceError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
-from mlgo_gym.records._replay import record
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import record
+from mlgo_gym.rollout._trace import Trace
 from tests.datasets.test_logs import REWARD, log_of
 from tests.llvm.test_ir2vec import Besides
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.datasets import _logs
 from mlgo_gym.datasets._dataset import Dataset
@@ -26,7 +27,6 @@ from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import TrainingLogWriter
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.generated import examples
 
 REWARD = TensorSpec("reward", "float", (1,))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._logs import LogEpisodes, export_log
@@ -20,7 +21,6 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.stream._events import Header
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.datasets.samples import episode, same, source
 
 HEADER = DatasetHeader.of(InliningForSize(), "22.1.0")

@@ -23,7 +23,7 @@ from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._registry import problem_named, problems
-from mlgo_gym.scoring._measures import measure_of
+from mlgo_gym.rollout._measures import measure_of
 from mlgo_gym.testing import ContractError, check_env
 from tests.conftest import one_in
 
@@ -35,7 +35,7 @@ class EvictionForSize(RegallocEviction):
     """Eviction, measured by the object: masks in whole modules."""
 
     name: ClassVar[str] = "EvictionForSize"
-    measure: ClassVar[str] = "mlgo_gym.scoring:TextSize"
+    measure: ClassVar[str] = "mlgo_gym.rollout:TextSize"
 
 
 def loaded_size() -> Problem:

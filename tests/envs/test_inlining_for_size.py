@@ -20,6 +20,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._making import make_env
@@ -27,7 +28,6 @@ from mlgo_gym.errors import CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import ScriptedRunner
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.waiting import time_is_up
 
 ID = "mlgo_gym/InliningForSize-v0"

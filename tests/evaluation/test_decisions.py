@@ -13,27 +13,27 @@ from time import monotonic
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._functions import function_sizes
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import EnvironmentSetupError, InternalError, ModuleError
-from mlgo_gym.evaluation._decision_changes import OtherDecision, compare_decisions
-from mlgo_gym.evaluation._decision_table import write_decisions
-from mlgo_gym.evaluation._decisions import (
+from mlgo_gym.evaluation._evaluate import Setting
+from mlgo_gym.lab.insight._decision_changes import OtherDecision, compare_decisions
+from mlgo_gym.lab.insight._decision_table import write_decisions
+from mlgo_gym.lab.insight._decisions import (
     PlacedDecision,
     PlacedDecisions,
     place_decisions,
     placed_decisions,
     with_executed,
 )
-from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._executed import executed_programs
+from mlgo_gym.lab.insight._executed import executed_programs
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._site import Site
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default
 from mlgo_gym.problems._observations import observation_dtype
+from mlgo_gym.runners._worker import WorkerPolicy
 from mlgo_gym.stream._events import Observation
 from tests.conftest import require
 from tests.llvm.test_sites import IN_SOURCE, LEVELS, MERGED
@@ -192,7 +192,7 @@ def test_the_time_that_decisions_take(compiler: Compiler, sample: Corpus) -> Non
 def test_workers_that_tell_no_sites(
     compiler: Compiler, sample: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mlgo_gym.evaluation._decisions.COMPILE_WITH_DEBUG_INFO", COMPILE)
+    monkeypatch.setattr("mlgo_gym.lab.insight._decisions.COMPILE_WITH_DEBUG_INFO", COMPILE)
     with pytest.raises(EnvironmentSetupError) as error:
         placed(compiler, sample["digest.c"])
     assert str(error.value) == "sites: expected workers that tell them, as on Linux, found ''"

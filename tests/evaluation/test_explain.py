@@ -13,7 +13,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CorpusError
 from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._explain import (
+from mlgo_gym.lab.insight._explain import (
     Importance,
     PermutedText,
     Questions,
@@ -25,11 +25,11 @@ from mlgo_gym.evaluation._explain import (
     share_inlined,
     text_when_permuted,
 )
-from mlgo_gym.policies._models import native_runner
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import observation_dtype
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.runners._base import MLModelRunner
+from mlgo_gym.runners._models import native_runner
 from mlgo_gym.runners._policy import RunnerPolicy
 
 MODELS = Path(__file__).parents[1] / "models"

@@ -10,14 +10,14 @@ from matplotlib.collections import QuadMesh
 from matplotlib.container import ErrorbarContainer
 from matplotlib.patches import Rectangle
 
-from mlgo_gym.evaluation._explain import Importance, Questions
-from mlgo_gym.evaluation._explain_plots import boundary_plot, importance_plot
 from mlgo_gym.evaluation._plots import plots_of
 from mlgo_gym.evaluation._summary import STATISTICS, Scored
+from mlgo_gym.lab.insight._explain import Importance, Questions
+from mlgo_gym.lab.insight._explain_plots import boundary_plot, importance_plot
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import observation_dtype
+from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.runners._scripted import ScriptedRunner
-from mlgo_gym.scoring._linked_text import Code
 from tests.evaluation.test_summary import module
 
 

@@ -12,9 +12,9 @@ from mlgo_gym.cli.show._grid import Cell, Grid
 from mlgo_gym.errors import ModuleError
 from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.evaluation._summary import STATISTICS, Scored, Statistic
+from mlgo_gym.rollout._allocation import GeometricMean
+from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.rollout._rollout import BASELINE, Failure
-from mlgo_gym.scoring._allocation import GeometricMean
-from mlgo_gym.scoring._linked_text import Code
 
 BY_KEY = {each.key: each for each in STATISTICS}
 

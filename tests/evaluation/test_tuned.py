@@ -9,7 +9,7 @@ import pytest
 from mlgo_gym.corpus._packages import ModuleKey
 from mlgo_gym.errors import InputError
 from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.evaluation._tuned import (
+from mlgo_gym.lab.tuning._tuned import (
     BUILT,
     ENOUGH,
     TUNED,
@@ -18,8 +18,8 @@ from mlgo_gym.evaluation._tuned import (
     against_start,
     choose,
 )
+from mlgo_gym.rollout._linked_text import Code
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.scoring._linked_text import Code
 
 Sizes = Mapping[str, int]
 

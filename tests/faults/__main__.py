@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-from mlgo_gym import files
+from mlgo_gym.base import _files as files
 from mlgo_gym.training._train import TENSORFLOW_SETTINGS
 from tests.conftest import require
 from tests.faults.scenarios import SCENARIOS

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Final
 
 from corpus_tools.extraction.command import main as extract
-from mlgo_gym import files
+from mlgo_gym.base import _files as files
 from mlgo_gym.cli._main import main
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.datasets import Dataset
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.errors import MlgoGymError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.stream import TrainingLogReader
 from tests.conftest import require

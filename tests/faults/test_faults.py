@@ -77,7 +77,7 @@ def test_the_shell_of_a_first_use(
 
 _PREPARE: Final = """
 import ctypes, sys
-from mlgo_gym.driver._prepare import main
+from mlgo_gym.cc._prepare import main
 shim = ctypes.CDLL(sys.argv[1])
 shim.fault_arm(b"ENOSPC", int(sys.argv[2]))
 status = main(["driver", sys.argv[3]])

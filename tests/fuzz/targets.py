@@ -35,6 +35,8 @@ from corpus_tools.manifest import MANIFEST_NAME, Manifest, read_command, read_de
 from corpus_tools.object_file import ObjectFile
 from corpus_tools.object_file import read_bounded as read_object
 from corpus_tools.workloads import DESCRIPTION, load_workloads, shipped_workloads
+from mlgo_gym.base._tensor_spec import TensorSpec
+from mlgo_gym.cc._builds import read_build
 from mlgo_gym.corpus import SAMPLE_CORPUS
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.corpus._sources import join_corpora
@@ -48,21 +50,19 @@ from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.model import find_model
 from mlgo_gym.model._card import read_card
+from mlgo_gym.model._freeze import load_frozen
 from mlgo_gym.model._output_spec import parse_output_spec, read_model_json
-from mlgo_gym.native._freeze import load_frozen
-from mlgo_gym.objects._builds import read_build
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._vocabulary import Vocabulary
-from mlgo_gym.records._replay import options_of_trace, problem_of
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import options_of_trace, problem_of
+from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.search._corpus_search import _Record
 from mlgo_gym.stream._events import Header
 from mlgo_gym.stream._training_log import StreamDecoder, TrainingLogWriter
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.datasets.samples import episode, source
 from tests.fuzz import mutators
-from tests.native import mutated
+from tests.model import mutated
 
 OWN = (InputError, CompilationError, CorpusToolsError)
 HASH = "0123456789abcdef" * 4

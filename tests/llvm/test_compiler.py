@@ -27,11 +27,10 @@ from mlgo_gym.errors import (
     OptionsError,
     UsageError,
 )
-from mlgo_gym.llvm import _compilation
+from mlgo_gym.llvm import _compilation, _exchange
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process import _binding as binding
-from mlgo_gym.llvm.process import _exchange
+from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.problems._headers import Feature
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default, never
 from mlgo_gym.stream._channel import Channel

@@ -20,15 +20,15 @@ from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.llvm import _compilation
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process import _call_site, _live_range
-from mlgo_gym.llvm.process._call_site import FEATURES, SYMBOLS
-from mlgo_gym.llvm.process._library import library_path
-from mlgo_gym.llvm.process._symbols import offsets_of, symbols
-from mlgo_gym.policies._worker import WorkerPolicy
+from mlgo_gym.llvm.inside import _call_site, _live_range
+from mlgo_gym.llvm.inside._call_site import FEATURES, SYMBOLS
+from mlgo_gym.llvm.inside._library import library_path
+from mlgo_gym.llvm.inside._symbols import offsets_of, symbols
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
-from mlgo_gym.records._replay import record, replay
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import record, replay
+from mlgo_gym.rollout._trace import Trace
+from mlgo_gym.runners._worker import WorkerPolicy
 from mlgo_gym.search._call_sites import NamingCompiler
 from mlgo_gym.stream._events import Observation
 

@@ -17,14 +17,14 @@ from mlgo_gym.datasets._record import header_of
 from mlgo_gym.datasets._record import record as record_dataset
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import OptionsError
+from mlgo_gym.lab.programs import ProfileFile, attach_profile, collect_profile
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process._hotness import FEATURES
-from mlgo_gym.policies._worker import WorkerPolicy
+from mlgo_gym.llvm.inside._hotness import FEATURES
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._policy import Policy
-from mlgo_gym.profiles import ProfileFile, attach_profile, collect_profile
-from mlgo_gym.records._replay import record, replay
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import record, replay
+from mlgo_gym.rollout._trace import Trace
+from mlgo_gym.runners._worker import WorkerPolicy
 from mlgo_gym.stream._events import Observation
 from tests.conftest import require
 

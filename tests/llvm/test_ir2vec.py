@@ -31,14 +31,14 @@ from mlgo_gym.errors import (
 )
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._task import OPTIMIZE
-from mlgo_gym.policies._models import load_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import OPCODES, TYPES, Vocabulary
-from mlgo_gym.records._replay import problem_of, record, replay
-from mlgo_gym.records._trace import Trace
 from mlgo_gym.rollout._log import RolloutLog
+from mlgo_gym.rollout._replay import problem_of, record, replay
 from mlgo_gym.rollout._rollout import rollout
+from mlgo_gym.rollout._trace import Trace
+from mlgo_gym.runners._models import load_model
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.stream._events import Header, Observation

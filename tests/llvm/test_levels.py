@@ -16,7 +16,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.curation._functions import split_module
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm.process._binding import section_contents
+from mlgo_gym.llvm.worker._binding import section_contents
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from tests.conftest import require
 

@@ -7,13 +7,13 @@ from dataclasses import asdict, replace
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._functions import function_sizes
+from mlgo_gym.corpus._inlined import function_code
 from mlgo_gym.envs._making import make_env
 from mlgo_gym.errors import InternalError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._site import Call, Site, site_of
 from mlgo_gym.llvm._task import COMPILE, Task
-from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.objects._inlined import function_code
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 

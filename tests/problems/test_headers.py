@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, UsageError
 from mlgo_gym.llvm._compiler import Compiler, options_of
@@ -24,12 +25,11 @@ from mlgo_gym.problems._regalloc_eviction import (
     lowest_density,
 )
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
+from mlgo_gym.rollout._allocation import Allocator
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.scoring._allocation import Allocator
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import StreamDecoder
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.problems.test_regalloc import pressure
 
 HEADERS = Path(__file__).parent / "headers"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
-from mlgo_gym.records._replay import record, replay
+from mlgo_gym.rollout._replay import record, replay
 from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.tensor_spec import TensorSpec
 
 
 @pytest.mark.e2e

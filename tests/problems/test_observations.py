@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError
 from mlgo_gym.llvm._compiler import Compiler
@@ -17,7 +18,6 @@ from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._registry import problems
 from mlgo_gym.stream._events import Header, Observation
-from mlgo_gym.tensor_spec import TensorSpec
 
 
 @pytest.mark.parametrize("problem", problems().values())

@@ -25,7 +25,7 @@ from mlgo_gym.problems._regalloc_eviction import (
     lowest_density,
 )
 from mlgo_gym.problems._regalloc_priority import RegallocPriority, by_size
-from mlgo_gym.scoring._allocation import Allocator
+from mlgo_gym.rollout._allocation import Allocator
 from mlgo_gym.stream._events import Header, Observation
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "regalloc.md"

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._registry import _found, option_name, problem_named, problems
-from mlgo_gym.tensor_spec import TensorSpec
 
 OWN = ("inlining-for-size", "regalloc-eviction", "regalloc-priority")
 

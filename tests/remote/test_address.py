@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.base._remote import place_of
 from mlgo_gym.cli._main import main
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.remote import place_of
 
 KNOWN = "file:///PATH or s3://, gs://, az://, hf://, memory://"
 

@@ -14,12 +14,12 @@ from typing import Any
 import fsspec
 import pytest
 
-from mlgo_gym import remote
+from mlgo_gym.base import _remote as remote
+from mlgo_gym.base._remote import RemoteFolder, local_folder, worked_folder
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import CorpusError, EnvironmentSetupError, ModelError
 from mlgo_gym.model._card import find_model, record_last_test
-from mlgo_gym.remote import RemoteFolder, local_folder, worked_folder
 from tests.cli.command import run
 from tests.remote.server import Storage
 
@@ -75,7 +75,7 @@ def test_a_change_is_another_folder(storage: Storage) -> None:
 
 READING = """
 import sys
-from mlgo_gym.remote import local_folder
+from mlgo_gym.base._remote import local_folder
 folder = local_folder("s3://lab/corpora")
 print(folder, sorted(each.stat().st_size for each in folder.iterdir()))
 """
@@ -217,7 +217,9 @@ def test_no_credentials(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_no_s3fs() -> None:
-    code = "import sys; sys.modules['s3fs'] = None; from mlgo_gym.remote import RemoteFolder\n"
+    code = (
+        "import sys; sys.modules['s3fs'] = None; from mlgo_gym.base._remote import RemoteFolder\n"
+    )
     command = [sys.executable, "-c", f"{code}RemoteFolder('s3://lab/a')"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     expected = "EnvironmentSetupError: s3://: needs its package; pip install 'mlgo-gym[remote]'"

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from mlgo_gym.base._remote import RemoteFolder
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.datasets._dataset import Dataset
 from mlgo_gym.datasets._record import header_of, record, remaining
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.remote import RemoteFolder
 from tests.cli.command import run
 from tests.remote.server import Storage
 

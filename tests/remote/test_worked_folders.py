@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mlgo_gym.base._remote import RemoteFolder, worked_folder
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.remote import RemoteFolder, worked_folder
 from mlgo_gym.search._corpus_search import search_corpus
 from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.training._train import train

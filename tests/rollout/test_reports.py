@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import InputError, TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
@@ -14,7 +15,6 @@ from mlgo_gym.rollout._log import RolloutLog
 from mlgo_gym.rollout._rollout import Decision, rollout
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
-from mlgo_gym.tensor_spec import TensorSpec
 
 INLINING = InliningForSize()
 

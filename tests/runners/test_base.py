@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.base._tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import SpecError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
@@ -16,7 +17,6 @@ from mlgo_gym.rollout._rollout import rollout
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
-from mlgo_gym.tensor_spec import SCALAR_TYPES, TensorSpec
 from mlgo_gym.testing import RunnerContractError, check_runner
 
 INPUTS = tuple(

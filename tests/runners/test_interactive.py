@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import RunnerError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners._interactive import InteractiveModelRunner, PipeHost
 from mlgo_gym.runners._scripted import NoInferenceModelRunner, ScriptedRunner
 from mlgo_gym.stream._events import Header
-from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import check_runner
 
 INPUTS = (TensorSpec("a", "int64_t", (1,)), TensorSpec("b", "float", (2, 3)))

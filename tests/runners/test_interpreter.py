@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import ModelError
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners import ModelUnderTrainingRunner, _interpreter, runner_factory
 from mlgo_gym.runners._interpreter import MAX_TENSORS_BYTES, ChildInterpreter
-from mlgo_gym.tensor_spec import TensorSpec
-from tests.native.graphs import Sketch
+from tests.model.graphs import Sketch
 
-FINDINGS = Path(__file__).parents[1] / "native" / "findings"
+FINDINGS = Path(__file__).parents[1] / "model" / "findings"
 MODEL = Path(__file__).parents[1] / "models" / "inliner"
 XNNPACK = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
 SENT, ADVICE = InliningForSize.sent(), InliningForSize.advice

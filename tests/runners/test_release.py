@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import ModelError, UsageError
-from mlgo_gym.native._freeze import freeze
+from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.runners._release import ReleaseModeModelRunner
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.conftest import one_in
-from tests.native.agreement import interpreter
-from tests.native.make_models import FOLDER
+from tests.model.agreement import interpreter
+from tests.model.make_models import FOLDER
 
 INPUTS = tuple(TensorSpec(f"f{number}", "int64_t", (1,)) for number in range(9))
 DECISION = TensorSpec("inlining_decision", "int64_t", (1,))
@@ -248,7 +248,7 @@ def test_nothing_heavy_is_imported(model_dir: Path) -> None:
     program = (
         "import sys\n"
         "from mlgo_gym.runners._release import ReleaseModeModelRunner\n"
-        "from mlgo_gym.tensor_spec import TensorSpec\n"
+        "from mlgo_gym.base._tensor_spec import TensorSpec\n"
         "specs = [TensorSpec(f'f{n}', 'int64_t', (1,)) for n in range(9)]\n"
         "out = TensorSpec('inlining_decision', 'int64_t', (1,))\n"
         "with ReleaseModeModelRunner(sys.argv[1], specs, out) as runner:\n"

@@ -11,7 +11,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, MlgoGymError, ModelError, OptionsError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.native import freeze
+from mlgo_gym.model import freeze
 from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
 from mlgo_gym.rollout._rollout import Decision, RecordingPolicy
 from mlgo_gym.runners import ModelUnderTrainingRunner, ReleaseModeModelRunner

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.errors import ModelError, OptionsError
-from mlgo_gym.model import find_model
-from mlgo_gym.native import freeze
+from mlgo_gym.model import find_model, freeze
 from mlgo_gym.problems import InliningForSize
 from mlgo_gym.runners import RunnerPolicy, runner_factory
 from mlgo_gym.runners import _load as load

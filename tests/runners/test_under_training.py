@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError, ModelError, TrainingLogError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
@@ -22,7 +23,6 @@ from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
-from mlgo_gym.tensor_spec import TensorSpec
 from mlgo_gym.testing import check_runner
 
 MODEL = Path(__file__).parent.parent / "models" / "inliner"

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.workloads.conftest import corpus
+from tests.lab.programs.conftest import corpus
 
 __all__ = ["corpus"]

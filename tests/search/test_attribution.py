@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
+from mlgo_gym.corpus._functions import function_sizes
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.objects._functions import function_sizes
-from mlgo_gym.policies._worker import WorkerPolicy
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.problems._observations import observation_array
 from mlgo_gym.problems._policy import FunctionPolicy, Policy, SentPolicy
 from mlgo_gym.problems._problem import Problem
+from mlgo_gym.runners._worker import WorkerPolicy
 from mlgo_gym.search._attribution import Flip, disjoint_flips, effects_of, joint_effects
 from mlgo_gym.search._call_sites import NamingCompiler
 from mlgo_gym.stream._events import Observation

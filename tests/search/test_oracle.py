@@ -16,8 +16,8 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, default, never
-from mlgo_gym.records._replay import replay
-from mlgo_gym.records._trace import Trace, trace_path
+from mlgo_gym.rollout._replay import replay
+from mlgo_gym.rollout._trace import Trace, trace_path
 from mlgo_gym.search._choices import LEVELS, USER_CLASSES, Choice, group_of
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 from mlgo_gym.search._goal import SearchSetting

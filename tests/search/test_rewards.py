@@ -13,15 +13,15 @@ from mlgo_gym.corpus._packages import PackagesLike
 from mlgo_gym.errors import OptionsError, WorkloadError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.records._replay import replay
-from mlgo_gym.records._trace import Trace, trace_path
-from mlgo_gym.scoring import measure_named
+from mlgo_gym.rollout import measure_named
+from mlgo_gym.rollout._replay import replay
+from mlgo_gym.rollout._trace import Trace, trace_path
 from mlgo_gym.search._choices import Choice
 from mlgo_gym.search._corpus_search import ModuleSearch, search_corpus
 from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.search._oracle import Oracle
+from tests.lab.programs.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 from tests.search.test_oracle import BASES, PROBLEM, steps
-from tests.workloads.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 
 LOOP = """
 static volatile int sink;

@@ -17,7 +17,7 @@ from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, legal_positions
 from mlgo_gym.stream._events import Observation
 from mlgo_gym.training._data import Data
-from tests.workloads.conftest import corpus
+from tests.lab.programs.conftest import corpus
 
 __all__ = ["Recorded", "corpus", "data_of", "eviction", "inlining", "record"]
 

@@ -17,9 +17,9 @@ from mlgo_gym.llvm._result import CompilationResult
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction, keep, lowest_density
+from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
+from mlgo_gym.rollout._measures import Result, TextSize
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
-from mlgo_gym.scoring._measures import Result, TextSize
 from mlgo_gym.training._contexts import Sampler, TrainingContext, Workshop
 
 EVICTION = RegallocEviction()

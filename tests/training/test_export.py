@@ -17,13 +17,13 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import ModelError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.model._card import read_card
-from mlgo_gym.native._freeze import freeze
-from mlgo_gym.policies._models import load_model, settings_of_models
+from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns, observation_array
 from mlgo_gym.problems._problem import Problem
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
 from mlgo_gym.problems._vocabulary import Vocabulary
+from mlgo_gym.runners._models import load_model, settings_of_models
 from mlgo_gym.runners._policy import RunnerPolicy
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner

@@ -17,9 +17,9 @@ from mlgo_gym.errors import OptionsError, TrainingError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
-from mlgo_gym.records._replay import record
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import record
 from mlgo_gym.rollout._rollout import Failure
+from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.search._corpus_search import search_corpus
 from mlgo_gym.search._goal import SearchSetting
 from mlgo_gym.training import _clone as clone

@@ -29,9 +29,9 @@ from mlgo_gym.training._run import TrainingRun
 from mlgo_gym.training._start import prepared
 from mlgo_gym.training._train import Trained, train
 from mlgo_gym.training._validation import Validation, validate
+from tests.lab.programs.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 from tests.search.test_rewards import LOOP
 from tests.training.test_advantage import MODELS, QUICK
-from tests.workloads.conftest import ADDRESS, DESCRIPTION, MakeCorpus
 
 INLINING = InliningForSize()
 UNLIMITED = InliningForSize(size_increase_threshold=math.inf)

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mlgo_gym.problems._inlining_for_size import InliningForSize
-from mlgo_gym.training._rule import (
+from mlgo_gym.lab.tuning._rule import (
     FUNCTION,
     KNOWN,
     LEAST_LINES,
@@ -30,8 +29,9 @@ from mlgo_gym.training._rule import (
     simplified,
     splits_of,
 )
-from mlgo_gym.training._rule_fit import Calls, _rounded, fit_rules
-from mlgo_gym.training._rule_network import RuleNetwork
+from mlgo_gym.lab.tuning._rule_fit import Calls, _rounded, fit_rules
+from mlgo_gym.lab.tuning._rule_network import RuleNetwork
+from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 INT64 = np.iinfo(np.int64)
 BOUNDS = (INT64.min, -(2**31), -1, 0, 1, 2**31 - 1, INT64.max)

@@ -18,16 +18,16 @@ from mlgo_gym.datasets._episodes import Episode, Source
 from mlgo_gym.datasets._record import header_of
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import DatasetError, ModelError, OptionsError, TrainingError
+from mlgo_gym.lab.tuning._rule import LEAST_LINES, features_of, splits_of
+from mlgo_gym.lab.tuning._rule_distillation import Distilled, RuleConfig, _checked, distill
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import find_model, read_card
-from mlgo_gym.native._freeze import freeze
+from mlgo_gym.model._freeze import freeze
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.rollout._rollout import Failure
 from mlgo_gym.runners._release import ReleaseModeModelRunner
 from mlgo_gym.runners._under_training import ModelUnderTrainingRunner
 from mlgo_gym.training._data import Data
-from mlgo_gym.training._rule import LEAST_LINES, features_of, splits_of
-from mlgo_gym.training._rule_distillation import Distilled, RuleConfig, _checked, distill
 from tests.training.conftest import Recorded, data_of
 
 SHIPPED, EVICTION = (Path(find_model(n)) for n in ("inlining-for-size", "regalloc-eviction"))

@@ -13,14 +13,14 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import EnvironmentSetupError, OptionsError, TrainingError
-from mlgo_gym.problems._vocabulary import ARGUMENTS, OPCODES, TYPES, Vocabulary
-from mlgo_gym.training._seed_vocabulary import (
+from mlgo_gym.lab.tuning._seed_vocabulary import (
     SeedConfig,
     TrainedVocabulary,
     _TransE,
     train_vocabulary,
 )
-from mlgo_gym.training._triplets import Triplet
+from mlgo_gym.lab.tuning._triplets import Triplet
+from mlgo_gym.problems._vocabulary import ARGUMENTS, OPCODES, TYPES, Vocabulary
 from tests.conftest import require
 
 PAIRS = Counter({(each, each + 6 * by, by - 1): 5 for each in range(6) for by in (1, 2)})

@@ -14,9 +14,9 @@ import pytest
 from corpus_tools import sandbox
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import EnvironmentSetupError, ModuleError
-from mlgo_gym.llvm.process._limits import Limits
-from mlgo_gym.training import _triplets
-from mlgo_gym.training._triplets import TripletRun, TripletTool, _counted
+from mlgo_gym.lab.tuning import _triplets
+from mlgo_gym.lab.tuning._triplets import TripletRun, TripletTool, _counted
+from mlgo_gym.llvm._limits import Limits
 from tests.conftest import require
 
 HELD = sys.platform == "linux" and sandbox._landlock_abi() > 0

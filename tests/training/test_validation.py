@@ -16,8 +16,8 @@ from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._observations import columns
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
+from mlgo_gym.rollout._allocation import Allocator, OptimizedModule
 from mlgo_gym.rollout._rollout import Failure
-from mlgo_gym.scoring._allocation import Allocator, OptimizedModule
 from mlgo_gym.training._compiled import CompiledNetwork
 from mlgo_gym.training._contexts import TrainingContext, Workshop
 from mlgo_gym.training._data import Data

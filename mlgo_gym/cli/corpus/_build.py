@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from corpus_tools.clang import OPT_LEVELS, find_clang
 from corpus_tools.recipes import Recipe, available_recipes, load_recipe
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._grid import narrow_table
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import SPLITS
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.corpus import SPLITS
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     build = _build_one if len(options.recipes) == 1 else _build_many
     if isinstance(options.jobs, int):
         return build(recipes, options.output, output, jobs=options.jobs, **build_options)
-    from mlgo_gym.curation._building import Builders
+    from mlgo_gym.curation import Builders
 
     with Builders(options.jobs) as builders:
         return build(recipes, options.output, output, jobs=builders, **build_options)

@@ -6,14 +6,14 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.curation._split_options import UNITS, SplitOptions
+from mlgo_gym.curation import UNITS, SplitOptions
 
 if TYPE_CHECKING:
-    from mlgo_gym.corpus._sources import JoinedCorpora
-    from mlgo_gym.curation._split import Group, Split
+    from mlgo_gym.corpus import JoinedCorpora
+    from mlgo_gym.curation import Group, Split
 
 DESCRIPTION = (
     "Split corpora into one to train on and one to test on. What shares much of its code stays on "
@@ -38,8 +38,8 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.corpus._sources import join_corpora
-    from mlgo_gym.curation._split import check_split_output, split_corpora, write_split
+    from mlgo_gym.corpus import join_corpora
+    from mlgo_gym.curation import check_split_output, split_corpora, write_split
 
     chosen = SplitOptions(
         options.test_fraction,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from corpus_tools.command_line import whole
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._packages import ModuleKey
+from mlgo_gym.corpus import ModuleKey
 
 DESCRIPTION = (
     "Optimise every module of corpora and make a module of each of its functions, whose code is "
@@ -26,7 +26,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.curation._functions import split_functions
+    from mlgo_gym.curation import split_functions
 
     packages = shared.packages_of(options)
     named, total = packages.named, len(packages)

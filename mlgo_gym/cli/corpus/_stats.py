@@ -7,16 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._grid import Grid, amount
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.corpus._corpus import language_of
-from mlgo_gym.corpus._packages import ModuleKey, Packages
-from mlgo_gym.problems._inlining_for_size import InliningForSize
+from mlgo_gym.corpus import ModuleKey, Packages, language_of
+from mlgo_gym.problems import InliningForSize
 
 if TYPE_CHECKING:
-    from mlgo_gym.curation._facts import ModuleFacts
-    from mlgo_gym.rollout._rollout import ModuleReport
+    from mlgo_gym.curation import ModuleFacts
+    from mlgo_gym.rollout import ModuleReport
 
 DESCRIPTION = "Compile corpora with LLVM's default and count what is in them."
 EXAMPLE = "mlgo-gym corpus stats --corpus corpora/lupa"
@@ -85,7 +84,7 @@ def _facts(
     packages: Packages, options: argparse.Namespace, output: Output
 ) -> dict[ModuleKey, ModuleFacts]:
     """What is in each module that LLVM can read; the compilations name the others."""
-    from mlgo_gym.curation._facts import describe_modules
+    from mlgo_gym.curation import describe_modules
 
     found = describe_modules(packages, **shared.workers_of(options))
     tracked = output.track(found, "reading", len(packages))

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from corpus_tools.clang import find_clang
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._grid import Grid, Row, amount
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import OptionsError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from mlgo_gym.curation._verification import Verdict
+    from mlgo_gym.curation import Verdict
 
 DESCRIPTION = (
     "Compile every module with the embedded LLVM and, with --clang, with clang and the module's "
@@ -36,7 +36,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.curation._verification import CheckOutcome
+    from mlgo_gym.curation import CheckOutcome
 
     verdicts = _verdicts(options, output)
     bad = [each for each in verdicts if not each.is_good]
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _verdicts(options: argparse.Namespace, output: Output) -> list[Verdict]:
-    from mlgo_gym.curation._verification import verify_corpus
+    from mlgo_gym.curation import verify_corpus
 
     if options.clang is None and options.objects is not None:
         raise OptionsError("--objects: expected --clang with it, whose code is compared with them")
@@ -89,7 +89,7 @@ _CHECKS = {
 def _failures(bad: Sequence[Verdict]) -> Table:
     from rich.table import Table
 
-    from mlgo_gym.curation._verification import CheckOutcome
+    from mlgo_gym.curation import CheckOutcome
 
     table = Table("module", "check", "outcome")
     for verdict in bad:

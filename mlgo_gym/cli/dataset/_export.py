@@ -7,7 +7,7 @@ import math
 import os
 from typing import Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli._writing import writing
 from mlgo_gym.cli.show._output import Output
@@ -33,11 +33,11 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.datasets._dataset import Dataset
+    from mlgo_gym.datasets import Dataset
 
     dataset = Dataset.open(*options.datasets, allow_mixed=options.allow_mixed)
     if options.log is not None:
-        from mlgo_gym.datasets._logs import export_log
+        from mlgo_gym.datasets import export_log
 
         with writing(options.log) as file:
             count = export_log(dataset, file)
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     else:
         for name, setting in _LOGGING.items():
             os.environ.setdefault(name, setting)
-        from mlgo_gym.datasets._sequence_examples import export_tfrecord
+        from mlgo_gym.datasets import export_tfrecord
 
         count = export_tfrecord(dataset, options.tfrecord, missing_reward=options.missing_reward)
         text = f"{count:,} trajectories in {options.tfrecord}"

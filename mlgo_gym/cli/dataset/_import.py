@@ -6,13 +6,12 @@ import argparse
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import InputError
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import InputError
 
 if TYPE_CHECKING:
-    from mlgo_gym.datasets._imports import LogFile, TraceFile
-    from mlgo_gym.datasets._writer import DatasetWriter
+    from mlgo_gym.datasets import DatasetWriter, LogFile, TraceFile
 
 DESCRIPTION = (
     "Read LLVM's training logs, and traces with observations. A file that cannot be used, or is "
@@ -30,8 +29,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.datasets._imports import open_recording
-    from mlgo_gym.datasets._writer import DatasetWriter
+    from mlgo_gym.datasets import DatasetWriter, open_recording
 
     imported: dict[str, int] = {}
     skipped: dict[str, str] = {}

@@ -6,13 +6,13 @@ import argparse
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli._values import place
 from mlgo_gym.cli.show._grid import Grid, amount
 from mlgo_gym.cli.show._output import Output
 
 if TYPE_CHECKING:
-    from mlgo_gym.datasets._dataset import Dataset
+    from mlgo_gym.datasets import Dataset
 
 DESCRIPTION = (
     "Read the metadata of datasets. The exit status is 1 where they were made with different "
@@ -28,7 +28,7 @@ def add_options(add: shared.Options) -> None:
 def run(options: argparse.Namespace, output: Output) -> int:
     from rich.table import Table
 
-    from mlgo_gym.datasets._dataset import Dataset
+    from mlgo_gym.datasets import Dataset
 
     dataset = Dataset.open(*options.datasets, allow_mixed=True)
     record = _as_record(dataset)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _as_record(dataset: Dataset) -> dict[str, Any]:
     import numpy as np
 
-    from mlgo_gym.datasets._episodes import LABELS
+    from mlgo_gym.datasets import LABELS
 
     header = dataset.header
     modules = [each for each in dataset.modules if each.module or each.decisions]

@@ -9,10 +9,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.cli import _options as shared
+from mlgo_gym.base import ModelError, open_regular
+from mlgo_gym.cli import options as shared
 from mlgo_gym.cli.show._output import Output
-from mlgo_gym.errors import ModelError
-from mlgo_gym.files import open_regular
 
 DESCRIPTION = (
     "Compile every module under a policy and under LLVM's default, and write the decisions with "
@@ -35,8 +34,7 @@ def add_options(add: shared.Options) -> None:
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
-    from mlgo_gym.datasets._record import header_of, record, remaining
-    from mlgo_gym.datasets._writer import DatasetWriter
+    from mlgo_gym.datasets import DatasetWriter, header_of, record, remaining
 
     problem = shared.problem_of(options)
     packages = shared.packages_of(options)

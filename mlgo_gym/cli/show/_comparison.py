@@ -6,14 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from mlgo_gym.base import MlgoGymError
 from mlgo_gym.cli.show._grid import Grid, Row, amount, percent, ratio
-from mlgo_gym.errors import MlgoGymError
-from mlgo_gym.evaluation._plots import plots_of
-from mlgo_gym.evaluation._scores import scores_of
-from mlgo_gym.evaluation._summary import Scored
-from mlgo_gym.rollout._rollout import ModuleReport
-from mlgo_gym.scoring._allocation import GeometricMean, geometric_mean_ratio
-from mlgo_gym.scoring._measures import Result
+from mlgo_gym.evaluation import Scored, plots_of, scores_of
+from mlgo_gym.rollout import GeometricMean, ModuleReport, Result, geometric_mean_ratio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli.show._grid import Cell, Grid, Row, amount, change, percent, ratio
 from mlgo_gym.cli.show._page import as_page
-from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.evaluation._summary import RelativeChange, Scored, Statistic
-from mlgo_gym.evaluation._timing import TimeChange
-from mlgo_gym.rollout._rollout import BASELINE
+from mlgo_gym.evaluation import ModuleScores, RelativeChange, Scored, Statistic, TimeChange
+from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mlgo_gym.evaluation._evaluate import Setting
-from mlgo_gym.evaluation._scores import ModuleScores
-from mlgo_gym.evaluation._summary import RelativeChange, Scored, Worse
-from mlgo_gym.evaluation._timing import ModuleTimes, TimeChange
-from mlgo_gym.rollout._rollout import BASELINE
+from mlgo_gym.evaluation import (
+    ModuleScores,
+    ModuleTimes,
+    RelativeChange,
+    Scored,
+    Setting,
+    TimeChange,
+    Worse,
+)
+from mlgo_gym.rollout import BASELINE
 
 
 def as_record(scored: Scored, setting: Setting, seed: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress, ProgressColumn
 
-    from mlgo_gym.rollout._rollout import ModuleReport
+    from mlgo_gym.rollout import ModuleReport
 
 _T = TypeVar("_T")
 

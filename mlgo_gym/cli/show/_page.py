@@ -16,9 +16,9 @@ from string import Template
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import quote
 
+from mlgo_gym.base import read_bounded
 from mlgo_gym.cli.show._grid import Cell, Grid, as_cell
 from mlgo_gym.cli.show._listing import Listing, Text
-from mlgo_gym.files import read_bounded
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

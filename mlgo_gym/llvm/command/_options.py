@@ -14,15 +14,15 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from corpus_tools.allowed.cc1_table import LISTED_OPTION, PROFILE_OPTIONS, TABLE, Effect, Row
-from mlgo_gym.errors import OptionsError
-from mlgo_gym.llvm.command._own_options import known_llvm_options, refusal
-from mlgo_gym.llvm.process._target import (
+from mlgo_gym.base import OptionsError
+from mlgo_gym.llvm._target import (
     CODE_MODELS,
     OPT_LEVELS,
     Target,
     check_choice,
     check_llvm_options,
 )
+from mlgo_gym.llvm.command._own_options import known_llvm_options, refusal
 
 # Two spellings of one option (clang/include/clang/Options/Options.td).
 _NO_PASSES: Final = frozenset({"-disable-llvm-passes", "-disable-llvm-optzns"})

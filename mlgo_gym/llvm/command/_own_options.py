@@ -17,8 +17,8 @@ from typing import Final
 
 from corpus_tools.allowed.llvm import PATTERNS, refusal_of_llvm
 from corpus_tools.sandbox import confine
-from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.llvm.process._launch import child_command, child_environment
+from mlgo_gym.base import EnvironmentSetupError
+from mlgo_gym.llvm._launch import child_command, child_environment
 
 _TIMEOUT_S: Final = 60.0
 _LISTED: Final = re.compile(r"  (?:--?)([\w.-]+)(?:=<([^>]*)>)?(?: |$)")
@@ -54,7 +54,7 @@ def known_llvm_options() -> Mapping[str, str]:
 
 def main() -> None:
     """What the child process runs: print LLVM's options, the hidden ones too, and end with that."""
-    from mlgo_gym.llvm.process import _binding as binding  # noqa: PLC0415 - in the child alone
+    from mlgo_gym.llvm.worker import _binding as binding  # noqa: PLC0415 - in the child alone
 
     session = binding.Session()
     confine()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mlgo_gym.errors import InternalError
+from mlgo_gym.base import InternalError
 from mlgo_gym.llvm.text._machine_code import KINDS, MachineFunction
 
 WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(

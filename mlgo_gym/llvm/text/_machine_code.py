@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from mlgo_gym.errors import ModuleError
+from mlgo_gym.base import ModuleError
 from mlgo_gym.llvm.text._instructions import ACCESSES, REMATERIALISABLE
 
 KINDS: Final = (

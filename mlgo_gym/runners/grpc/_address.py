@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.base import OptionsError
 
 _UNIX: Final = "unix:"
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from mlgo_gym.errors import OptionsError, RunnerError, SpecError, UsageError
+from mlgo_gym.base import OptionsError, RunnerError, SpecError, TensorSpec, UsageError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._address import Address
 from mlgo_gym.runners.grpc._watchdog import Watchdog
@@ -25,8 +25,7 @@ from mlgo_gym.runners.grpc._wire import (
     services,
     to_message,
 )
-from mlgo_gym.stream._events import Header
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Header
 
 _ACKNOWLEDGEMENT: Final = "an acknowledgement"
 
@@ -57,7 +56,7 @@ class GrpcInteractiveModelRunner(MLModelRunner):
 
     >>> from mlgo_gym.runners import ScriptedRunner
     >>> from mlgo_gym.runners.grpc import GrpcInteractiveModelRunner, serve_grpc
-    >>> from mlgo_gym.tensor_spec import TensorSpec
+    >>> from mlgo_gym.base._tensor_spec import TensorSpec
     >>> size = TensorSpec("size", "int64_t", (1,))
     >>> with serve_grpc(lambda inputs, output: ScriptedRunner([1], inputs, output)) as host:
     ...     with GrpcInteractiveModelRunner(host.address, [size], size) as runner:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Final
 
-from mlgo_gym.errors import OptionsError
+from mlgo_gym.base import OptionsError
 from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners.grpc._address import Address, SocketFile
 from mlgo_gym.runners.grpc._service import OutcomeListener, Service

@@ -11,7 +11,7 @@ from contextlib import closing
 from types import MappingProxyType
 from typing import Final
 
-from mlgo_gym.errors import InputError
+from mlgo_gym.base import InputError, TensorSpec
 from mlgo_gym.runners._base import MLModelRunner, RunnerFactory
 from mlgo_gym.runners.grpc._watchdog import Watchdog
 from mlgo_gym.runners.grpc._wire import (
@@ -25,8 +25,7 @@ from mlgo_gym.runners.grpc._wire import (
     messages,
     to_message,
 )
-from mlgo_gym.stream._events import Header, Outcome
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.stream import Header, Outcome
 
 OutcomeListener = Callable[[MLModelRunner, Outcome], None]
 

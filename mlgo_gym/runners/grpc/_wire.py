@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
-from mlgo_gym.errors import EnvironmentSetupError, OptionsError, SpecError
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base import EnvironmentSetupError, OptionsError, SpecError, TensorSpec
 
 try:
     import grpc

@@ -17,13 +17,13 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError, TraceError
 from mlgo_gym.llvm._compilation import plain_options
 from mlgo_gym.llvm._compiler import Compiler, options_of
+from mlgo_gym.llvm._launch import child_command, child_environment
+from mlgo_gym.llvm._request import CompileRequest
 from mlgo_gym.llvm._task import COMPILE
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._launch import child_command, child_environment
-from mlgo_gym.llvm.process._request import CompileRequest
 from mlgo_gym.problems import InliningForSize
-from mlgo_gym.records._replay import options_of_trace, record
-from mlgo_gym.records._trace import Trace
+from mlgo_gym.rollout._replay import options_of_trace, record
+from mlgo_gym.rollout._trace import Trace
 from tests.conftest import one_in, require
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "llvm_options.py"

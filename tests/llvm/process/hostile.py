@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from mlgo_gym.llvm.process import _binding as binding
-from mlgo_gym.llvm.process._limits import Limits
-from mlgo_gym.llvm.process._target import Target
+from mlgo_gym.llvm._limits import Limits
+from mlgo_gym.llvm._target import Target
+from mlgo_gym.llvm.worker import _binding as binding
 
 
 def main(folder: str) -> None:

@@ -8,15 +8,16 @@ import os
 import random
 import socket
 
-from mlgo_gym.llvm.process._zygote_child import Zygote, become_worker
+from mlgo_gym.llvm.worker._zygote_child import Zygote, become_worker
 from tests.llvm.process.hostile import outcome, outcomes
 
 _TGKILL = {"x86_64": 234, "aarch64": 131}[os.uname().machine]
 _SIGTERM = 15
 
 
-def main(socket_fd: int) -> None:
+def main(socket_fd: int, level_offset: int) -> None:
     """Begin as a zygote begins; each fork then does its worst."""
+    del level_offset
     zygote = Zygote()
     pid = os.getpid()
     if asked := zygote.clones(socket_fd):

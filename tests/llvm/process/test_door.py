@@ -11,10 +11,10 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compilation import plain_options
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._request import CompileRequest, SplitRequest, request_to_json
 from mlgo_gym.llvm._task import COMPILE
+from mlgo_gym.llvm._worker_process import Worker
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._request import CompileRequest, SplitRequest, request_to_json
-from mlgo_gym.llvm.process._worker import Worker
 
 IMPURE = "it is not one of those known to run, read, write and show nothing"
 TARGET = CompileOptions("O2").target()

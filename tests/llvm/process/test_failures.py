@@ -15,8 +15,8 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import CompilerCrashError, EnvironmentSetupError, UsageError
 from mlgo_gym.llvm._compilation import Compilation
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process._request import FORK_SIGNAL
-from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.llvm._request import FORK_SIGNAL
+from mlgo_gym.llvm._worker_process import Worker
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from tests.conftest import free_descriptors
 from tests.stream.test_channel import descriptors

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.errors import InternalError
-from mlgo_gym.llvm.process._request import FrameDecoder, encode_frame
+from mlgo_gym.llvm._request import FrameDecoder, encode_frame
 
 
 @pytest.mark.e2e

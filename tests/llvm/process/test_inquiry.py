@@ -8,8 +8,8 @@ from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.curation._facts import describe_module, profile_path
 from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError, ModuleError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._request import SplitRequest
 from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._request import SplitRequest
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
 

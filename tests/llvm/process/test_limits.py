@@ -17,10 +17,10 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import CompilerCrashError, ModuleError, OptionsError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process._launch import child_command, child_environment
-from mlgo_gym.llvm.process._limits import DEFAULT_PEAK_BYTES
-from mlgo_gym.llvm.process._request import DescribeRequest
-from mlgo_gym.llvm.process._worker import Worker
+from mlgo_gym.llvm._launch import child_command, child_environment
+from mlgo_gym.llvm._limits import DEFAULT_PEAK_BYTES
+from mlgo_gym.llvm._request import DescribeRequest
+from mlgo_gym.llvm._worker_process import Worker
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
 from mlgo_gym.stream._events import Observation
 from tests.waiting import wait_for
@@ -250,7 +250,7 @@ _MANY_DESCRIPTORS = """
 import os, resource, threading
 from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
 from mlgo_gym.runners import InteractiveModelRunner, PipeHost, ScriptedRunner
-from mlgo_gym.tensor_spec import TensorSpec
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.problems._inlining_for_size import default
 resource.setrlimit(resource.RLIMIT_NOFILE, (4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlgo_gym.errors import InternalError
-from mlgo_gym.llvm._task import extract
-from mlgo_gym.llvm.command._options import CompileOptions
-from mlgo_gym.llvm.process._request import (
+from mlgo_gym.llvm._request import (
     CancelRequest,
     CompileRequest,
     DescribeRequest,
@@ -21,6 +19,8 @@ from mlgo_gym.llvm.process._request import (
     request_from_json,
     request_to_json,
 )
+from mlgo_gym.llvm._task import extract
+from mlgo_gym.llvm.command._options import CompileOptions
 
 TARGET = CompileOptions("Oz", unroll_loops=False, cpu="znver3").target()
 CHOSEN = st.sampled_from([(), ("-inline-threshold=5",), ("-regalloc=basic", "-unroll-count=2")])

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from mlgo_gym.errors import EnvironmentSetupError
-from mlgo_gym.llvm.process._launch import LLVMLITE, check_llvm, check_llvmlite
-from mlgo_gym.llvm.process._worker import Worker, WorkerDiedError, describe_exit
+from mlgo_gym.llvm._launch import LLVMLITE, check_llvm, check_llvmlite
+from mlgo_gym.llvm._worker_process import Worker, WorkerDiedError, describe_exit
 
 
 @pytest.mark.parametrize("version", ["0.48.0", "0.50.0", "1.0", "0.48.1rc1"])

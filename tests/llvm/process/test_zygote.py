@@ -23,13 +23,13 @@ import mlgo_gym.envs  # noqa: F401 - registers them
 from corpus_tools.sandbox import _landlock_abi
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.llvm import _zygote
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process import _zygote
-from mlgo_gym.llvm.process._launch import Link
-from mlgo_gym.llvm.process._limits import Limits
-from mlgo_gym.llvm.process._request import WORKER_NAME, ZYGOTE_NAME
-from mlgo_gym.llvm.process._worker import Worker
-from mlgo_gym.llvm.process._zygote import (
+from mlgo_gym.llvm._launch import Link
+from mlgo_gym.llvm._limits import Limits
+from mlgo_gym.llvm._request import WORKER_NAME, ZYGOTE_NAME
+from mlgo_gym.llvm._worker_process import Worker
+from mlgo_gym.llvm._zygote import (
     end_zygote,
     start_worker,
     zygote_descriptor,
@@ -338,8 +338,8 @@ def test_a_forked_process_does_not_keep_the_zygote(own_temporary_folder: Path) -
     """Where it outlives the process that is killed."""
     script = """
         import os, signal
-        from mlgo_gym.llvm.process._worker import Worker
-        from mlgo_gym.llvm.process._zygote import zygote_pid
+        from mlgo_gym.llvm._worker_process import Worker
+        from mlgo_gym.llvm._zygote import zygote_pid
         worker = Worker()
         zygote = zygote_pid()
         child = os.fork()
@@ -358,8 +358,8 @@ def test_a_forked_process_does_not_keep_the_zygote(own_temporary_folder: Path) -
 @pytest.mark.parametrize("ending", ["pass", "os._exit(0)", "raise SystemExit(0)"])
 def test_it_ends_with_its_process(ending: str) -> None:
     script = (
-        "import os; from mlgo_gym.llvm.process._worker import Worker\n"
-        "from mlgo_gym.llvm.process._zygote import zygote_pid\n"
+        "import os; from mlgo_gym.llvm._worker_process import Worker\n"
+        "from mlgo_gym.llvm._zygote import zygote_pid\n"
         f"worker = Worker(); print(worker.pid, zygote_pid(), flush=True); {ending}"
     )
     done = subprocess.run(

@@ -10,7 +10,7 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.curation._facts import describe_module
 from mlgo_gym.llvm._compiler import Compiler
-from mlgo_gym.llvm.process import _binding as binding
+from mlgo_gym.llvm.worker import _binding as binding
 
 BASE = """
 @.str = private constant [3 x i8] c"ab\\00"

@@ -10,9 +10,9 @@ import pytest
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.curation._functions import FunctionModule, split_module
 from mlgo_gym.llvm._compiler import Compiler, options_of
-from mlgo_gym.llvm.process import _binding as binding
 from mlgo_gym.llvm.text._function_split import declaration, variable_declaration
 from mlgo_gym.llvm.text._module_text import ModuleText
+from mlgo_gym.llvm.worker import _binding as binding
 
 TRICKY = r"""
 void *memcpy(void *, const void *, unsigned long);

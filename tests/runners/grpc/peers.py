@@ -12,11 +12,11 @@ from typing import Any
 
 import grpc
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import RunnerError
 from mlgo_gym.runners._base import MLModelRunner
 from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]

@@ -20,12 +20,12 @@ from typing import Any
 import grpc
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import MlgoGymError, RunnerError, SpecError
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2 as messages
 from mlgo_gym.runners.grpc._proto.v1 import model_runner_pb2_grpc as services
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
 from mlgo_gym.runners.grpc._wire import StreamLimits, to_message
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.runners.grpc.peers import (
     ADVICE,
     FEATURE_BYTES,

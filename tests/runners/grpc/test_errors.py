@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
+from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.errors import (
     InputError,
     MlgoGymError,
@@ -23,7 +24,6 @@ from mlgo_gym.runners.grpc._client import GrpcInteractiveModelRunner
 from mlgo_gym.runners.grpc._server import GrpcHost, serve_grpc
 from mlgo_gym.runners.grpc._wire import StreamLimits
 from mlgo_gym.stream._events import Outcome
-from mlgo_gym.tensor_spec import TensorSpec
 from tests.conftest import require
 from tests.runners.grpc.peers import (
     ADVICE,

@@ -1,0 +1,282 @@
+"""Files: written so that they survive an interruption, read so that none can stall or flood us.
+
+What is written is, after a kill or a loss of power, whole and old or whole and new. What is read
+may be anything that a user named: nothing here waits for a pipe or reads more than it was allowed.
+
+All errors are ``OSError`` whose ``strerror`` is the reason, without number and name. `FileError`
+is the one that is about the file and not about the system: reading it again will not help.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import json
+import math
+import os
+import secrets
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO, Final
+
+from corpus_tools.reading import parse_json
+
+__all__ = [
+    "PARTIAL",
+    "FileError",
+    "locked_folder",
+    "open_regular",
+    "parse_json",
+    "read_bounded",
+    "read_json",
+    "replacing",
+    "staged_folder",
+    "write_atomically",
+    "write_json",
+]
+
+_PACKAGE: Final = Path(__file__).parents[1]
+_IN_WHEEL: Final = _PACKAGE / "model" / "shipped"
+SHIPPED: Final = _IN_WHEEL if _IN_WHEEL.is_dir() else _PACKAGE.parent / "models"
+"""The folder of the models that ship: of an installed package, or of the checkout."""
+PARTIAL: Final = ".partial"
+"""How the names of files end that are being written where all files have names, or for a moment."""
+
+_NO_SUCH_FILES: Final = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS)
+_BUFFER_BYTES: Final = 1 << 17
+_LOCK_STEP_S: Final = 0.02
+_NAME_LENGTH: Final = 48
+_KINDS: Final = MappingProxyType(
+    {stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+)
+
+
+class FileError(OSError):
+    """A file that is not what was expected: no regular file, too long, or no JSON."""
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading; a FIFO that nobody writes to is refused like any other."""
+    flags = os.O_NONBLOCK | os.O_NOCTTY  # opening a FIFO waits for nobody
+    raw = io.FileIO(str(path), opener=lambda name, given: os.open(name, given | flags))
+    kind = stat.S_IFMT(os.fstat(raw.fileno()).st_mode)
+    if kind != stat.S_IFREG:
+        raw.close()
+        found = _KINDS.get(kind, "something else")
+        raise FileError(errno.EINVAL, f"expected a regular file, found {found}", str(path))
+    return io.BufferedReader(raw)
+
+
+def read_bounded(path: Path, limit_bytes: int) -> bytes:
+    """Read a regular file; of one that is too long, nothing is read."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(size + 1) if size <= limit_bytes else b""
+        if len(data) > size:  # it grows, or is one of those in /proc, whose sizes are 0
+            data += file.read(max(0, limit_bytes + 1 - len(data)))
+    if (found := max(size, len(data))) > limit_bytes:
+        reason = f"expected at most {limit_bytes} bytes, found {found}"
+        raise FileError(errno.EFBIG, reason, str(path))
+    return data
+
+
+def read_json(path: Path, limit_bytes: int) -> Any:
+    """Read a regular file and parse it."""
+    data = read_bounded(path, limit_bytes)
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise FileError(errno.EINVAL, f"expected JSON: {error}", str(path)) from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that takes its name when the block ends well and it is on the disk.
+
+    Where the block raises or the process is killed, what was there before stays. A file that is
+    replaced keeps its permissions; a new one gets those of the umask. Of a symbolic link, the
+    target is replaced. What is there and is no regular file, such as a FIFO, a device or
+    ``/dev/stdout``, is written as it is. Other programs may write to the file's ``name`` instead.
+    Where it cannot be written, the error's ``filename`` is this path.
+    """
+    with _naming(path):
+        mode = _mode(path)
+        target = _followed(path)
+        if target.is_symlink():  # a descriptor of this process: opened anew, it would start at 0
+            special: Path | int | None = os.dup(int(target.name))
+        else:
+            special = None if mode is None or stat.S_ISREG(mode) else path
+    if special is not None:
+        with _NamedFile(path, special).buffered() as file:
+            yield file
+        return
+    name = f".{target.name[:_NAME_LENGTH]}.{secrets.token_hex(8)}{PARTIAL}"
+    temporary = target.with_name(name)
+    with _naming(path):
+        descriptor = _new_file(temporary)
+    unnamed = None if temporary.exists() else f"{_descriptors()}/{descriptor}"
+    try:
+        with _NamedFile(path, descriptor, unnamed or str(temporary)).buffered() as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            yield file
+        with _naming(path):
+            os.fsync(descriptor)
+            if unnamed:
+                os.link(unnamed, temporary, src_dir_fd=descriptor)  # link(2) would not follow it
+            temporary.replace(target)
+            _sync(target.parent)
+    finally:
+        os.close(descriptor)
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file, as `replacing` does."""
+    with replacing(path) as file:
+        file.write(data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, atomically."""
+    write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+@contextmanager
+def staged_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder that takes the target's place when the block ends well.
+
+    All its files are forced to the disk before. What was at the target is deleted after, and stays
+    where something cannot be written, or where it is a file.
+    """
+    target = Path(os.path.realpath(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f".{target.name[:_NAME_LENGTH]}."
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
+        staged, old = Path(scratch) / "new", Path(scratch) / "old"
+        staged.mkdir()
+        yield staged
+        for path in [*sorted(staged.rglob("*")), staged]:
+            _sync(path)
+        try:
+            if target.is_dir():
+                target.rename(old)
+            staged.rename(target)
+        except BaseException:
+            if old.exists() and not target.exists():
+                old.rename(target)
+            raise
+        _sync(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def locked_folder(
+    folder: Path, *, mode: int = 0o777, patience_s: float = math.inf
+) -> Iterator[None]:
+    """Make and lock a folder; a lock that is not to be had in time is a ``BlockingIOError``."""
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _lock(descriptor, time.monotonic() + patience_s)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, deadline: float) -> None:
+    while not _has_locked(descriptor):
+        if time.monotonic() >= deadline:
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has it")
+        time.sleep(_LOCK_STEP_S)
+
+
+def _has_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+class _NamedFile(io.FileIO):
+    """A file for writing whose errors name a path, which tells them from others in the block.
+
+    A descriptor that comes with a name stays open.
+    """
+
+    def __init__(self, path: Path, file: Path | int, name: str | None = None) -> None:
+        self._path = path
+        with _naming(path):
+            super().__init__(file if isinstance(file, int) else str(file), "w", closefd=not name)
+        self.name = name or str(path)
+
+    def buffered(self) -> BinaryIO:
+        return io.BufferedWriter(self, _BUFFER_BYTES)
+
+    def write(self, data: Any, /) -> int:
+        with _naming(self._path):
+            return super().write(data)
+
+    def close(self) -> None:
+        with _naming(self._path):
+            super().close()
+
+
+def _new_file(temporary: Path) -> int:
+    """Open a file that goes with its last descriptor; where there are none, one of this name."""
+    if sys.platform == "linux" and Path("/proc/self/fd").exists():
+        try:
+            return os.open(temporary.parent, os.O_TMPFILE | os.O_WRONLY, 0o666)
+        except OSError as error:
+            if error.errno not in _NO_SUCH_FILES:
+                raise
+    return os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        del error.filename2  # of a failed renaming
+        raise
+
+
+def _mode(path: Path) -> int | None:
+    """Kind and permissions of what is there; None where nothing is."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return None
+
+
+def _followed(path: Path) -> Path:
+    """Where symbolic links lead, which do not go round in a circle; not into descriptors' files."""
+    descriptors = _descriptors()
+    while path.is_symlink() and os.path.realpath(path.parent) != descriptors:
+        path = path.parent / path.readlink()
+    return path
+
+
+def _descriptors() -> str:
+    """This process's descriptors, for others too; /proc may number processes as another does."""
+    return os.path.realpath("/proc/self/fd")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

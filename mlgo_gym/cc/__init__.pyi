@@ -1,0 +1,14 @@
+from ._builds import BuildComparison as BuildComparison
+from ._builds import compare_builds as compare_builds
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._project import DATABASE as DATABASE
+from ._project import build_commands as build_commands
+from ._project import find_database as find_database
+from ._project import known_build as known_build
+from ._project import open_project as open_project
+from ._traces import Build as Build
+from ._traces import open_build as open_build
+from ._traces import write_answers as write_answers

@@ -1,0 +1,219 @@
+"""A project to tune: the modules of its build, what it links of them, and how it is built again.
+
+::
+
+    corpus/         the modules, kept so that a tune goes on with them
+    project.json    the build's folder, what it links, and why other modules are not there
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.extraction.folder import list_folder
+from corpus_tools.extraction.inputs import Status
+from corpus_tools.extraction.links import list_links
+from corpus_tools.extraction.run import extract_corpus
+from corpus_tools.manifest import MANIFEST_NAME
+from mlgo_gym.base import OptionsError, read_bounded, read_json, staged_folder, write_json
+from mlgo_gym.cc._traces import Build, build_of, open_build
+from mlgo_gym.corpus import Corpus
+
+DATABASE: Final = "compile_commands.json"
+
+_CORPUS: Final = "corpus"
+_FILE: Final = "project.json"
+_MAX_BYTES: Final = 1 << 26
+_CACHE: Final = "CMakeCache.txt"
+_ENTRY: Final = re.compile(r"^([A-Za-z_]+):[A-Z]+=(.+)$", re.MULTILINE)
+_KEPT: Final = ("CMAKE_BUILD_TYPE", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS")
+_EMBEDDING: Final = re.compile(r"-Xclang\s+-fembed-bitcode=\w+|-fembed-bitcode(?:=\w+)?")
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The modules of a build.
+
+    Attributes:
+        corpus: its modules, as the inliner sees them.
+        targets: what it links: the modules' names, by the target's.
+        failures: why modules or targets are not there.
+    """
+
+    corpus: Corpus
+    targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+
+
+def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Project:
+    """The project of a build, whose modules are kept in a folder; what is there is not made again.
+
+    Args:
+        build: the build's folder, or its ``compile_commands.json``. Without one, its objects are
+            read, whose bitcode is in them.
+        folder: where the modules are kept.
+        jobs: how many clangs run at once.
+        timeout_s: how long one may take, in seconds.
+
+    Raises:
+        OptionsError: the build has neither, or the folder holds another one's modules.
+        EnvironmentSetupError: ``mlgo-cc`` is not installed.
+    """
+    root = build if build.is_dir() else build.parent
+    path, corpus = folder / _FILE, folder / _CORPUS
+    asked = str(build.absolute())
+    try:
+        if path.exists():
+            known = _known(path, asked)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            places, failures = _taken(build, corpus, jobs, timeout_s)
+            targets, left_out = _targets(root, places)
+            known = {"build": asked, "targets": targets, "failures": [*failures, *left_out]}
+            write_json(path, known)
+    except OSError as error:
+        raise OptionsError(f"cannot write {str(error.filename)!r}: {error.strerror}") from error
+    except CorpusToolsError as error:
+        raise OptionsError(f"build: {error}") from error
+    return Project(
+        Corpus.load(corpus),
+        {name: tuple(modules) for name, modules in known["targets"].items()},
+        tuple(known["failures"]),
+    )
+
+
+def find_database(build: Path) -> Path | None:
+    """The ``compile_commands.json`` of a build, if it has one."""
+    path = build / DATABASE if build.is_dir() else build
+    return path if path.exists() or not build.is_dir() else None
+
+
+def known_build(build: Path, corpus: Corpus) -> Build:
+    """The commands of a build, whose modules are kept.
+
+    Raises:
+        OptionsError: it has no ``compile_commands.json``.
+    """
+    database = find_database(build)
+    if database is None:
+        raise OptionsError(_no_bitcode(build))
+    return build_of(database, corpus)
+
+
+def _known(path: Path, asked: str) -> dict[str, Any]:
+    """What an earlier run wrote, which must be of the same build."""
+    known = read_json(path, _MAX_BYTES)
+    found = known.get("build") if isinstance(known, dict) else known
+    if found != asked:
+        raise OptionsError(
+            f"tune {str(path.parent)!r}: expected modules of {asked!r}, found those of {found!r}"
+        )
+    return dict(known)
+
+
+def _taken(
+    build: Path, corpus: Path, jobs: int, timeout_s: float
+) -> tuple[dict[Path, str], list[str]]:
+    """Put the modules of a build into a corpus: their names by their objects, and what failed."""
+    if database := find_database(build):
+        with open_build(database, jobs, timeout_s) as opened:
+            with staged_folder(corpus) as staged:
+                shutil.copytree(opened.corpus.folder, staged, dirs_exist_ok=True)
+            places = {each.directory / each.name: each.name for each in opened.commands.values()}
+            places |= {database.parent / name: name for name in opened.corpus}
+            return _normal(places, opened.corpus), list(opened.failures)
+    with staged_folder(corpus) as staged:
+        report = extract_corpus(list_folder(build), staged, num_workers=jobs)
+        if not (staged / MANIFEST_NAME).exists():
+            raise OptionsError(_no_bitcode(build))
+    failed = [each for each in report.outcomes if each.status is Status.FAILED]
+    places = {build / each.input: each.modules[0] for each in report.outcomes if each.modules}
+    return _normal(places, report.modules), [f"{each.input}: {each.reason}" for each in failed]
+
+
+def _normal(places: Mapping[Path, str], known: Iterable[str]) -> dict[Path, str]:
+    """The modules that are there by the absolute paths of their objects."""
+    names = set(known)
+    return {
+        Path(os.path.normpath(path.absolute())): name
+        for path, name in places.items()
+        if name in names
+    }
+
+
+def _no_bitcode(build: Path) -> str:
+    flags = "-Xclang -fembed-bitcode=all"
+    if (build / _CACHE).exists():
+        command = f"cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON {shlex.quote(str(build))}"
+    else:
+        command = f"make clean all CC='clang {flags}' CXX='clang++ {flags}'"
+    return (
+        f"build {str(build)!r}: expected {DATABASE} or objects with bitcode, found neither; "
+        f'"{command}" brings it'
+    )
+
+
+def _targets(
+    build: Path, places: Mapping[Path, str]
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """The modules of what a build links, and which objects of it are no modules."""
+    targets, left_out = {}, []
+    for link in list_links(build):
+        modules = tuple(places[each] for each in link.objects if each in places)
+        if missing := [each.name for each in link.objects if each not in places]:
+            what = "it is left out" if not modules else "it is counted without them"
+            shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+            left_out.append(
+                f"target {link.name!r}: expected modules of all its {len(link.objects)} objects, "
+                f"found none of {len(missing)}: {shown}; {what}"
+            )
+        if modules:
+            targets[link.name] = modules
+    return targets, left_out
+
+
+def build_commands(
+    build: Path | None, model: Path | None, traces: Path | None = None
+) -> Sequence[str]:
+    """The commands that build a project with a model, or plainly.
+
+    Args:
+        build: the folder of the build that it was tuned by, or its ``compile_commands.json``.
+        model: the model; ``None`` is LLVM's own heuristic.
+        traces: the folder with the answers that a search found for its modules.
+    """
+    wrapped, given = "", []
+    if traces is not None:
+        given.append(f"--mlgo-traces={shlex.quote(str(traces.absolute()))}")
+    if model is not None:
+        named = f"--mlgo-inlining-model={shlex.quote(str(model.absolute()))}"
+        given += ["--mlgo-keep-smaller", named]
+    if given:
+        options = " ".join(given)
+        words = {name: f"{name}={shlex.quote(f'{cc} {options}')}" for name, cc in _DRIVERS.items()}
+        wrapped = f"{words['CC']} {words['CXX']}"
+    root = build and (build if build.is_dir() else build.parent)
+    cache = root and root / _CACHE
+    if root is None or cache is None or not cache.is_file():
+        return [f"make {wrapped}".strip()]
+    text = read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace")
+    entries = dict(_ENTRY.findall(text))
+    kind = entries.get("CMAKE_BUILD_TYPE", "").upper()
+    names = (*_KEPT, *(f"{name}_{kind}" for name in _KEPT[1:]))
+    settings = {name: _EMBEDDING.sub("", entries.get(name, "")).strip() for name in names}
+    kept = [shlex.quote(f"-D{name}={value}") for name, value in settings.items() if value]
+    source, target = entries.get("CMAKE_HOME_DIRECTORY", "."), f"{root.absolute()}-tuned"
+    first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target), *kept]
+    return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
+
+
+_DRIVERS: Final = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}

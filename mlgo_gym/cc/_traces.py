@@ -1,0 +1,241 @@
+"""What search finds for a build's modules, as ``mlgo-cc --mlgo-traces`` reads it.
+
+A folder of traces has ``answers.txt``, small and made for version control, in ASCII::
+
+    mlgo-gym answers 1
+    KEY QUESTIONS COUNT ANSWERS NAME
+    end
+
+with a line for each module, sorted by name. KEY stands for the module: its source as the
+preprocessor leaves it, the options that count, and clang's version; ``--mlgo-traces-key`` tells it.
+QUESTIONS is the first half, in 32 hexadecimal digits, of the BLAKE2b-256 of the header that LLVM
+sends, then each observation and a byte with its answer. ANSWERS has a hexadecimal digit for each
+four of COUNT answers, the first in the lowest bit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from corpus_tools.code import code_sections
+from corpus_tools.errors import CompileError, CorpusToolsError
+from corpus_tools.extraction.embedded import ExtractedModule
+from corpus_tools.extraction.inputs import Outcome, Status
+from corpus_tools.extraction.recompile import BuildCommand, list_commands
+from corpus_tools.extraction.store import open_store
+from corpus_tools.manifest import describe
+from corpus_tools.object_file import read_bounded
+from corpus_tools.scratch import scratch_folder
+from mlgo_gym.base import EnvironmentSetupError, OptionsError, write_atomically
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.rollout import Trace, trace_path
+from mlgo_gym.search import ModuleSearch
+from mlgo_gym.stream import Header
+
+ANSWERS: Final = "answers.txt"
+
+_FIRST, _LAST = "mlgo-gym answers 1\n", "end\n"
+_DIGEST_BYTES: Final = 32
+_KEY_DIGITS: Final = 32
+_PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
+MAX_ANSWERS: Final = 1 << 22
+MAX_BYTES: Final = 1 << 26
+"""What the driver takes of a module, and of a file."""
+_DERIVED: Final = frozenset(InliningForSize.optional["derived"])
+"""What LLVM does not send, behind what it does."""
+_UNLIKE: Final = "clang does not repeat what was searched"
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """The modules of a build.
+
+    Attributes:
+        corpus: of its modules, as the inliner sees them.
+        commands: how each was compiled, by its name.
+        failures: why others are not there.
+        programs: ``mlgo-cc`` and ``mlgo-c++``.
+    """
+
+    corpus: Corpus
+    commands: Mapping[str, BuildCommand] = field(repr=False)
+    failures: tuple[str, ...]
+    programs: tuple[str, str]
+
+
+@contextmanager
+def open_build(database: Path, jobs: int, timeout_s: float) -> Iterator[Build]:
+    """Compile the sources of a ``compile_commands.json`` to modules, which go with the block.
+
+    Raises:
+        OptionsError: it is no such file, or nothing of it can be compiled.
+        EnvironmentSetupError: ``mlgo-cc`` is not installed.
+    """
+    programs = _programs()
+    with scratch_folder() as folder:
+        try:
+            listed = list_commands(database)
+            with ThreadPoolExecutor(jobs) as pool:
+                compiled = list(pool.map(partial(_compiled, programs, timeout_s), listed))
+            modules = [each for each in compiled if isinstance(each, ExtractedModule)]
+            failures = tuple(each for each in compiled if isinstance(each, str))
+            if not modules:
+                reasons = "; ".join(failures) or "no command makes an object"
+                raise OptionsError(f"build: expected sources that can be compiled: {reasons}")
+            with open_store(folder) as store:
+                for each in modules:
+                    store.stage(each, each.name)
+                store.commit(describe([each.name for each in modules], None, has_thinlto=False))
+        except CorpusToolsError as error:
+            raise OptionsError(f"build: {error}") from error
+        yield Build(Corpus.load(folder), _by_name(listed), failures, programs)
+
+
+def build_of(database: Path, corpus: Corpus) -> Build:
+    """The build whose modules `open_build` has made a corpus of before, which was kept.
+
+    Raises:
+        OptionsError: it is no ``compile_commands.json``.
+        EnvironmentSetupError: ``mlgo-cc`` is not installed.
+    """
+    try:
+        listed = list_commands(database)
+    except CorpusToolsError as error:
+        raise OptionsError(f"build: {error}") from error
+    return Build(corpus, _by_name(listed), (), _programs())
+
+
+def _by_name(listed: Iterable[BuildCommand | Outcome]) -> dict[str, BuildCommand]:
+    return {each.name: each for each in listed if isinstance(each, BuildCommand)}
+
+
+def _programs() -> tuple[str, str]:
+    folders = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = [shutil.which(name, path=folders) for name in _PROGRAMS]
+    c, cxx = found
+    if c is None or cxx is None:
+        raise EnvironmentSetupError("search: expected mlgo-cc and mlgo-c++ on PATH, found none")
+    return c, cxx
+
+
+def _compiled(
+    programs: tuple[str, str], timeout_s: float, each: BuildCommand | Outcome
+) -> ExtractedModule | str | None:
+    if isinstance(each, Outcome):
+        return f"{each.input}: {each.reason}" if each.status is Status.FAILED else None
+    try:
+        with scratch_folder() as folder:
+            return each.compile(programs, folder, timeout_s)
+    except CompileError as error:
+        return str(error)
+
+
+def write_answers(
+    build: Build, searches: Iterable[ModuleSearch], folder: Path, jobs: int, timeout_s: float
+) -> dict[str, str | None]:
+    """Write what was found for each module whose text is less, also in clang, and score no more.
+
+    Args:
+        build: the modules.
+        searches: what was found for them.
+        folder: of their traces; its answers are written anew.
+        jobs: how many clangs run at once.
+        timeout_s: how long one may take, in seconds.
+
+    Returns:
+        The modules that are smaller by what was found; with a reason where that is left out.
+
+    Raises:
+        OptionsError: the folder cannot be written.
+        TraceError: a trace that was just written cannot be read.
+    """
+    better = [
+        each
+        for each in searches
+        if each.score <= each.default_score and each.size_bytes < each.default_size_bytes
+    ]
+    with ThreadPoolExecutor(jobs) as pool:
+        lines = list(pool.map(partial(_line, build, folder, timeout_s), better))
+    kept = sorted((line for line, _ in lines if line), key=lambda line: line.split(" ", 4)[4])
+    text = "".join((_FIRST, *kept, _LAST))
+    if len(text) > MAX_BYTES:
+        found = f"found {len(text)} bytes of answers"
+        raise OptionsError(f"build: expected at most {MAX_BYTES}, {found}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / ANSWERS, text.encode("ascii"))
+    except OSError as error:
+        reason = error.strerror
+        raise OptionsError(f"cannot write {str(folder / ANSWERS)!r}: {reason}") from error
+    return {each.module: reason for each, (_, reason) in zip(better, lines, strict=True)}
+
+
+def _line(
+    build: Build, folder: Path, timeout_s: float, found: ModuleSearch
+) -> tuple[str | None, str | None]:
+    """A module's line; or why there is none."""
+    command = build.commands[found.module]
+    trace = Trace.load(trace_path(folder, found.module))
+    if trace.decisions > MAX_ANSWERS:
+        return None, f"expected at most {MAX_ANSWERS} decisions, found {trace.decisions}"
+    try:
+        asked = command.run(build.programs, ["--mlgo-strict=1", "--mlgo-traces-key"], timeout_s)
+        name = found.module.encode("unicode_escape").decode("ascii")
+        answers = f"{_questions(trace)} {trace.decisions} {_answers(trace)}"
+        line = f"{asked.stdout.strip()} {answers} {name}\n"
+        size_bytes, plain_bytes = _sizes(build, command, line, timeout_s)
+    except CompileError as error:
+        return None, f"{_UNLIKE}: {error}"
+    if size_bytes != found.size_bytes:
+        return None, f"{_UNLIKE}: expected {found.size_bytes} bytes of text, found {size_bytes}"
+    if size_bytes >= plain_bytes:
+        return None, f"clang's own {plain_bytes} bytes of text are no more than {size_bytes}"
+    return line, None
+
+
+def _sizes(build: Build, command: BuildCommand, line: str, timeout_s: float) -> tuple[int, int]:
+    """The text that clang makes by a line, and by itself: the model that is named is not there.
+
+    So where the line does not match, that is an error, and without it plain clang compiles.
+    """
+    with scratch_folder() as folder:
+        write_atomically(folder / ANSWERS, f"{_FIRST}{line}{_LAST}".encode("ascii"))
+        target = folder / "output.o"
+        none = ["--mlgo-keep-smaller=0", f"--mlgo-inlining-model={folder / 'none'}"]
+        sizes = []
+        for more in (
+            ["--mlgo-strict=1", f"--mlgo-traces={folder}"],
+            ["--mlgo-strict=0", "--mlgo-traces="],
+        ):
+            command.run(build.programs, [*none, *more, "-w", "-o", str(target)], timeout_s)
+            sections = code_sections(read_bounded(target), target.name)
+            sizes.append(sum(len(each.content) for each in sections))
+        return sizes[0], sizes[1]
+
+
+def _questions(trace: Trace) -> str:
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    sent = tuple(takewhile(lambda spec: spec.name not in _DERIVED, trace.features))
+    size_bytes = sum(spec.size_bytes for spec in sent)
+    digest.update(f"{Header(sent, advice=trace.advice_spec).to_json()}\n".encode())
+    for index, action in enumerate(trace.actions()):
+        digest.update((trace.observation(index) or b"")[:size_bytes])
+        digest.update(bytes([int(action.item())]))
+    return digest.hexdigest()[:_KEY_DIGITS]
+
+
+def _answers(trace: Trace) -> str:
+    bits = "".join(str(int(each.item())) for each in trace.actions())
+    return "".join(f"{int(bits[at : at + 4][::-1], 2):x}" for at in range(0, len(bits), 4))

@@ -1,0 +1,85 @@
+"""``mlgo-gym size-report``: the code of two builds compared."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from corpus_tools.command_line import whole
+from mlgo_gym.cli import Cell, Grid, Output, Row, amount, ratio, writing
+from mlgo_gym.cli import options as shared
+
+if TYPE_CHECKING:
+    from mlgo_gym.cc._builds import Change
+    from mlgo_gym.cc._kept_log import KeptObjects
+
+DESCRIPTION = (
+    "Compare the code in the ELF objects, programs and libraries of two builds: by file, and by "
+    "function where symbols allow."
+)
+EXAMPLE = "mlgo-gym size-report build-plain build-model --html report.html"
+
+
+def add_options(add: shared.Options) -> None:
+    add("before", "BUILD_A", "a folder, or one file")
+    add("after", "BUILD_B", "the other")
+    add("--kept", "FILE", "show what 'mlgo-cc --mlgo-keep-smaller' kept, by its log")
+    add("--html", "FILE", "write a page of it, with bars")
+    add("--functions", "N", "show the N functions that changed most", 20, type=whole(0))
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cc._builds import compare_builds, total
+    from mlgo_gym.cc._kept_log import read_kept_log
+    from mlgo_gym.cli import as_page
+
+    kept = read_kept_log(options.kept) if options.kept else []
+    result = compare_builds(options.before, options.after)
+    shown = {
+        "what was kept": _kept(kept),
+        "objects": _grid("objects", result.objects, total(result.objects)),
+        "linked": _grid("linked", result.linked),
+        "functions": _grid("functions that changed most", result.functions[: options.functions]),
+    }
+    grids = {title: grid for title, grid in shown.items() if grid.rows}
+    if options.html:
+        before, after = str(options.before), str(options.after)
+        introduction = f"Bytes of code; negative is smaller in {after}."
+        sections = [(title, [grid]) for title, grid in grids.items()]
+        with writing(options.html) as file:
+            file.write(as_page(f"Code of {before} and {after}", introduction, sections))
+    output.print(*grids.values())
+    output.json(result.to_json() | {"kept": [asdict(each) for each in kept]})
+    return 0
+
+
+def _kept(kept: Sequence[KeptObjects]) -> Grid:
+    rows: list[Row] = [
+        [
+            each.kept,
+            amount(each.objects),
+            amount(each.clang_bytes),
+            amount(each.kept_bytes),
+            ratio(each.kept_bytes, each.clang_bytes),
+        ]
+        for each in kept
+    ]
+    return Grid(("what was kept", "objects", "clang's own", "kept", "change"), rows, folds=True)
+
+
+def _grid(title: str, changes: Sequence[Change], footer: Change | None = None) -> Grid:
+    widest = max((abs(each.difference) for each in changes), default=0)
+    rows = [_cells(each, each.difference / widest if widest else 0.0) for each in changes]
+    sums = _cells(footer, 0.0) if footer else ()
+    return Grid((title, "before", "after", "change"), rows, sums, folds=True)
+
+
+def _cells(change: Change, bar: float) -> Row:
+    before, after = change.before, change.after
+    sizes = [Cell("none", -1.0) if each is None else amount(each) for each in (before, after)]
+    if before is None or after is None:
+        return [change.name, *sizes, Cell("", math.inf if before is None else -1.0, bar=bar)]
+    return [change.name, *sizes, ratio(after, before, bar=bar)]

@@ -1,0 +1,1 @@
+"""Wings around the gym: built on its public names, found through entry points."""

@@ -1,0 +1,339 @@
+"""The caller's side of workers on a cluster: who is there, what they are sent, what comes back."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
+
+from mlgo_gym.base import EnvironmentSetupError, InputError, UsageError
+from mlgo_gym.corpus import Module, read_files
+from mlgo_gym.lab.cluster._columns import column, values_of
+from mlgo_gym.lab.cluster._dispatch import Dispatch, ItemBatch
+from mlgo_gym.lab.cluster._tally import Place, Tally, shift_ns
+from mlgo_gym.lab.cluster._worker import (
+    RemoteWorker,
+    SentBatch,
+    facts,
+    files_in,
+    lack_of_space,
+    packed,
+)
+from mlgo_gym.llvm import Executor, ItemWork, Made, State, is_watched
+
+_State = TypeVar("_State", bound=State)
+_Item = TypeVar("_Item")
+_Value = TypeVar("_Value")
+
+SMALL_BYTES: Final = 1 << 16
+"""Modules up to this size come with each batch, where nodes cannot read them themselves; larger
+ones are stored, once for each node."""
+
+STORED_BYTES: Final = 1 << 28
+"""How much of what was stored is kept for another time."""
+
+_LOOK_S: Final = 1.0
+_MEETING_S: Final = 10.0
+_CLOSING_S: Final = 5.0
+_MOST_FAILURES: Final = 3
+
+
+class Room:
+    """The cluster's CPUs, which one of several executors has at a time.
+
+    Attributes:
+        tally: what they all had done there.
+    """
+
+    def __init__(self) -> None:
+        self.tally: Final = Tally()
+        self._holder: RayExecutor[Any] | None = None
+
+    def take(self, holder: RayExecutor[Any]) -> None:
+        """Have the room; whoever had it, and is between two runs, starts workers anew for its next.
+
+        Raises:
+            UsageError: a run of another is under way.
+        """
+        if self._holder is not None and self._holder is not holder:
+            self._holder.leave()
+        self._holder = holder
+
+
+class RayExecutor(Executor[_State]):
+    """Workers that are Ray's actors; whoever is lost is replaced where there is room.
+
+    Args:
+        state: makes what each worker keeps; it is sent.
+        ray: the module, connected.
+        room: what it shares with the cluster's other executors.
+        count: how many workers there are; ``None`` is one for each CPU of the cluster.
+        wait_s: how long nobody may be there, in seconds.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], _State],
+        ray: Any,
+        room: Room,
+        *,
+        count: int | None,
+        wait_s: float,
+    ) -> None:
+        self._ray = ray
+        self._room = room
+        self._is_running = False
+        self._make = state
+        self._count = count
+        self._wait_s = wait_s
+        self._kind = ray.remote(num_cpus=1, max_restarts=0)(RemoteWorker)
+        self._facts = facts()
+        self._numbers = itertools.count()
+        self._actors: dict[int, Any] = {}
+        self._here: dict[int, Place] = {}
+        self._far: set[int] = set()  # who does not see the files that are here
+        self._told: set[int] = set()  # who knows what this run does
+        self._events: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._stored: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._failures = 0
+        self._reason = ""
+        self._dispatch: Dispatch[Any] | None = None
+        self._looked = self._seen = -_LOOK_S
+
+    def run(
+        self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
+    ) -> Generator[_Value]:
+        """Hand batches of items to whoever has too little to do."""
+        steps: Any = work if isinstance(work, ItemWork) else _Plain(work)
+        dispatch: Dispatch[_Item] = Dispatch(items, in_order=in_order)
+        sent = self._put(steps.sent)
+        self._told.clear()
+        self._room.take(self)
+        self._is_running = True
+        try:
+            self._meet()
+            for worker in self._here:
+                dispatch.join(worker)
+            while not dispatch.is_finished:
+                for worker, batch in dispatch.hand_out():
+                    self._send(worker, batch, steps.take, sent, dispatch)
+                    while not self._events.empty():  # of those who are done meanwhile
+                        self._events.get()()
+                if not dispatch.is_finished:
+                    self._next_event(dispatch)
+                for item, outcome in dispatch.take():
+                    yield steps.done(item, outcome)
+            self._room.tally.export()
+        except BaseException:  # also where the consumer closes this generator
+            self._kill()
+            raise
+        finally:
+            self._is_running = False
+
+    def leave(self) -> None:
+        """End the workers, so that others have room.
+
+        Raises:
+            UsageError: a run is under way.
+        """
+        if self._is_running:
+            raise UsageError("ray: expected one run at a time, found another that is under way")
+        self._kill()
+
+    def close(self) -> None:
+        """End the workers, which have a moment to remove what they have on their nodes."""
+        closed = [self._actors[worker].close.remote() for worker in self._here]
+        if closed:
+            self._ray.wait(closed, num_returns=len(closed), timeout=_CLOSING_S)
+        self._kill()
+        self._stored.clear()
+
+    def _kill(self) -> None:
+        while self._actors:
+            self._ray.kill(self._actors.popitem()[1])
+        self._here.clear()
+        self._events = SimpleQueue()
+
+    def _put(self, value: Any) -> Any:
+        try:
+            return self._ray.put(value)
+        except TypeError as error:
+            reason = str(error.__cause__ or error).splitlines()[0]
+            raise UsageError(f"ray: expected work that can be sent, found {reason}") from error
+
+    def _send(
+        self,
+        worker: int,
+        batch: ItemBatch[_Item],
+        take: Callable[[_Item], Any],
+        sent: Any,
+        dispatch: Dispatch[_Item],
+    ) -> None:
+        beside: list[Any] = []
+        items = [take(item) for item in batch.items]
+        if worker in self._far or not all(each.is_there for each in files_in(items)):
+            items = [packed(_read(item), partial(self._store, beside)) for item in items]
+        work = () if worker in self._told else (sent,)
+        self._told.add(worker)
+        sent_batch = SentBatch(work, is_watched(), column(items))
+        call = self._actors[worker].do.remote(sent_batch, *beside)
+
+        def done(future: Future[Any]) -> None:
+            if worker not in self._here:
+                return
+            place = self._here[worker]
+            found = self._result(worker, future)
+            if worker not in self._here:
+                dispatch.lose(worker)
+            elif found is None:
+                self._far.add(worker)
+                self._send(worker, batch, take, sent, dispatch)
+            else:
+                outcomes, report = values_of(found[0]), found[1]
+                self._room.tally.done(place, outcomes, report)
+                dispatch.finish(worker, batch, outcomes, report.seconds)
+
+        self._when_done(call, done)
+
+    def _store(self, beside: list[Any], module: Module) -> int | None:
+        """Where the bytes of a module are among those beside a batch, if they are not with it."""
+        if len(module.data) <= SMALL_BYTES:
+            return None
+        reference, _ = self._stored.pop(module.sha256, (None, 0))
+        reference = reference or self._ray.put(module.data)
+        self._stored[module.sha256] = reference, len(module.data)
+        while sum(size for _, size in self._stored.values()) > STORED_BYTES:
+            self._stored.popitem(last=False)
+        beside.append(reference)
+        return len(beside) - 1
+
+    def _when_done(self, call: Any, then: Callable[[Future[Any]], None]) -> None:
+        events = self._events
+        call.future().add_done_callback(lambda future: events.put(partial(then, future)))
+
+    def _result(self, worker: int, future: Future[Any]) -> Any:
+        """What a worker said; ``None`` where it is gone, and what it raised is raised."""
+        errors = self._ray.exceptions
+        try:
+            return future.result()
+        except errors.RayTaskError as error:
+            raise error.cause from error
+        except errors.RayError as error:
+            if place := self._here.pop(worker, None):
+                self._room.tally.lost(place)
+            self._ray.kill(self._actors.pop(worker))
+            self._reason = str(error)
+            return None
+
+    def _meet(self) -> None:
+        """Have as many workers as there should be, and see what they run, before any has work.
+
+        Who comes later than that is looked at when it does, while the others work.
+        """
+        self._look()
+        start = time.monotonic()
+        while len(self._here) < len(self._actors) or not self._here:
+            waited = time.monotonic() - start
+            if waited > _MEETING_S and self._here:
+                return  # for the others there is no room yet
+            self._next_event(None)
+
+    def _next_event(self, dispatch: Dispatch[Any] | None) -> None:
+        """Wait for something to happen, and take it in."""
+        self._dispatch = dispatch
+        self._look()
+        try:
+            event = self._events.get(timeout=_LOOK_S)
+        except Empty:
+            return
+        event()
+
+    def _look(self) -> None:
+        """Have as many workers as there should be."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_S:
+            return
+        self._looked = now
+        self._room.tally.export()
+        self._check_wait(now)
+        wanted = self._count or int(self._ray.cluster_resources().get("CPU", 0))
+        while len(self._actors) < wanted:
+            worker = next(self._numbers)
+            self._actors[worker] = actor = self._kind.remote(self._make)
+            self._when_done(actor.introduce.remote(), partial(self._introduced, worker))
+
+    def _check_wait(self, now: float) -> None:
+        if self._here or self._seen < 0:
+            self._seen = now
+        elif now - self._seen > self._wait_s:
+            raise EnvironmentSetupError(
+                f"ray: expected a node with a free CPU within {self._wait_s:g} s, found none; "
+                "wait_s lifts the limit"
+            )
+
+    def _introduced(self, worker: int, future: Future[Any]) -> None:
+        """A worker says where it is and what it runs, or cannot be started."""
+        if worker not in self._actors:
+            return
+        found = self._result(worker, future)
+        if found is None:
+            self._failed(self._reason)
+            return
+        node, runs, failure, *more = found  # older code says less, and is refused for that
+        for name, value in runs.items():
+            if value != (expected := self._facts[name]):
+                raise EnvironmentSetupError(
+                    f"ray: node {node}: {name}: expected {expected}, as here, found {value}: "
+                    "results could not be compared"
+                )
+        folder, free_bytes, node_id, there_ns = more
+        if lack := lack_of_space(folder, free_bytes):
+            raise EnvironmentSetupError(f"ray: node {node}: {lack}")
+        if failure:
+            self._ray.kill(self._actors.pop(worker))
+            self._failed(f"node {node}: {failure}")
+            return
+        self._failures = 0
+        self._here[worker] = place = Place(node, node_id, shift_ns(there_ns))
+        self._room.tally.joined(place)
+        if self._dispatch:
+            self._dispatch.join(worker)
+
+    def _failed(self, reason: str) -> None:
+        """A worker could not be started; another is, unless that has been tried often enough."""
+        self._failures += 1
+        if self._failures > _MOST_FAILURES * (len(self._actors) + 1):
+            raise EnvironmentSetupError(f"ray: workers cannot be started: {reason}")
+
+
+def _read(taken: Any) -> Any:
+    """What was taken with its modules, which are read here, or as `Made` why they cannot be."""
+    try:
+        return read_files(taken)
+    except InputError as error:
+        return Made(error)
+
+
+class _Plain:
+    """Work that says nothing of items that are bad."""
+
+    def __init__(self, work: Callable[[Any, Any], Any]) -> None:
+        self.sent: Final = partial(_made, work)
+
+    def take(self, item: Any) -> Any:
+        return item
+
+    def done(self, item: Any, outcome: Made[Any]) -> Any:
+        del item
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.made[0]
+
+
+def _made(work: Callable[[Any, Any], Any], state: Any, item: Any) -> Made[Any]:
+    return Made(None, (work(state, item),))

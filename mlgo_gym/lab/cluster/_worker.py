@@ -1,0 +1,252 @@
+"""A worker on a node: it says what it runs, makes a state, and does batches of items with it.
+
+What reaches it was made by the cluster's own head: Ray pickles the functions and values that work
+is, and unpickles them here (`docs/threat-model.md`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import mlgo_gym
+from mlgo_gym.base import EnvironmentSetupError, InternalError, ModuleError, read_bounded
+from mlgo_gym.corpus import Module, ModuleFile
+from mlgo_gym.lab.cluster._columns import Column, column, values_of
+from mlgo_gym.lab.cluster._tally import BatchReport
+from mlgo_gym.llvm import Counts, Ended, Made, State, counted, watching
+
+FREE_BYTES: Final = 1 << 28
+"""How much a node's temporary folder must have room for: the files of a model, at their largest."""
+
+_DIGITS: Final = 12
+_MOST_CODE_BYTES: Final = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A module whose bytes are among what comes beside a batch."""
+
+    index: int
+    name: str
+    command: tuple[str, ...] | None
+    is_text: bool
+
+
+def facts() -> dict[str, str]:
+    """What must be the same everywhere, or results could not be compared.
+
+    Raises:
+        EnvironmentSetupError: LLVM cannot be loaded.
+        ImportError: the same.
+        OSError: the same.
+    """
+    # In this process: that of a worker would be the same, and to start one takes a second.
+    from mlgo_gym.llvm import embedded_version  # noqa: PLC0415 - loads LLVM
+
+    return versions() | {"LLVM": embedded_version()}
+
+
+def versions() -> dict[str, str]:
+    """Those of them that nothing is started for."""
+    return {
+        "Python": platform.python_version(),
+        "Ray": metadata.version("ray"),
+        "mlgo_gym": f"{metadata.version('mlgo-gym')} {_source_digest()}",
+        "llvmlite": metadata.version("llvmlite"),
+        "machine": f"{sys.platform} {platform.machine()}",
+    }
+
+
+@cache
+def _source_digest() -> str:
+    """The hash of this project's code, which its version does not tell apart."""
+    folder = Path(mlgo_gym.__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        code = read_bounded(path, _MOST_CODE_BYTES)
+        found.update(str(path.relative_to(folder)).encode() + code)
+    return found.hexdigest()[:_DIGITS]
+
+
+def introduction() -> tuple[str, Mapping[str, str], str, str, int]:
+    """Where this is, its `facts`, and why LLVM is not among them, if it is not.
+
+    And its temporary folder, with the bytes that are free there.
+    """
+    folder, free_bytes = _space()
+    try:
+        return socket.gethostname(), facts(), "", folder, free_bytes
+    except (EnvironmentSetupError, ImportError, OSError) as error:
+        return socket.gethostname(), versions(), str(error), folder, free_bytes
+
+
+def lack_of_space(folder: str, free_bytes: int) -> str:
+    """What is said of a temporary folder that has too little room; empty where it has enough.
+
+    >>> lack_of_space("/tmp", 3 << 20)
+    "temporary folder '/tmp': expected at least 256 MiB free, found 3; TMPDIR names another"
+    """
+    if free_bytes >= FREE_BYTES:
+        return ""
+    expected = f"expected at least {FREE_BYTES >> 20} MiB free, found {free_bytes >> 20}"
+    return f"temporary folder {folder!r}: {expected}; TMPDIR names another"
+
+
+def _space() -> tuple[str, int]:
+    """The temporary folder and what is free in it, for this user."""
+    try:
+        folder = tempfile.gettempdir()
+        return folder, shutil.disk_usage(folder).free
+    except OSError:  # of those that there may be, none can be written
+        return os.environ.get("TMPDIR", "/tmp"), 0  # noqa: S108 - it is named, not used
+
+
+def sees(file: ModuleFile) -> bool:
+    """Whether this node would read a module itself.
+
+    Raises:
+        ModuleError: it is there and cannot be read.
+    """
+    return file.is_here and bool(file.read())
+
+
+def answers(files: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """What a node says of itself, and of module files, given as their fields.
+
+    All of it is what Python itself has: who asks may have another version of this package.
+    """
+    node, runs, failure, folder, free_bytes = introduction()
+    seen = 0
+    for each in files:
+        try:
+            seen += sees(ModuleFile(*each))
+        except ModuleError as error:
+            failure = failure or str(error)
+    return {
+        "node": node,
+        "runs": dict(runs),
+        "failure": failure,
+        "temporary_folder": folder,
+        "free_bytes": free_bytes,
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "seen": seen,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class SentBatch:
+    """A batch as it is sent.
+
+    Attributes:
+        work: where what is done with an item is to be had, if it is not what was done before.
+        is_watched: compilations are described.
+        items: what the work is called with.
+    """
+
+    work: tuple[Any, ...]
+    is_watched: bool
+    items: Column
+
+
+class RemoteWorker:
+    """What Ray keeps on a node; its calls come one after the other."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._make = state
+        self._state: State | None = None
+        self._work: Callable[[Any, Any], Made[Any]] = _untold
+
+    def introduce(self) -> tuple[Any, ...]:
+        """The node's `introduction`, Ray's id of it, and what its clock says, in nanoseconds."""
+        import ray  # noqa: PLC0415 (it is there where this runs)
+
+        return *introduction(), ray.get_runtime_context().get_node_id(), time.monotonic_ns()
+
+    def do(self, batch: SentBatch, *stored: bytes) -> tuple[Column, BatchReport] | None:
+        """The outcomes of items, and what is said of them.
+
+        ``None``, and nothing is done, where there are modules to be read that are not here.
+
+        Args:
+            batch: what to do.
+            stored: the bytes of modules that are `Stored` in the items.
+        """
+        start = time.perf_counter()
+        for work in batch.work:
+            self._work = _received(work)
+        items = values_of(batch.items)
+        if not all(each.is_here for each in files_in(items)):
+            return None
+        if self._state is None:
+            self._state = self._make()
+        ended: list[Ended] = []
+        before = counted()
+        with watching(ended.append) if batch.is_watched else nullcontext():
+            made = [self._work(self._state, unpacked(item, stored)) for item in items]
+        counts = Counts(*(now - then for now, then in zip(counted(), before, strict=True)))
+        return column(made), BatchReport(time.perf_counter() - start, counts, tuple(ended))
+
+    def close(self) -> None:
+        """Close the state."""
+        if self._state is not None:
+            self._state.close()
+        self._state = None
+
+
+def _untold(_: Any, item: Any) -> NoReturn:
+    raise InternalError(f"ray: expected to be told what to do with {item!r}, found nothing")
+
+
+def _received(work: Any) -> Any:
+    """What is done with an item.
+
+    Raises:
+        EnvironmentSetupError: it cannot be loaded on this node.
+    """
+    import ray  # noqa: PLC0415 (it is there where this runs)
+
+    try:
+        return ray.get(work)
+    except ray.exceptions.RaySystemError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise EnvironmentSetupError(
+            f"ray: node {socket.gethostname()}: cannot load what it is to do: {reason}"
+        ) from None
+
+
+def packed(item: Any, store: Callable[[Module], int | None]) -> Any:
+    """An item whose modules are `Stored`, where the function says under which index."""
+    if isinstance(item, Module):
+        index = store(item)
+        return item if index is None else Stored(index, item.name, item.command, item.is_text)
+    return tuple(packed(part, store) for part in item) if type(item) is tuple else item
+
+
+def unpacked(item: Any, stored: Sequence[bytes]) -> Any:
+    """The item that was packed."""
+    if isinstance(item, Stored):
+        return Module(item.name, stored[item.index], item.command, item.is_text)
+    return tuple(unpacked(part, stored) for part in item) if type(item) is tuple else item
+
+
+def files_in(items: Iterable[Any]) -> Iterator[ModuleFile]:
+    """The modules of items that are yet to be read."""
+    for item in items:
+        if isinstance(item, ModuleFile):
+            yield item
+        elif type(item) is tuple:
+            yield from files_in(item)

@@ -1,0 +1,1 @@
+"""Commands and extensions of commands of this wing."""

@@ -1,0 +1,223 @@
+"""What two policies do differently: where their ways part, and which functions it changes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from mlgo_gym.base import InternalError
+from mlgo_gym.corpus import ModuleKey
+from mlgo_gym.lab.insight._decisions import PlacedDecision, PlacedDecisions
+
+
+@dataclass(frozen=True, slots=True)
+class OtherDecision:
+    """A decision that was taken differently; ``None`` where it was not asked for.
+
+    Attributes:
+        before: under the first policy.
+        after: under the second.
+        callee_bytes: how much more code there is under the second of the callee by itself, where
+            one policy alone leaves it any, in equal parts for the decisions that are about it;
+            code that came of calls in it is theirs.
+
+    >>> from mlgo_gym.llvm import Site
+    >>> leave = PlacedDecision(0, Site("main", "add", ()), 0, 0, 1, None)
+    >>> inline = PlacedDecision(0, Site("main", "add", ()), 0, 1, 1, None)
+    >>> OtherDecision(leave, inline).answers
+    (0, 1)
+    """
+
+    before: PlacedDecision | None
+    after: PlacedDecision | None
+    callee_bytes: float = 0.0
+
+    @property
+    def shown(self) -> PlacedDecision:
+        """The decision itself, as the second policy was asked, or else the first.
+
+        Raises:
+            InternalError: neither was asked.
+        """
+        found = self.after or self.before
+        if found is None:
+            raise InternalError("decision: expected one that a policy was asked for, found none")
+        return found
+
+    @property
+    def answers(self) -> tuple[int | None, int | None]:
+        """What both answered."""
+        before, after = (each.answer if each else None for each in (self.before, self.after))
+        return before, after
+
+    @property
+    def difference_bytes(self) -> int:
+        """How much more code came of the call under the second policy, with calls inside it."""
+        before, after = (each.size_bytes if each else 0 for each in (self.before, self.after))
+        return after - before
+
+    @property
+    def cost_bytes(self) -> float:
+        """What it adds to the module: its own code, and its part of the callee by itself.
+
+        No byte is of two decisions.
+        """
+        before, after = (each.own_bytes if each else 0 for each in (self.before, self.after))
+        return after - before + self.callee_bytes
+
+    @property
+    def difference_executed(self) -> int | None:
+        """How many more instructions are executed in that code; ``None`` where it is not known."""
+        return _difference(*(each.executed if each else 0 for each in (self.before, self.after)))
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionChange:
+    """A function under both policies.
+
+    Attributes:
+        key: the package and the module.
+        function: its symbol.
+        before_bytes: its code under the first policy; ``None`` where it is not there.
+        after_bytes: likewise under the second.
+        executed: the instructions that programs execute in it under both; ``None`` where it is not
+            known.
+        decisions: what was decided differently in it, in order.
+
+    >>> FunctionChange(ModuleKey("", "a.c"), "main", 20, None).difference_bytes
+    -20
+    """
+
+    key: ModuleKey
+    function: str
+    before_bytes: int | None
+    after_bytes: int | None
+    decisions: tuple[OtherDecision, ...] = field(default=(), repr=False)
+    executed: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def difference_bytes(self) -> int:
+        """How much larger it is under the second policy."""
+        return (self.after_bytes or 0) - (self.before_bytes or 0)
+
+    @property
+    def difference_executed(self) -> int | None:
+        """How many more instructions are executed in it; ``None`` where it is not known."""
+        return _difference(*self.executed)
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleChange:
+    """A module under two policies.
+
+    Attributes:
+        key: the package and the module.
+        text_bytes: its code under both.
+        first: where their ways part; ``None`` where they never do.
+        functions: those that differ, the largest difference first: of what is executed, where that
+            is known, else of size.
+
+    >>> ModuleChange(ModuleKey("", "a.c"), (10, 9), None, ()).key.name
+    'a.c'
+    """
+
+    key: ModuleKey
+    text_bytes: tuple[int, int]
+    first: OtherDecision | None
+    functions: tuple[FunctionChange, ...]
+
+
+def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> ModuleChange:
+    """What is decided differently in two compilations of a module, function by function.
+
+    LLVM asks the same until answers differ; from there on decisions are the same if they are about
+    the same calls in the same caller.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.lab.insight import place_decisions
+    >>> module, problem = Corpus.load(SAMPLE_CORPUS)["digest.c"], InliningForSize()
+    >>> with Compiler() as compiler:
+    ...     before = place_decisions(compiler, module, problem, problem.policy())
+    ...     after = place_decisions(compiler, module, problem, lambda observation: 0)
+    >>> change = compare_decisions(before, after)
+    >>> change.first.answers, change.text_bytes == (before.text_size_bytes, after.text_size_bytes)
+    ((1, 0), True)
+    """
+    known = {each.asked: each for each in before.decisions}
+    others: dict[str, list[OtherDecision]] = {}
+    for decision in after.decisions:
+        same = known.pop(decision.asked, None)
+        if same is None or same.answer != decision.answer:
+            others.setdefault(decision.site.caller, []).append(OtherDecision(same, decision))
+    for decision in known.values():
+        others.setdefault(decision.site.caller, []).append(OtherDecision(decision, None))
+    others = _with_callees(others, before, after)
+    names = dict.fromkeys((*before.functions, *after.functions, *others))
+    functions = [
+        FunctionChange(
+            after.key,
+            name,
+            _size(before, name),
+            _size(after, name),
+            tuple(others.get(name, ())),
+            (_executed(before, name), _executed(after, name)),
+        )
+        for name in names
+    ]
+    changed = [
+        each
+        for each in functions
+        if each.difference_bytes or each.decisions or each.difference_executed
+    ]
+    changed.sort(key=_importance)
+    sizes = before.text_size_bytes, after.text_size_bytes
+    return ModuleChange(after.key, sizes, _first(before, after), tuple(changed))
+
+
+def _importance(function: FunctionChange) -> tuple[int, int, str]:
+    executed = abs(function.difference_executed or 0)
+    return -executed, -abs(function.difference_bytes), function.function
+
+
+def _with_callees(
+    others: dict[str, list[OtherDecision]], before: PlacedDecisions, after: PlacedDecisions
+) -> dict[str, list[OtherDecision]]:
+    """The same decisions with their parts of functions that one policy alone leaves."""
+    counts = Counter(
+        each.shown.site.callee for found in others.values() for each in found if 1 in each.answers
+    )
+    parts = {}
+    for callee in counts.keys() & (before.functions.keys() ^ after.functions.keys()):
+        is_after = callee in after.functions
+        rest_bytes = (after if is_after else before).functions[callee].rest_bytes
+        parts[callee] = (rest_bytes if is_after else -rest_bytes) / counts[callee]
+    return {
+        caller: [
+            replace(each, callee_bytes=parts.get(each.shown.site.callee, 0.0))
+            if 1 in each.answers
+            else each
+            for each in found
+        ]
+        for caller, found in others.items()
+    }
+
+
+def _first(before: PlacedDecisions, after: PlacedDecisions) -> OtherDecision | None:
+    for one, other in zip(before.decisions, after.decisions, strict=False):
+        if one.answer != other.answer:
+            return OtherDecision(one, other)
+    return None
+
+
+def _size(placed: PlacedDecisions, function: str) -> int | None:
+    found = placed.functions.get(function)
+    return found.size_bytes if found else None
+
+
+def _executed(placed: PlacedDecisions, function: str) -> int | None:
+    """What is executed in a function; nothing in one that is not there."""
+    return placed.executed.get(function) if function in placed.functions else 0
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before

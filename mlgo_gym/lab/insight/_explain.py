@@ -1,0 +1,229 @@
+"""What an inlining model looks at: its decisions when features are mixed up or varied.
+
+*Permutation importance* (Breiman, "Random Forests", 2001, section 10): the values of one feature
+are permuted among recorded observations, and the decisions that change are counted. It says what
+the model's answers rest on, and neither whether they are good nor what LLVM needs: features that
+say the same share what they are worth, and permuted observations need not occur in any program.
+For some modules it is also measured what the code then weighs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.base import CorpusError
+from mlgo_gym.corpus import Module, Packages, PackagesLike
+from mlgo_gym.evaluation import Setting
+from mlgo_gym.problems import (
+    Action,
+    Answer,
+    Policy,
+    PolicyLike,
+    Problem,
+    as_policy,
+    observation_array,
+)
+from mlgo_gym.rollout import Failure, ModuleReport
+from mlgo_gym.runners import MLModelRunner
+from mlgo_gym.stream import Observation
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """What a model was asked on its own way through modules, and how often in each, in order.
+
+    Values are structured ``[observations]``, with a field for each tensor that LLVM sends
+    (`mlgo_gym.problems.observation_array`); decisions are int64 ``[observations]``.
+    """
+
+    values: NDArray[Any]
+    decisions: NDArray[Any]
+    asked: tuple[int, ...]
+    errors: tuple[Failure, ...]
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What LLVM sends, by name, in order."""
+        return self.values.dtype.names or ()
+
+    def sample(self, count: int, seed: int) -> Questions:
+        """At most so many of the observations; the same seed gives the same."""
+        if len(self.values) <= count:
+            return self
+        chosen = np.random.default_rng(seed).choice(len(self.values), count, replace=False)
+        chosen.sort()
+        return Questions(self.values[chosen], self.decisions[chosen], self.asked, self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class Importance:
+    """The share of decisions that change when a feature is permuted: the repeats' mean, deviation.
+
+    `to_inline` is a part of `changed`; of one different value nothing can change. A feature of
+    several numbers is permuted as a whole.
+    """
+
+    feature: str
+    changed: float
+    deviation: float
+    to_inline: float
+    values: int
+
+
+def record_observations(
+    corpora: PackagesLike, policy: PolicyLike, setting: Setting
+) -> Generator[Questions]:
+    """What LLVM asks a model, one module after the other; modules that fail have none."""
+    with closing(setting.rollout(corpora, {"model": policy}, keep_decisions=True)) as reports:
+        yield from (_recorded(report, setting.problem) for report in reports)
+
+
+def joined(parts: Sequence[Questions]) -> Questions:
+    """The observations of several modules, of which there must be some."""
+    values = [part.values for part in parts if len(part.values)]
+    if not values:
+        raise CorpusError("corpus: expected modules in which LLVM asks, found none")
+    return Questions(
+        np.concatenate(values),
+        np.concatenate([part.decisions for part in parts if len(part.values)]),
+        tuple(asked for part in parts for asked in part.asked),
+        tuple(error for part in parts for error in part.errors),
+    )
+
+
+def decide(runner: MLModelRunner, values: NDArray[Any]) -> NDArray[Any]:
+    """A model's answers, int64 ``[observations]``, to values of `Questions`."""
+    answers = np.empty(len(values), np.int64)
+    for index, value in enumerate(values):
+        runner.fill(value.tobytes())
+        answers[index] = runner.evaluate().item()
+    return answers
+
+
+def permutation_importance(
+    runner: MLModelRunner, recorded: Questions, *, seed: int, repeats: int
+) -> Generator[Importance]:
+    """Permute one feature after the other, in their order."""
+    for column, feature in enumerate(recorded.features):
+        original = recorded.values[feature]
+        values = len(np.unique(original, axis=0))
+        random = np.random.default_rng([seed, column])
+        rounds = []
+        for _ in range(repeats if values > 1 else 0):
+            permuted = recorded.values.copy()
+            permuted[feature] = random.permutation(original)
+            rounds.append(decide(runner, permuted) - recorded.decisions)
+        changes = np.array(rounds or [np.zeros(len(original))])
+        shares = (changes != 0).mean(axis=1)
+        yield Importance(
+            feature,
+            float(shares.mean()),
+            float(shares.std()),
+            float((changes > 0).mean()),
+            values,
+        )
+
+
+def most_asking(recorded: Questions, corpora: PackagesLike, count: int) -> Packages:
+    """The modules that asked most, in that order, of those that were recorded."""
+    packages = Packages.of(corpora)
+    asked = sorted(zip(recorded.asked, packages, strict=True), key=lambda pair: -pair[0])
+    return packages.only(key for decisions, key in asked[:count] if decisions)
+
+
+def text_when_permuted(
+    corpora: PackagesLike,
+    features: Sequence[str],
+    policy: PolicyLike,
+    recorded: Questions,
+    setting: Setting,
+    *,
+    seed: int,
+) -> Generator[ModuleReport]:
+    """Compile modules as they are (``""``) and with each feature's values from other decisions.
+
+    The same seed, module and feature give the same draws.
+    """
+    policies = {"": policy} | {
+        feature: _Permuted(policy, feature, recorded, seed) for feature in features
+    }
+    return setting.rollout(corpora, policies)
+
+
+@dataclass(frozen=True, slots=True)
+class PermutedText:
+    """What modules weigh by the feature that comes of other decisions; under ``""`` none does."""
+
+    modules: tuple[str, ...]
+    text_bytes: Mapping[str, int]
+    errors: tuple[Failure, ...]
+
+    @classmethod
+    def of(cls, reports: Sequence[ModuleReport]) -> PermutedText:
+        """The sums over the reports of `text_when_permuted`."""
+        complete = [report for report in reports if report.is_complete]
+        names = [each.policy for report in complete[:1] for each in report.attempts]
+        sums = dict.fromkeys(names or [""], 0)
+        for report in complete:
+            for attempt in report.attempts:
+                sums[attempt.policy] += int(attempt.result.score) if attempt.result else 0
+        errors = (error for report in reports for error in report.failures)
+        return cls(tuple(report.module for report in complete), sums, tuple(errors))
+
+    def change(self, feature: str) -> float:
+        """How much more that is than with the model as it is, as a share; negative is less."""
+        whole = self.text_bytes[""]
+        return self.text_bytes[feature] / whole - 1 if whole else 0.0
+
+
+def share_inlined(
+    runner: MLModelRunner, values: NDArray[Any], settings: Mapping[str, float]
+) -> float:
+    """The share of observations that a model inlines when these features have other values."""
+    changed = values.copy()
+    for feature, value in settings.items():
+        changed[feature] = value
+    return float((decide(runner, changed) != 0).mean())
+
+
+def _recorded(report: ModuleReport, problem: Problem) -> Questions:
+    complete = report.attempts if report.is_complete else ()
+    decisions = [each for attempt in complete for each in attempt.decisions]
+    return Questions(
+        observation_array([each.payload for each in decisions], problem),
+        np.frombuffer(b"".join(each.advice for each in decisions), np.int64),
+        (len(decisions),),
+        report.failures,
+    )
+
+
+class _Permuted(Policy):
+    """A policy that gets one feature's values from other decisions."""
+
+    def __init__(self, policy: PolicyLike, feature: str, recorded: Questions, seed: int) -> None:
+        self._policy = as_policy(policy)
+        self._drawn = np.ascontiguousarray(recorded.values[feature])
+        self._seed = seed, recorded.features.index(feature)
+        dtype = recorded.values.dtype
+        start = sum(dtype[name].itemsize for name in recorded.features[: self._seed[1]])
+        self._place = slice(start, start + dtype[feature].itemsize)
+
+    @contextmanager
+    def begin(self, module: Module) -> Iterator[Answer]:
+        random = np.random.default_rng([*self._seed, *bytes.fromhex(module.sha256)])
+        with self._policy.begin(module) as answer:
+
+            def permuted(observation: Observation) -> Action:
+                payload = bytearray(observation.payload)
+                value = self._drawn[random.integers(len(self._drawn))]
+                payload[self._place] = value.tobytes()
+                asked = observation.header, observation.context, observation.index, bytes(payload)
+                return answer(Observation(*asked))
+
+            yield permuted

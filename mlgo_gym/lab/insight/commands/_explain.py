@@ -1,0 +1,130 @@
+"""``mlgo-gym explain``: what a model decides differently, where, and what comes of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from corpus_tools.command_line import whole
+from mlgo_gym.base import CorpusError, OptionsError, TraceError
+from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import options as shared
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from mlgo_gym.corpus import ModuleKey, Packages
+    from mlgo_gym.evaluation import Setting
+    from mlgo_gym.problems import PolicyLike
+
+DESCRIPTION = (
+    "Compare the inlining decisions of a model with LLVM's, or of two models: where their ways "
+    "part, which functions change, which calls were decided differently in them, and how much code "
+    "came of each."
+)
+EXAMPLE = "mlgo-gym explain --model inlining-for-size --html explained.html"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    what = "what a build compiles, by its compile_commands.json, in place of a corpus"
+    add("--build", "FILE", what)
+    add("--module", "NAME", "only this module", many=True)
+    add.model("what is compared with LLVM; two are compared, models before policies", many=True)
+    add.policy(many=True)
+    add("--trace", "FILE", "what is recorded of a module, as one more policy", many=True)
+    add.seed()
+    add("--functions", "N", "show the N functions that changed most", 10, type=whole(1))
+    what = "run the programs of corpora that have workloads, and count instructions by call"
+    add("--run", "", what, dest="with_programs")
+    add("--decisions", "FILE", "write all decisions, as Parquet or, in a file *.json, as JSON")
+    add("--html", "FILE", "write a page of it, with the IR of functions")
+    what = (
+        "with --html: show the source, where the bitcode has lines, of files in this folder alone"
+    )
+    add("--source", "DIR", what)
+    add.compilation()
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cli import SourceFolder
+    from mlgo_gym.evaluation import Setting
+    from mlgo_gym.lab.insight.commands._explained import Explained, write_page
+    from mlgo_gym.problems import InliningForSize
+
+    check_folder("--html", options.html)
+    check_folder("--decisions", options.decisions)
+    source = SourceFolder(options.source) if options.source else None
+    problem = shared.make_problem(InliningForSize, options)
+    setting = Setting(problem, **shared.compilation_of(options))
+    with ExitStack() as stack:
+        whole, failures = _modules(options, stack)
+        packages = whole.only(_named(whole, options.module)) if options.module else whole
+        recorded, packages = _recorded(options.trace, packages, setting)
+        policies = dict(recorded)
+        if not recorded or options.model or options.policy:
+            policies = stack.enter_context(shared.policies_of(options, problem)) | recorded
+        found = Explained(_pair(policies, problem.policy()), setting, options, output)
+        found.explain(packages, whole)
+        sections = found.sections()
+        if options.html:
+            parts = [*sections, *found.sources(source), *found.functions(packages)]
+            write_page(options.html, found.names, parts)
+    found.write(sections)
+    return output.warn_of([*failures, *found.errors])
+
+
+def _modules(options: argparse.Namespace, stack: ExitStack) -> tuple[Packages, tuple[str, ...]]:
+    """The modules of a corpus or of a build, and why others are not there."""
+    if options.build is None:
+        return shared.packages_of(options), ()
+    if options.corpus or options.with_programs:
+        raise OptionsError("explain: expected --build without --corpus and --run")
+    from mlgo_gym.cc import open_build
+    from mlgo_gym.corpus import Packages
+
+    build = stack.enter_context(open_build(options.build, options.jobs, options.timeout))
+    return Packages.of(build.corpus), build.failures
+
+
+def _recorded(
+    paths: Sequence[Path], packages: Packages, setting: Setting
+) -> tuple[dict[str, PolicyLike], Packages]:
+    """What traces have recorded, as a policy, and the modules that it is of."""
+    from mlgo_gym.llvm import options_of
+    from mlgo_gym.rollout import RecordedPolicy, Trace, check_settings
+
+    if not paths:
+        return {}, packages
+    traces = [Trace.load(path) for path in paths]
+    keys = {packages[key].sha256: key for key in packages}
+    for path, trace in zip(paths, traces, strict=True):
+        if trace.module_sha256 not in keys:
+            what = f"expected the trace of one of {len(packages)} modules, found {trace.module!r}"
+            raise TraceError(str(path), f"{what} of other bitcode")
+        options = options_of(packages[keys[trace.module_sha256]], setting.opt_level)
+        check_settings(trace, setting.problem, options)
+    chosen = [keys[trace.module_sha256] for trace in traces]
+    policy = RecordedPolicy(traces, setting.problem.policy())
+    return {"trace": policy}, packages.only(dict.fromkeys(chosen))
+
+
+def _named(packages: Packages, names: Sequence[str]) -> list[ModuleKey]:
+    """The modules of these names, in any package."""
+    for name in names:
+        if not any(key.name == name for key in packages):
+            raise CorpusError(
+                f"corpus: expected a module {name!r}, found none among {len(packages)}"
+            )
+    return [key for key in packages if key.name in names]
+
+
+def _pair(policies: dict[str, PolicyLike], own: PolicyLike) -> dict[str, PolicyLike]:
+    """The two policies that are compared: LLVM's own is the first of one."""
+    if len(policies) == 1:
+        return {"LLVM's own" if "LLVM" in policies else "LLVM": own, **policies}
+    if len(policies) != 2:
+        raise OptionsError(f"expected one or two models or policies, found {len(policies)}")
+    return policies

@@ -1,0 +1,249 @@
+"""What decisions that differ look like, in terminals and on pages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from operator import attrgetter
+from typing import Any, Final
+
+import cxxfilt
+
+from mlgo_gym.cli import Cell, Grid, Row, amount, ratio
+from mlgo_gym.corpus import ModuleKey
+from mlgo_gym.lab.insight._decision_changes import FunctionChange, ModuleChange, OtherDecision
+from mlgo_gym.llvm import Site
+
+_STRING: Final = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >"
+_DEFAULT: Final = re.compile(r", std::(?:allocator|less|hash|equal_to)<[^<>]*> ?(?=[,>])| (?=>)")
+_PARAMETERS: Final = re.compile(r"\((?:[^()]|\([^()]*\))*\)$")
+_LONGEST_NAME: Final = 100
+
+Names = tuple[str, str]
+"""Of the two policies."""
+
+_EXECUTED: Final = (
+    ("Functions that execute more", attrgetter("difference_executed"), 1),
+    ("Functions that execute less", attrgetter("difference_executed"), -1),
+)
+_BYTES: Final = (
+    ("Functions that grew", attrgetter("difference_bytes"), 1),
+    ("Functions that shrank", attrgetter("difference_bytes"), -1),
+)
+"""Headings, what functions are in order of there, and whether more or less of it is on top."""
+_TEN: Final = (("Decisions that cost most", 1), ("Decisions that saved most", -1))
+_MOST: Final = 10
+_KINDS: Final = {1: "worse", -1: "better"}
+_WITHOUT_EFFECT: Final = ((0, None), (None, 0))
+_ANSWERS: Final = {0: "leave", 1: "inline", None: "not asked"}
+
+
+def headings(names: Names) -> tuple[str, str]:
+    """The title of a page, and what stands below it."""
+    before, after = names
+    introduction = (
+        f"Bytes of code; negative is smaller under {after}. A call is where it stands in the "
+        "source, or else by its number among the calls of its function; behind @ are the calls "
+        "through which it came."
+    )
+    return f"Decisions of {before} and {after}", introduction
+
+
+def sections(
+    changes: Sequence[ModuleChange], names: Names, count: int
+) -> list[tuple[str, list[Grid | str]]]:
+    """Headings, each with grids and texts: modules, functions, and the decisions in them."""
+    functions = [each for change in changes for each in change.functions]
+    parts: list[tuple[str, list[Grid | str]]] = [("Modules", [_modules(changes, names)])]
+    if parted := [each for each in changes if each.first]:
+        parts.append(("Where ways part", [_partings(parted, names)]))
+    chosen = changed_most(changes, count)
+    grids = {title: _of_functions(title, chosen[title], names) for title in chosen}
+    parts += [(title, grids[title]) for title, *_ in _EXECUTED if title in grids]
+    parts += [(title, [grid]) for title, grid in _ten_most(functions, names)]
+    parts += [(title, grids[title]) for title, *_ in _BYTES if title in grids]
+    return parts
+
+
+def changed_most(changes: Sequence[ModuleChange], count: int) -> dict[str, list[FunctionChange]]:
+    """The functions that changed most, in each way that some did, by what that is called."""
+    functions = [each for change in changes for each in change.functions]
+    chosen = {}
+    for title, difference, sign in _EXECUTED + _BYTES:
+        found = [each for each in functions if sign * (difference(each) or 0) > 0]
+        found.sort(key=lambda each: -abs(difference(each)))
+        if found:
+            chosen[title] = found[:count]
+    return chosen
+
+
+def changes_record(changes: Sequence[ModuleChange], names: Names) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {"policies": list(names), "modules": [_module_record(each) for each in changes]}
+
+
+def _modules(changes: Sequence[ModuleChange], names: Names) -> Grid:
+    rows: list[Row] = [[str(each.key.name), *_sizes(*each.text_bytes)] for each in changes]
+    footer: Row = []
+    if len(changes) > 1:
+        before, after = (sum(each.text_bytes[index] for each in changes) for index in (0, 1))
+        footer = [f"{len(changes):,} modules", *_sizes(before, after)]
+    return Grid(("module", *names, "change"), rows, footer, folds=True)
+
+
+def _sizes(before: int, after: int) -> Row:
+    return [amount(before), amount(after), ratio(after, before)]
+
+
+def _partings(changes: Sequence[ModuleChange], names: Names) -> Grid:
+    rows: list[Row] = []
+    for each in changes:
+        if each.first:
+            site = each.first.shown.site
+            what = f"in {name_of(site.caller)}, {each.key.name}"
+            rows.append([Cell(_call(site), None, note=what), *_answers(each.first)])
+    return Grid(("where ways part", *names), rows, folds=True)
+
+
+def _of_functions(
+    title: str, functions: Sequence[FunctionChange], names: Names
+) -> list[Grid | str]:
+    decisions = [_decisions(each, names) for each in functions if each.decisions]
+    return [_functions(title, functions, names), *decisions]
+
+
+def _functions(title: str, functions: Sequence[FunctionChange], names: Names) -> Grid:
+    widest = max(abs(each.difference_bytes) for each in functions) or 1
+    is_known = any(each.difference_executed is not None for each in functions)
+    rows: list[Row] = []
+    for each in functions:
+        sizes = [
+            Cell("none", -1.0) if size is None else amount(size)
+            for size in (each.before_bytes, each.after_bytes)
+        ]
+        difference = each.difference_bytes
+        change = Cell(
+            f"{difference:+,}",
+            difference,
+            "worse" if difference > 0 else "better",
+            bar=difference / widest,
+        )
+        counts = [_executed(each)] if is_known else []
+        named = Cell(name_of(each.function), anchor=function_anchor(each.key, each.function))
+        rows.append([named, *sizes, change, *counts, amount(len(each.decisions))])
+    counted = ["executed"] if is_known else []
+    return Grid((title.lower(), *names, "change", *counted, "decisions"), rows, folds=True)
+
+
+def _ten_most(functions: Sequence[FunctionChange], names: Names) -> Iterator[tuple[str, Grid]]:
+    """The decisions that add most to the code, and take most from it."""
+    others = [(each, function) for function in functions for each in function.decisions]
+    for title, sign in _TEN:
+        found = [each for each in others if round(sign * each[0].cost_bytes) > 0]
+        found.sort(key=lambda each: -abs(each[0].cost_bytes))
+        rows: list[Row] = []
+        for each, function in found[:_MOST]:
+            note = f"in {name_of(function.function)}, {function.key.name}"
+            cost = Cell(f"{each.cost_bytes:+,.0f}", each.cost_bytes, _KINDS[sign])
+            rows.append([Cell(_call(each.shown.site), note=note), *_answers(each), cost])
+        if rows:
+            yield title, Grid((title.lower(), *names, "bytes"), rows, folds=True)
+
+
+def _decisions(change: FunctionChange, names: Names) -> Grid:
+    is_known = any(each.difference_executed is not None for each in change.decisions)
+    rows: list[Row] = []
+    shown = [each for each in change.decisions if each.answers not in _WITHOUT_EFFECT]
+    for each in shown:
+        difference = each.difference_bytes
+        code = Cell(f"{difference:+,}" if difference else "0", difference)
+        if not each.shown.site.calls:
+            code = Cell("unknown", -math.inf)
+        counts = [_executed(each)] if is_known else []
+        rows.append([_call(each.shown.site), *_answers(each), code, *counts])
+    if rest := len(change.decisions) - len(shown):
+        what = f"{rest} that one left and the other was not asked about"
+        rows.append([what, *[""] * (len(names) + 1 + is_known)])
+    counted = ["executed"] if is_known else []
+    heading = f"in {name_of(change.function)}"
+    return Grid((heading, *names, "code of it", *counted), rows, folds=True)
+
+
+def _executed(change: FunctionChange | OtherDecision) -> Cell:
+    """How many more instructions are executed, in millions."""
+    difference = change.difference_executed
+    if difference is None:
+        return Cell("unknown", -math.inf)
+    return Cell(f"{difference / 1e6:+,.2f} M" if difference else "0", difference)
+
+
+def _answers(decision: OtherDecision) -> list[str]:
+    return [_ANSWERS.get(answer, str(answer)) for answer in decision.answers]
+
+
+def _call(site: Site) -> str:
+    """Who is called, and where: what stands in the caller itself has a number alone."""
+    places = [
+        call.place
+        if call.line
+        else f"call {call.number}"
+        if call.function == site.caller
+        else f"call {call.number} of {name_of(call.function)}"
+        for call in site.calls
+    ]
+    return f"{name_of(site.callee)} at {' @ '.join(places) or 'a merged call'}"
+
+
+def _module_record(change: ModuleChange) -> dict[str, Any]:
+    return {
+        "package": change.key.package,
+        "module": change.key.name,
+        "text_bytes": list(change.text_bytes),
+        "first": change.first and _decision_record(change.first),
+        "functions": [
+            {
+                "function": each.function,
+                "bytes": [each.before_bytes, each.after_bytes],
+                "executed": list(each.executed),
+                "decisions": [_decision_record(other) for other in each.decisions],
+            }
+            for each in change.functions
+        ],
+    }
+
+
+def _decision_record(other: OtherDecision) -> dict[str, Any]:
+    sizes = [each and each.size_bytes for each in (other.before, other.after)]
+    return {
+        "site": asdict(other.shown.site),
+        "asked_before": other.shown.before,
+        "answers": list(other.answers),
+        "bytes": sizes,
+        "cost_bytes": other.cost_bytes,
+        "executed": [each and each.executed for each in (other.before, other.after)],
+    }
+
+
+def function_anchor(key: ModuleKey, function: str) -> str:
+    """Where a page has a function's IR."""
+    return f"ir/{key.package}/{key.name}/{function}"
+
+
+def name_of(symbol: str) -> str:
+    """A symbol as its source has it, without what C++'s library adds by itself.
+
+    >>> name_of("_ZNSt6vectorIiSaIiEE9push_backERKi")
+    'std::vector<int>::push_back(int const&)'
+    """
+    try:
+        name = str(cxxfilt.demangle(symbol))
+    except cxxfilt.Error:  # no such name, or no library that knows
+        name = symbol
+    name, found = name.replace(_STRING, "std::string"), 1
+    while found:
+        name, found = _DEFAULT.subn("", name)
+    if len(name) > _LONGEST_NAME and name.endswith(")"):
+        name = f"{_PARAMETERS.sub('', name)}(…)"
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

@@ -1,0 +1,5 @@
+"""Programs that run: workloads, meters, profiles, and measures made of them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

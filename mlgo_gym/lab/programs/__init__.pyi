@@ -1,0 +1,33 @@
+from ._attach import Attached as Attached
+from ._attach import attach_profile as attach_profile
+from ._check import Checked as Checked
+from ._check import check_workloads as check_workloads
+from ._collect import Collected as Collected
+from ._collect import collect_profile as collect_profile
+from ._compare import ProfileComparison as ProfileComparison
+from ._compare import compare_profiles as compare_profiles
+from ._compare import counters_of as counters_of
+from ._compare import summary_of_profile as summary_of_profile
+from ._counts import CorpusCounts as CorpusCounts
+from ._counts import Inconsistency as Inconsistency
+from ._counts import counts_of_corpus as counts_of_corpus
+from ._estimate import Estimate as Estimate
+from ._file import ProfileFile as ProfileFile
+from ._finding import corpora_with_workloads as corpora_with_workloads
+from ._finding import find_workloads as find_workloads
+from ._meters import METERS as METERS
+from ._meters import Meter as Meter
+from ._meters import Reading as Reading
+from ._meters import check_tools as check_tools
+from ._meters import meter_named as meter_named
+from ._program import Program as Program
+from ._program import Programs as Programs
+from ._running import ProgramRun as ProgramRun
+from ._running import run_program as run_program
+from ._summary import Summary as Summary
+
+# isort: split
+# For other packages of this project; not documented, and may change.
+
+from ._addresses import ExecutedFunction as ExecutedFunction
+from ._addresses import executed_code as executed_code

@@ -1,0 +1,285 @@
+"""Programs of a corpus's objects: compiled plainly, but for what a policy has compiled, and linked.
+
+All is linked statically, so that a program is one file which reads no other, and what its libraries
+execute does not depend on who loads them. Modules are compiled plainly once; the sources that drive
+them are compiled at one level, whatever theirs is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from corpus_tools.clang import find_clang, link_program
+from corpus_tools.errors import CorpusToolsError
+from corpus_tools.scratch import scratch_folder
+from corpus_tools.workloads import SOURCE_LEVEL, Workload, compile_workload
+from mlgo_gym.corpus import Corpus, Module, language_of
+from mlgo_gym.lab.programs._finding import find_workloads, linked_modules
+from mlgo_gym.lab.programs._running import wrong
+from mlgo_gym.llvm import (
+    DEFAULT_TIMEOUT_S,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Jobs,
+    each,
+    options_of,
+    run_to_end,
+)
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout import Code, linked_text_bytes
+
+_NO_RESULTS: Final[Mapping[str, CompilationResult]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that was linked.
+
+    Attributes:
+        path: its file.
+        text_bytes: the code of the corpus's modules in it (`rollout.linked_text_bytes`).
+        sha256: the hash of its bytes, in hexadecimal digits.
+
+    >>> Program(Path("a"), 100, "00") == Program(Path("b"), 100, "00")
+    True
+    """
+
+    path: Path = field(repr=False, compare=False)
+    text_bytes: int
+    sha256: str
+
+
+def _compiled(
+    compiler: Compiler,
+    module: Module,
+    *,
+    answers: Mapping[Problem, PolicyLike],
+    opt_level: str | None,
+) -> CompilationResult:
+    options = options_of(module, opt_level)
+    return run_to_end(compiler.running(module, options, answers, keep_object=True)).result
+
+
+class Programs(AbstractContextManager["Programs"]):
+    """The programs of a corpus's workloads, in a temporary folder that goes at the end.
+
+    Several threads may use them at once.
+
+    Args:
+        corpus: whose modules are linked.
+        names: which workloads; all, where none are named.
+        opt_level: clang's level to compile modules at; ``None`` takes each one's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one, in seconds.
+
+    Attributes:
+        workloads: by their names.
+        clang: what links them.
+
+    Raises:
+        WorkloadError: a workload cannot be used.
+        ToolchainError: there is no clang to link with.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> programs = Programs(Corpus.load(SAMPLE_CORPUS))
+    >>> programs.workloads["json"].about[:5]
+    'reads'
+    >>> programs.close()
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        names: Sequence[str] = (),
+        *,
+        opt_level: str | None = None,
+        jobs: Jobs = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.workloads: Final = find_workloads(corpus, names)
+        self._modules: Final = {
+            name: linked_modules(each, corpus) for name, each in self.workloads.items()
+        }
+        self._corpus = corpus
+        self._opt_level = opt_level
+        self._jobs = jobs
+        self._compiler = partial(Compiler, timeout_s=timeout_s)
+        self._stack = ExitStack()
+        self._folder = self._stack.enter_context(scratch_folder())
+        self.clang: Final = find_clang()
+        self._alone = threading.RLock()
+        self._plain: dict[str, CompilationResult] = {}
+        self._sources: dict[str, list[Path]] = {}
+        self._cpp: dict[str, bool] = {}
+        self._numbers = itertools.count()
+        self._users = 1
+        self._written = itertools.count()
+
+    def share(self) -> Programs:
+        """The same programs for one user more, who closes them, too."""
+        with self._alone:
+            self._users += 1
+        return self
+
+    def close(self) -> None:
+        """Remove all files, once all users have done so."""
+        with self._alone:
+            self._users -= 1
+            if not self._users:
+                self._stack.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def modules(self, workload: str) -> tuple[str, ...]:
+        """The modules that a workload's program is linked of, in the corpus's order."""
+        return self._modules[workload]
+
+    def object_of(self, module: str) -> Path:
+        """The object of a module as LLVM's own heuristics compile it."""
+        return self._file_of(self.plain()[module])
+
+    def plain(self) -> Mapping[str, CompilationResult]:
+        """The modules of all workloads as LLVM's own heuristics compile them; without objects.
+
+        Raises:
+            ModuleError: one cannot be compiled.
+            CompilationError: LLVM crashed or hung on it.
+        """
+        with self._alone:
+            if not self._plain:
+                self._plain = self._compile(itertools.chain.from_iterable(self._modules.values()))
+            return self._plain
+
+    def compiled(
+        self, workload: Workload, answers: Mapping[Problem, PolicyLike]
+    ) -> dict[str, CompilationResult]:
+        """A workload's modules as something else than LLVM's own heuristics has them.
+
+        Raises:
+            ModuleError: one cannot be compiled.
+            CompilationError: LLVM crashed or hung on it.
+        """
+        return self._compile(self._modules[workload.name], answers)
+
+    def keep(self, result: CompilationResult) -> CompilationResult:
+        """The result without its object, which is in the folder from then on."""
+        self._file_of(result)
+        return replace(result, object_bytes=None)
+
+    @contextmanager
+    def linked(
+        self, workload: Workload, results: Mapping[str, CompilationResult] = _NO_RESULTS
+    ) -> Iterator[Program]:
+        """A program, which is removed at the end.
+
+        Args:
+            workload: what is linked.
+            results: modules by name that are not taken as LLVM's own heuristics compile them;
+                they hold their objects, or are equal to what was kept.
+
+        Raises:
+            WorkloadError: it cannot be linked.
+        """
+        names = self._modules[workload.name]
+        made = [results.get(name) or self.plain()[name] for name in names]
+        text = linked_text_bytes([Code.of(each) for each in made])
+        with ExitStack() as files:
+            objects = [self._held(each, files) for each in made]
+            path = files.enter_context(self.linked_objects(workload, objects))
+            yield Program(path, text, hashlib.sha256(path.read_bytes()).hexdigest())
+
+    @contextmanager
+    def linked_objects(
+        self, workload: Workload, objects: Sequence[Path], flags: Sequence[str] = ()
+    ) -> Iterator[Path]:
+        """A program of its modules as somebody else has compiled them, removed at the end.
+
+        Args:
+            workload: what is linked.
+            objects: of its modules, in their order.
+            flags: further ones for the linker's driver.
+
+        Raises:
+            WorkloadError: it cannot be linked.
+        """
+        path = self._folder / f"program.{next(self._numbers)}"
+        flags = [*flags, *(f"-l{library}" for library in workload.libraries)]
+        if self._is_cpp(workload):
+            flags = ["--driver-mode=g++", *flags]
+        try:
+            try:
+                link_program(self.clang, [*self._driving(workload), *objects], path, flags)
+            except CorpusToolsError as error:
+                raise wrong(workload, f"cannot be linked: {error}") from error
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _held(self, result: CompilationResult, files: ExitStack) -> Path:
+        """The object's file, which goes with the stack unless it was kept."""
+        if result.object_bytes is None:
+            return self._file_of(result)
+        path = self._write(result.object_bytes)
+        files.callback(path.unlink, missing_ok=True)
+        return path
+
+    def _write(self, data: bytes) -> Path:
+        path = self._folder / f"object.{next(self._written)}.o"
+        path.write_bytes(data)
+        return path
+
+    def _is_cpp(self, workload: Workload) -> bool:
+        if workload.name not in self._cpp:
+            modules = [self._corpus[name] for name in self._modules[workload.name]]
+            modules += [Module(source, b"") for source in workload.sources]
+            self._cpp[workload.name] = any(language_of(each) == "C++" for each in modules)
+        return self._cpp[workload.name]
+
+    def _compile(
+        self, names: Iterable[str], answers: Mapping[Problem, PolicyLike] = MappingProxyType({})
+    ) -> dict[str, CompilationResult]:
+        work = partial(_compiled, answers=dict(answers), opt_level=self._opt_level)
+        how: dict[str, Any] = {"jobs": self._jobs, "size": self._corpus.size_bytes}
+        items, read = dict.fromkeys(names), self._corpus.file
+        with closing(each(items, work, self._compiler, read=read, **how)) as found:
+            return {done.item: self.keep(done.value) for done in found}
+
+    def _file_of(self, result: CompilationResult) -> Path:
+        path = self._folder / f"{result.object_sha256}.o"
+        if result.object_bytes is not None and not path.exists():
+            self._write(result.object_bytes).replace(path)  # whole, whoever looks
+        return path
+
+    def _driving(self, workload: Workload) -> list[Path]:
+        """The objects of the sources that drive the modules."""
+        with self._alone:
+            if workload.name not in self._sources:
+                self._sources[workload.name] = self._compile_sources(workload)
+            return self._sources[workload.name]
+
+    def _compile_sources(self, workload: Workload) -> list[Path]:
+        try:
+            bitcode = compile_workload(workload, self._folder, self.clang, workload.folder)
+        except CorpusToolsError as error:
+            raise wrong(workload, str(error)) from error
+        options = CompileOptions(SOURCE_LEVEL)
+        with self._compiler() as compiler:
+            return [
+                self._file_of(
+                    compiler.compile_module(
+                        Module(path.name, path.read_bytes()), options, keep_object=True
+                    )
+                )
+                for path in bitcode
+            ]

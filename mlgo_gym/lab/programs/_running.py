@@ -1,0 +1,310 @@
+"""Running a program once: in a sandbox, with limits, and with what it did looked at.
+
+It reads what its workload names, and writes in its own folder, which is made for the run and goes
+with it; it starts no other and reaches no network (`corpus_tools.sandbox`, as far as the kernel
+can). Its environment, its name and its folder are alike wherever it runs, so that it does the same
+each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from threading import Timer
+from types import MappingProxyType
+from typing import Final
+
+from corpus_tools import sandbox
+from corpus_tools.children import check_statuses
+from corpus_tools.sandbox import confinement
+from corpus_tools.scratch import scratch_folder
+from corpus_tools.workloads import Workload
+from mlgo_gym.base import WorkloadError
+
+_MIB: Final = 1 << 20
+_MOST_OUTPUT_BYTES: Final = 64 * _MIB
+_GRACE_S: Final = 5
+_TAIL_BYTES: Final = 400
+_WITHOUT: Final = (
+    *("AVX512F", "AVX512BW", "AVX512VL", "AVX2", "AVX2_Usable", "AVX", "FMA", "FMA4", "ERMS"),
+    *("FSRM", "BMI2"),
+)
+_TUNABLES: Final = ":".join(
+    (
+        f"glibc.cpu.hwcaps={''.join(f'-{each},' for each in _WITHOUT)}",
+        "glibc.cpu.x86_data_cache_size=32768",
+        "glibc.cpu.x86_shared_cache_size=1048576",
+        "glibc.cpu.x86_non_temporal_threshold=786432",
+    )
+)
+"""What of the processor the C library may not choose functions by: they differ in the last bit.
+
+Glibc looks for the comma behind each name, also behind the last, and reads on where there is none.
+"""
+_ENVIRONMENT: Final = MappingProxyType({"LC_ALL": "C", "TMPDIR": ".", "GLIBC_TUNABLES": _TUNABLES})
+_PATH_LENGTH, _LONGEST_NAME = 240, 200
+_LAUNCHER: Final = (
+    sys.executable,
+    "-I",
+    "-S",
+    str(Path(sandbox.__file__).with_name("launcher.py")),
+)
+_UNDER_WAY: Final[set[subprocess.Popen[bytes]]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a program is run: by itself, or by a tool that looks at each of its instructions.
+
+    Attributes:
+        prefix: the tool and its arguments.
+        executable: the files that are executed beside the program.
+        readable: the folders that they read.
+        environment: the variables that they need; ``{log}`` in them, and in the prefix, is the
+            descriptor of what they write besides.
+        slowdown: how much longer the program may take.
+        more_bytes: how much more memory it may take.
+    """
+
+    prefix: tuple[str, ...] = ()
+    executable: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    slowdown: int = 1
+    more_bytes: int = 0
+
+
+NATIVE: Final = Way()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRun:
+    """What a program did.
+
+    Attributes:
+        status: its exit status; negative is the signal that ended it.
+        stdout: what it wrote to standard output.
+        stderr: the end of what it, or the tool that ran it, wrote to standard error.
+        log: what was written besides, by the tool that ran it or what is linked with it.
+        cpu_s: the seconds of the CPU that it took.
+
+    >>> ProgramRun(0, b"4", "", b"", 0.1).stdout_sha256[:8]
+    '4b227777'
+    """
+
+    status: int
+    stdout: bytes
+    stderr: str
+    log: bytes
+    cpu_s: float
+
+    @property
+    def stdout_sha256(self) -> str:
+        """The hash of what it wrote, in hexadecimal digits."""
+        return hashlib.sha256(self.stdout).hexdigest()
+
+
+def wrong(workload: Workload, problem: str) -> WorkloadError:
+    """What to raise: which it is, what was expected and what was found."""
+    return WorkloadError(str(workload.error(problem)))
+
+
+def run_program(
+    workload: Workload,
+    program: Path,
+    way: Way = NATIVE,
+    *,
+    cpu: int | None = None,
+    check_output: bool = True,
+) -> ProgramRun:
+    """Run a workload's program once, and see that it did what it must.
+
+    Args:
+        workload: what it is given, and what it must do.
+        program: its file.
+        way: how it is run.
+        cpu: the processor that it runs on; any, if ``None``.
+        check_output: off, it may write anything to standard output.
+
+    Raises:
+        WorkloadError: it did something else: ended otherwise, not in time, wrote something else,
+            tried to start a process or to use the network.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> from mlgo_gym.lab.programs import Programs
+    >>> with Programs(Corpus.load(SAMPLE_CORPUS), ["json"]) as programs:
+    ...     workload = programs.workloads["json"]
+    ...     with programs.linked(workload) as program:
+    ...         run_program(workload, program.path).status
+    0
+    """
+    run = _run(workload, program, way, cpu)
+    if run.status == -signal.SIGSYS:
+        again = _run(workload, program, way, cpu, refused=("processes",))
+        if again.status == -signal.SIGSYS:
+            raise wrong(workload, "expected to start no process, found that it does")
+        raise wrong(workload, "expected no use of the network, found some")
+    _check_end(workload, run)
+    if check_output:
+        compare_output(workload, run)
+    return run
+
+
+def compare_output(workload: Workload, run: ProgramRun) -> None:
+    """See that a program wrote what it must.
+
+    Raises:
+        WorkloadError: it wrote something else.
+    """
+    if run.stdout_sha256 != workload.stdout_sha256:
+        raise wrong(
+            workload,
+            f"expected standard output of SHA-256 {workload.stdout_sha256}, found "
+            f"{run.stdout_sha256}",
+        )
+
+
+def _check_end(workload: Workload, run: ProgramRun) -> None:
+    if run.status == -signal.SIGILL:
+        raise wrong(
+            workload,
+            "expected instructions that the processor knows, or valgrind where it runs the "
+            f"program, found another; compile for -target-cpu x86-64{_said(run)}",
+        )
+    if run.status == -signal.SIGXFSZ:
+        expected = f"files and output of at most {_MOST_OUTPUT_BYTES} bytes"
+        raise wrong(workload, f"expected {expected}, found more")
+    if run.status != workload.exit_status:
+        number = -run.status
+        found = f"signal {number} ({signal.strsignal(number)})" if number > 0 else str(run.status)
+        expected = f"exit status {workload.exit_status}"
+        raise wrong(workload, f"expected {expected}, found {found}{_said(run)}")
+
+
+def _said(run: ProgramRun) -> str:
+    words = " ".join(run.stderr.split())
+    hint = ""
+    if "ermission denied" in words:
+        hint = "; it reads what its workload names, and writes in its own folder, alone"
+    return f"; it said: {words}{hint}" if words else ""
+
+
+def end_programs() -> None:
+    """End all programs that run in threads of this process."""
+    for process in list(_UNDER_WAY):
+        process.kill()
+
+
+def _run(
+    workload: Workload,
+    program: Path,
+    way: Way,
+    cpu: int | None,
+    refused: Collection[str] = ("processes", "network"),
+) -> ProgramRun:
+    with scratch_folder() as scratch, ExitStack() as stack:
+        own, here = _places(scratch)
+        _link(program, own)
+        _put_files(workload, here)
+        given = workload.folder / workload.stdin if workload.stdin else Path(os.devnull)
+        stdin = stack.enter_context(given.open("rb"))
+        files = [stack.enter_context(_memory_file()) for _ in range(4)]
+        stdout, stderr, log, note = files
+        rules, calls = confinement(
+            readable=way.readable, executable=[own, *way.executable], owned=[here], fatal=refused
+        )
+        if rules >= 0:
+            stack.callback(os.close, rules)
+        most_s = workload.timeout_s * way.slowdown
+        limits = (workload.memory_mib * _MIB + way.more_bytes, _MOST_OUTPUT_BYTES)
+        words = [rules, calls.hex(), *limits, most_s + _GRACE_S, note.fileno()]
+        prefix = [each.format(log=log.fileno()) for each in way.prefix]
+        own_variables = {k: v.format(log=log.fileno()) for k, v in way.environment.items()}
+        check_statuses()
+        process = subprocess.Popen(
+            [*_LAUNCHER, *map(str, words), *prefix, "../program", *workload.arguments],
+            cwd=here,
+            env={**_ENVIRONMENT, **own_variables},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=[each for each in (rules, note.fileno(), log.fileno()) if each >= 0],
+            start_new_session=True,
+        )
+        status, cpu_s = _wait(process, most_s, cpu)
+        if status is None:
+            problem = f"expected to end within {most_s} s, found it still running"
+            raise wrong(workload, problem)
+        output, said, counted, launched = (_content(each) for each in files)
+        tail = said[-_TAIL_BYTES:].decode(errors="replace")
+        cpu_s -= float(launched or 0)
+        return ProgramRun(status, output, tail, counted, cpu_s)
+
+
+def _places(scratch: Path) -> tuple[Path, Path]:
+    """Where the program is, and where it runs: C libraries look at the length of its path."""
+    lacking = _PATH_LENGTH - len(str(scratch)) - len("//program")
+    folder = scratch / ("_" * max(1, min(lacking, _LONGEST_NAME)))
+    folder.mkdir()
+    return folder / "program", folder / "run"
+
+
+def _link(program: Path, name: Path) -> None:
+    try:
+        name.hardlink_to(program)
+    except OSError:  # on another file system
+        shutil.copy(program, name)
+
+
+def _put_files(workload: Workload, folder: Path) -> None:
+    folder.mkdir()
+    for name in workload.files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(workload.folder / name, folder / name)
+
+
+def _wait(
+    process: subprocess.Popen[bytes], most_s: int, cpu: int | None
+) -> tuple[int | None, float]:
+    """Exit status, or ``None`` where the time was over, and seconds of the CPU."""
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        is_over = True
+        process.kill()
+
+    timer = Timer(most_s, end)
+    _UNDER_WAY.add(process)
+    try:
+        if cpu is not None:
+            os.sched_setaffinity(process.pid, {cpu})
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        timer.cancel()
+        _UNDER_WAY.discard(process)
+    return None if is_over else process.returncode, usage.ru_utime + usage.ru_stime
+
+
+def _memory_file() -> FileIO:
+    return FileIO(os.memfd_create("output"), "r+b")
+
+
+def _content(file: FileIO) -> bytes:
+    file.seek(0)
+    return file.read()

@@ -1,0 +1,7 @@
+"""Commands and extensions of commands of this wing."""
+
+COMMANDS = {
+    "_measure": "compare what models make of programs that run",
+    "workload": "list, run and check the programs of corpora",
+    "profile": "collect profiles of programs, and put them into corpora",
+}

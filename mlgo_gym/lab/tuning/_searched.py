@@ -1,0 +1,144 @@
+"""What a search adds to a tune: answers for the modules that matter, which builds repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from mlgo_gym.cc import Build, write_answers
+from mlgo_gym.corpus import Corpus, ModuleKey, Packages
+from mlgo_gym.lab.tuning._tuned import Tuned
+from mlgo_gym.llvm import Compiler, each, options_of
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.rollout import Code, Trace, replay, trace_path
+from mlgo_gym.runners import native_policy
+from mlgo_gym.search import ModuleSearch, SearchSetting, search_corpus
+
+LEAST_S: Final = 5.0
+"""How long a module is searched at least."""
+
+_SHARE: Final = 0.95
+_PASSES: Final = 8
+"""What is compiled besides, in times of all modules: what the others of a target are, and what
+clang makes of what was found."""
+
+Track = Callable[[Iterable[ModuleSearch], int], Iterable[ModuleSearch]]
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSearch:
+    """How what was tuned is searched.
+
+    Attributes:
+        problem: what LLVM asks for.
+        model: what is started from; ``None`` is LLVM's own heuristic.
+        budget_s: how long that may take in all, in seconds.
+        jobs: how many modules are searched at once.
+        timeout_s: for LLVM's part of one compilation.
+        track: shows how far it is.
+    """
+
+    problem: InliningForSize
+    model: Path | None
+    budget_s: float
+    jobs: int
+    timeout_s: float
+    track: Track = lambda searches, _: searches
+
+    def run(self, build: Build, found: Tuned, folder: Path) -> tuple[Tuned, dict[str, str | None]]:
+        """Search the modules that matter, each where it is linked first, and keep the answers.
+
+        Args:
+            build: the modules and their commands.
+            found: what tuning came to.
+            folder: of the traces; what is there is gone on with.
+
+        Returns:
+            What tuning came to with what was found, and the modules with answers; with a reason
+            where they are left out.
+
+        Raises:
+            OptionsError: the folder cannot be written.
+            ModelError: the model cannot be used.
+        """
+        start = monotonic()
+        seconds = self._seconds(found)
+        parts = modules_that_matter(found, max(int(seconds / LEAST_S), 1))
+        count = sum(map(len, parts.values()))
+        module_s = max(seconds / max(count, 1), LEAST_S)
+        searches: list[ModuleSearch] = []
+        with ExitStack() as stack:
+            policy = native_policy(self.model, self.problem, stack) if self.model else None
+            setting = SearchSetting(module_s, found.seed, most_text=1.0)
+            for target, keys in parts.items():
+                linked = build.corpus.only(key.name for key in found.targets[target])
+                made = search_corpus(
+                    Packages.of(linked).only(keys),
+                    folder,
+                    self.problem,
+                    setting,
+                    policy=policy,
+                    reward="linked",
+                    jobs=self.jobs,
+                    timeout_s=self.timeout_s,
+                )
+                searches += self.track(made, len(keys))
+        good = [search for search in searches if not search.error]
+        answers = write_answers(build, good, folder, self.jobs, self.timeout_s)
+        kept = [name for name, reason in answers.items() if reason is None]
+        codes = self._codes(build.corpus, folder, kept)
+        failed = {search.module: search.error for search in searches if search.error}
+        spent_s = {**found.spent_s, "searching": monotonic() - start}
+        return replace(found, searched=codes, spent_s=spent_s), {**failed, **answers}
+
+    def _seconds(self, found: Tuned) -> float:
+        """How long modules are searched together: what is left beside compiling all."""
+        compilations = max(len(scores.code) for scores in found.scores) + 1  # LLVM's own twice
+        pass_s = found.spent_s["evaluating"] / compilations
+        return (self.budget_s - _PASSES * pass_s) * self.jobs
+
+    def _codes(self, corpus: Corpus, folder: Path, names: Sequence[str]) -> dict[ModuleKey, Code]:
+        """What the answers make of modules."""
+        work = partial(_replayed, corpus, folder)
+        make = partial(Compiler, timeout_s=self.timeout_s)
+        done = each(names, work, make, jobs=self.jobs, in_order=True)
+        return {ModuleKey("", one.item): one.value for one in done if not one.error}
+
+
+def _replayed(corpus: Corpus, folder: Path, compiler: Compiler, name: str) -> Code:
+    module = corpus[name]
+    trace = Trace.load(trace_path(folder, name))
+    return Code.of(replay(compiler, trace, module, options_of(module)))
+
+
+def modules_that_matter(found: Tuned, most: int) -> Mapping[str, tuple[ModuleKey, ...]]:
+    """The largest modules that have most of the code, by the target that links them first.
+
+    Args:
+        found: what tuning came to.
+        most: how many at most.
+    """
+    sizes = {
+        ModuleKey(scores.package, scores.module): scores.code[found.choice.name].text_bytes
+        for scores in found.scores
+        if scores.is_complete
+    }
+    first = {
+        key: target
+        for target, keys in reversed(list(found.targets.items()))
+        for key in keys
+        if key in sizes
+    }
+    left = _SHARE * sum(sizes[key] for key in first)
+    chosen: dict[str, list[ModuleKey]] = {}
+    for key in sorted(first, key=sizes.__getitem__, reverse=True)[:most]:
+        if left <= 0:
+            break
+        chosen.setdefault(first[key], []).append(key)
+        left -= sizes[key]
+    return {target: tuple(keys) for target, keys in chosen.items()}

@@ -1,0 +1,281 @@
+"""A model for one project: from one that is there, by the project's own modules.
+
+Of the models that are there the one is started from that makes the least linked text. A quarter of
+the modules is held out. The trainer ``advantage`` learns from the others, around that model; then
+LLVM's own heuristic, that model and the tuned one are compared by linked text, and the best on what
+is held out is chosen.
+
+::
+
+    tune.json           what is tuned, and what the trainer was told
+    scores.NAME.json    every module under LLVM's own heuristic and models
+    run/                the trainer's folder
+    model/              the model that was chosen; not there where that is none
+
+Started again with the same folder, a tune goes on where it was: what is there is not made again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from mlgo_gym.base import ModelError, OptionsError, TrainingError, read_json, write_json
+from mlgo_gym.corpus import ModuleKey, Packages
+from mlgo_gym.evaluation import Setting, in_order
+from mlgo_gym.lab.tuning._tune_scores import MAX_BYTES, Scoring, Track, digest, joined
+from mlgo_gym.lab.tuning._tuned import TUNED, TuneChoice, Tuned, choose, linked_bytes
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, llvm_version
+from mlgo_gym.model import CARD_FILE, read_card
+from mlgo_gym.problems import InliningForSize
+from mlgo_gym.rollout import BASELINE
+from mlgo_gym.runners import check_files
+from mlgo_gym.training import Watcher, imported, train
+
+FEWEST: Final = 4
+"""Modules of which one can be held out."""
+
+_TRAINER: Final = "advantage"
+_CAUTION: Final = 1.0
+"""How much the first model's certainty counts beside what is learned: here, as much."""
+
+_TREES: Final = 100
+"""Fewer than of many packages: labels are fewer."""
+
+_ROUNDS: Final = 3
+_MOST_BATCHES: Final = 24
+_LABELLING: Final = 0.75
+_ROUND_PARTS: Final = 1.5
+"""A round without labels, and the evaluation after, in times of two compilations of all."""
+
+_FIT_S: Final = 10.0
+"""What it takes besides to fit."""
+
+_ALL: Final = "all modules"
+_FILE: Final = "tune.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TuneSetting:
+    """How a project is tuned.
+
+    Attributes:
+        models: model directories, of which it starts from the best.
+        problem: what LLVM asks for.
+        budget_s: how long it may take, over all runs in a folder, in seconds.
+        search_s: how much of that is left for a search.
+        seed: of everything random.
+        jobs: how many modules are compiled at once.
+        timeout_s: for LLVM's part of one compilation.
+        settings: of the trainer, texts such as ``fit.epochs=10``.
+    """
+
+    models: tuple[Path, ...]
+    problem: InliningForSize
+    budget_s: float
+    search_s: float = 0.0
+    seed: int = 0
+    jobs: int = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    settings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """The folder of one tune.
+
+    Attributes:
+        folder: where all is written.
+        packages: the project's modules.
+        targets: the modules of what the project links, by its name; without any, of each package.
+        setting: how it is tuned.
+        watcher: is told what goes on.
+        track: shows how far compiling is.
+    """
+
+    folder: Path
+    packages: Packages
+    setting: TuneSetting
+    targets: Mapping[str, tuple[ModuleKey, ...]] = field(default_factory=dict)
+    watcher: Watcher = field(default_factory=Watcher)
+    track: Track = lambda scores, _: scores
+
+    def run(self) -> Tuned:
+        """Tune, or go on with it.
+
+        Raises:
+            OptionsError: there are too few modules, models have one name, or there is too little
+                time for one round.
+            ModelError: the model cannot be started from.
+            TrainingError: the folder holds another tune, or no module compiles.
+        """
+        if len(self.packages) < FEWEST:
+            raise OptionsError(
+                f"tune: expected at least {FEWEST} modules, of which a quarter is held out, found "
+                f"{len(self.packages)}"
+            )
+        models = _named(self.setting.models)
+        for each in models.values():
+            _check_model(each, self.setting.problem)
+        _, held_out = self.packages.hold_out()
+        targets = dict(self.targets) or _as_one(self.packages)
+        self._begin()
+        named = " and ".join([*models, "LLVM's own"])
+        scoring = self._scoring()
+        first, first_s = scoring.scores("start", models, named)
+        if not any(each.is_complete for each in first):
+            raise TrainingError(f"tune: expected modules that compile, found none of {len(first)}")
+        linked = linked_bytes(first, targets, models)
+        name = min(models, key=linked.__getitem__)
+        trained_s, validation = self._train(models[name], first_s)
+        tuned = {TUNED: self.folder / "run" / "model"}
+        second, second_s = scoring.scores(TUNED, tuned, "the tuned model")
+        found = Tuned(
+            in_order(joined(first, second), self.packages),
+            name,
+            frozenset(held_out),
+            targets,
+            {"evaluating": first_s + second_s, "training": trained_s},
+            validation,
+            self.setting.seed,
+        )
+        chosen = choose(found)
+        self._keep(chosen, found, models[name])
+        return replace(found, choice=chosen)
+
+    def _scoring(self) -> Scoring:
+        setting = self.setting
+        how = Setting(setting.problem, jobs=setting.jobs, timeout_s=setting.timeout_s)
+        return Scoring(self.folder, self.packages, how, self.watcher, self.track)
+
+    def _begin(self) -> None:
+        """Make the folder, or see that it is of the same tune."""
+        asked = {
+            "models": [str(each) for each in self.setting.models],
+            "models_sha256": [digest(each) for each in self.setting.models],
+            "llvm_version": llvm_version(),
+            "problem": self.setting.problem.settings(),
+            "seed": self.setting.seed,
+            "settings": list(self.setting.settings),
+            "corpus": imported("data").describe(self.packages),
+        }
+        path = self.folder / _FILE
+        try:
+            if path.exists():
+                known = read_json(path, MAX_BYTES)
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_json(path, known := asked)
+        except OSError as error:
+            raise self._error(f"{error.filename}: {error.strerror}") from error
+        for key, value in json.loads(json.dumps(asked)).items():
+            if known.get(key) != value:
+                there = known.get(key)
+                raise self._error(f"holds another tune: {key}: expected {value!r}, found {there!r}")
+
+    def _train(self, start: Path, first_s: float) -> tuple[float, Mapping[str, Any]]:
+        """Train in the time that is left, which an evaluation of one model must follow."""
+        budget_s = self.setting.budget_s - self.setting.search_s
+        known = self._state().get("trained", {"budget_s": 0.0})
+        if known["budget_s"] >= budget_s:
+            return known["spent_s"], known["validation"]
+        pair_s = first_s * 2 / (1 + len(self.setting.models))
+        left_s = budget_s - first_s - pair_s
+        least_s = first_s + (1 + _ROUND_PARTS) * pair_s + _FIT_S
+        if budget_s < least_s:
+            search_s = self.setting.search_s
+            beside = f" beside the search's {search_s:g}s" if search_s else ""
+            raise OptionsError(
+                f"tune: expected a budget of at least {least_s:.0f}s for one round of "
+                f"{len(self.packages)} modules{beside}, found {budget_s:g}s"
+            )
+        trained = train(
+            _TRAINER,
+            self.packages,
+            output=self.folder / "run",
+            problem=self.setting.problem,
+            budget_minutes=left_s / 60,
+            settings=self._settings(start, left_s, pair_s),
+            seed=self.setting.seed,
+            jobs=self.setting.jobs,
+            timeout_s=self.setting.timeout_s,
+            watcher=self.watcher,
+        )
+        done = {"spent_s": trained.spent_s, "validation": dict(trained.validation)}
+        done["budget_s"] = budget_s
+        write_json(self.folder / _FILE, self._state() | {"trained": done})
+        return trained.spent_s, trained.validation
+
+    def _settings(self, start: Path, left_s: float, pair_s: float) -> list[str]:
+        """What the trainer is told whenever it goes on: as many flips as there is time for.
+
+        A batch is two compilations of each module that is trained on.
+        """
+        known = self._state()
+        if "trainer" not in known:
+            batches = int(_LABELLING * left_s / _ROUNDS / max(pair_s, 1e-3))
+            known["trainer"] = [
+                f"start={start}",
+                f"caution={_CAUTION}",
+                f"teacher.iterations={_TREES}",
+                "teacher.bags=1",  # they leave out packages, of which there is one
+                f"batches={min(max(batches, 1), _MOST_BATCHES)}",
+            ]
+            write_json(self.folder / _FILE, known)
+        return [*known["trainer"], *self.setting.settings]
+
+    def trainer(self) -> tuple[str, ...]:
+        """What the trainer was told."""
+        return _TRAINER, *self._state().get("trainer", []), *self.setting.settings
+
+    def _state(self) -> dict[str, Any]:
+        """What ``tune.json`` says."""
+        return dict(read_json(self.folder / _FILE, MAX_BYTES))
+
+    def _keep(self, choice: TuneChoice, found: Tuned, start: Path) -> None:
+        """Write the model that was chosen."""
+        target = self.folder / "model"
+        if choice.name == BASELINE:
+            shutil.rmtree(target, ignore_errors=True)
+            return
+        source = start if choice.name == found.start else self.folder / "run" / "model"
+        card = imported("export").read_model_json(source / CARD_FILE, str(source))
+        imported("export").save_model(
+            source, self.setting.problem, target, card | {"tuned": found.to_json(choice)}
+        )
+
+    def _error(self, message: str) -> TrainingError:
+        return TrainingError(f"tune {str(self.folder)!r}: {message}")
+
+
+def _named(models: Sequence[Path]) -> dict[str, Path]:
+    """The model directories by their names."""
+    found: dict[str, Path] = {}
+    for each in models:
+        if each.name in {*found, TUNED, BASELINE}:
+            taken = ", ".join([*found, TUNED, BASELINE])
+            raise OptionsError(
+                f"tune: expected a model's name other than {taken}, found {str(each)!r}"
+            )
+        found[each.name] = each
+    return found
+
+
+def _check_model(model: Path, problem: InliningForSize) -> None:
+    """See that a model can be started from, before modules are compiled."""
+    card = read_card(model)
+    if card and card.llvm_version.partition(".")[0] != llvm_version().partition(".")[0]:
+        raise ModelError(
+            str(model), f"expected one for LLVM {llvm_version()}, found {card.llvm_version}"
+        )
+    check_files(model, problem)
+    imported("start").load_start(str(model), problem)
+
+
+def _as_one(packages: Packages) -> dict[str, tuple[ModuleKey, ...]]:
+    """What is linked where a build does not say it: each package."""
+    return {name or _ALL: keys for name, keys in packages.by_package.items()}

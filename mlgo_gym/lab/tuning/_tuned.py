@@ -1,0 +1,206 @@
+"""What tuning a model to a project brought, and which of LLVM's own and two models is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mlgo_gym.corpus import ModuleKey
+from mlgo_gym.evaluation import ModuleScores, Scored, draw, interval
+from mlgo_gym.rollout import BASELINE, Code, linked_text_bytes
+
+TUNED: Final = "tuned"
+"""What the tuned model is called."""
+
+BUILT: Final = "built"
+"""What a build makes that keeps the smaller of LLVM's own object and the chosen model's."""
+
+ENOUGH: Final = 8
+"""Modules that an interval is made of."""
+
+_LINKED: Final = "linked_text"
+
+
+class TuneChoice(NamedTuple):
+    """What was chosen: a model's name or `BASELINE`; and why, in a sentence."""
+
+    name: str
+    why: str
+
+
+_NONE: Final = TuneChoice(BASELINE, "")
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What became of a project.
+
+    Attributes:
+        scores: of its modules under LLVM's own heuristic, the model that was started from, and the
+            tuned one.
+        start: the name of the model that was started from.
+        held_out: the modules that were not trained on.
+        targets: the modules of what the project links, by its name.
+        spent_s: how long each step took, in seconds.
+        validation: what the trainer says of its model.
+        seed: of the bootstrap.
+        choice: which is taken.
+        searched: the code of the modules that a search found answers for, which builds repeat.
+    """
+
+    scores: Sequence[ModuleScores]
+    start: str
+    held_out: frozenset[ModuleKey]
+    targets: Mapping[str, tuple[ModuleKey, ...]]
+    spent_s: Mapping[str, float]
+    validation: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    choice: TuneChoice = _NONE
+    searched: Mapping[ModuleKey, Code] = field(default_factory=dict)
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """LLVM's own heuristic, the model that was started from, and the tuned one."""
+        return BASELINE, self.start, TUNED
+
+    def scored(self) -> Scored:
+        """Sums over modules, which are linked with their packages."""
+        return Scored(list(self.scores), (self.start, TUNED), self.seed)
+
+    def part(self, *, is_held_out: bool) -> Scored:
+        """The modules that are held out, or those that were trained on."""
+        return self.scored().only(
+            lambda each: (ModuleKey(each.package, each.module) in self.held_out) == is_held_out
+        )
+
+    def built(self) -> list[ModuleScores]:
+        """The complete scores, with `BUILT` besides."""
+        return [
+            replace(each, code={**each.code, BUILT: self._built_code(each)})
+            for each in self.scores
+            if each.is_complete
+        ]
+
+    def _built_code(self, scores: ModuleScores) -> Code:
+        if found := self.searched.get(ModuleKey(scores.package, scores.module)):
+            return found
+        pair = (scores.code[name] for name in (BASELINE, self.choice.name))
+        return min(pair, key=lambda code: code.text_bytes)
+
+    def target_bytes(self) -> dict[str, dict[str, int]]:
+        """The linked text of each target, in bytes, under each name and as `BUILT`."""
+        return target_bytes(self.built(), self.targets, (*self.names, BUILT))
+
+    def to_json(self, choice: TuneChoice | None = None) -> dict[str, Any]:
+        """What is kept of it, as JSON values."""
+        chosen = choice or self.choice
+        found = replace(self, choice=chosen)
+        parts = {"held_out": self.part(is_held_out=True), "all": self.scored()}
+        return {
+            "chosen": chosen.name,
+            "why": chosen.why,
+            "started_from": self.start,
+            "linked_text": {part: _changes(scored) for part, scored in parts.items()},
+            "targets": found.target_bytes(),
+            "searched": len(found.searched),
+            "spent_s": {name: round(value, 1) for name, value in self.spent_s.items()},
+        }
+
+
+def choose(found: Tuned) -> TuneChoice:
+    """The one that makes least linked text of what is held out, LLVM's own before models.
+
+    A model is passed over that makes more of what the project links than LLVM's own heuristic, or
+    than the model that it was tuned from.
+    """
+    held_out = found.part(is_held_out=True)
+    modules = len(held_out.modules)
+    if not modules:
+        return TuneChoice(BASELINE, "No module that is held out was compiled by all.")
+    sums = {name: float(held_out.linked_text[name].sum()) for name in found.names}
+    linked = linked_bytes(found.scores, found.targets, found.names)
+    why = _said(found, held_out, sums)
+    order = sorted(found.names, key=lambda name: sums[name])
+    for place, name in enumerate(found.names):
+        least = min(found.names[: place + 1], key=lambda each: linked[each])
+        if linked[name] > linked[least] and name == order[0]:
+            why += f" Of all targets, {least} makes less than {name}."
+        if linked[name] > linked[least]:
+            order.remove(name)
+    return TuneChoice(order[0], why)
+
+
+def _said(found: Tuned, held_out: Scored, sums: Mapping[str, float]) -> str:
+    """The changes of linked text of what is held out, in a sentence."""
+    changes = [
+        f"{name} {_percent(sums[name] / sums[BASELINE] - 1)}" for name in (TUNED, found.start)
+    ]
+    text = (
+        f"Linked text of the {len(held_out.modules)} module{'s' * (len(held_out.modules) > 1)} "
+        "held out, against LLVM's own: "
+        f"{', '.join(changes)}."
+    )
+    if ends := against_start(found, held_out):
+        ends_text = ", ".join(_percent(each - 1) for each in ends)
+        text += (
+            f" {TUNED} against {found.start}: "
+            f"{_percent(sums[TUNED] / sums[found.start] - 1)} [{ends_text}]."
+        )
+    return text
+
+
+def against_start(found: Tuned, scored: Scored) -> tuple[float, float] | None:
+    """A 95 % interval of the ratio of the tuned model's linked text to that of the first one.
+
+    There is none of too few modules.
+    """
+    if len(scored.modules) < ENOUGH:
+        return None
+    weights = draw([each.package for each in scored.modules], found.seed)
+    tuned, start = (scored.linked_text[name] for name in (TUNED, found.start))
+    return interval(weights, np.asarray(tuned), np.asarray(start))
+
+
+def _changes(scored: Scored) -> dict[str, Any]:
+    statistic = next((each for each in scored.statistics() if each.key == _LINKED), None)
+    if statistic is None:
+        return {}
+    found = {name: scored.change(statistic, name) for name in scored.policies}
+    return {
+        "modules": len(scored.modules),
+        **{name: {"change": each.value, "interval": each.interval} for name, each in found.items()},
+    }
+
+
+def target_bytes(
+    scores: Iterable[ModuleScores],
+    targets: Mapping[str, Sequence[ModuleKey]],
+    names: Collection[str],
+) -> dict[str, dict[str, int]]:
+    """The linked text of each target under each name, in bytes, of modules that are complete."""
+    known = {ModuleKey(each.package, each.module): each.code for each in scores if each.is_complete}
+    return {
+        target: {
+            name: linked_text_bytes([known[key][name] for key in keys if key in known])
+            for name in names
+        }
+        for target, keys in targets.items()
+    }
+
+
+def linked_bytes(
+    scores: Iterable[ModuleScores],
+    targets: Mapping[str, Sequence[ModuleKey]],
+    names: Collection[str],
+) -> dict[str, int]:
+    """The sums of `target_bytes` over the targets, by name."""
+    found = target_bytes(scores, targets, names).values()
+    return {name: sum(each[name] for each in found) for name in names}
+
+
+def _percent(change: float) -> str:
+    """A change as text, with its sign."""
+    return f"{100 * change:+.2f} %"

@@ -1,0 +1,118 @@
+"""What a tune found, as tables for terminals and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mlgo_gym.cli import Cell, Grid, Row, amount, as_page, change, ratio
+from mlgo_gym.corpus import ModuleKey
+from mlgo_gym.lab.tuning._tuned import BUILT, TUNED
+from mlgo_gym.rollout import BASELINE
+
+if TYPE_CHECKING:
+    from mlgo_gym.cli import Section
+    from mlgo_gym.evaluation import Scored
+    from mlgo_gym.lab.tuning._tuned import Tuned
+
+
+def parts_grid(found: Tuned) -> Grid:
+    """Linked text of what is held out, what was trained on and all, with intervals."""
+    parts = {
+        "held out": found.part(is_held_out=True),
+        "trained on": found.part(is_held_out=False),
+        "all": found.scored(),
+    }
+    rows = [_part(name, scored) for name, scored in parts.items() if scored.modules]
+    return Grid(("linked text", "modules", BASELINE, found.start, TUNED), rows)
+
+
+def _part(name: str, scored: Scored) -> Row:
+    linked = next(each for each in scored.statistics() if each.key == "linked_text")
+    changes = (scored.change(linked, policy) for policy in scored.policies)
+    return [
+        name,
+        amount(len(scored.modules)),
+        amount(scored.baseline(linked)),
+        *(change(each.value, each.interval) for each in changes),
+    ]
+
+
+def targets_grid(found: Tuned) -> Grid:
+    """Linked text of each target, and as it will be built."""
+    sizes = found.target_bytes()
+    rows: list[Row] = [
+        [name, amount(len(found.targets[name])), *_sizes(each, found)]
+        for name, each in sizes.items()
+    ]
+    footer: Row = []
+    if len(sizes) > 1:
+        sums = {name: sum(each[name] for each in sizes.values()) for name in (*found.names, BUILT)}
+        footer = ["total", "", *_sizes(sums, found)]
+    headings = ("target: linked text", "modules", BASELINE, found.start, TUNED, BUILT)
+    return Grid(headings, rows, footer, folds=True)
+
+
+def _sizes(sizes: Mapping[str, int], found: Tuned) -> list[Cell]:
+    rest = (ratio(sizes[name], sizes[BASELINE]) for name in (found.start, TUNED, BUILT))
+    return [amount(sizes[BASELINE]), *rest]
+
+
+def built(found: Tuned) -> str:
+    """What is built, in a sentence."""
+    text = f"{BUILT.capitalize()}: {found.choice.name}, the smaller object kept"
+    if found.searched:
+        text += f"; {len(found.searched)} of {len(found.scores)} modules by what a search found"
+    return f"{text}."
+
+
+def modules_grid(found: Tuned) -> Grid:
+    """The code of each module's object."""
+    rows: list[Row] = []
+    for each in found.built():
+        code = {name: code.text_bytes for name, code in each.code.items()}
+        key = ModuleKey(each.package, each.module)
+        part = "held out" if key in found.held_out else "trained on"
+        part += ", searched" if key in found.searched else ""
+        rows.append([str(key).lstrip("/"), part, *_sizes(code, found)])
+    headings = ("module: text", "part", BASELINE, found.start, TUNED, BUILT)
+    return Grid(headings, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """How a tune was made, and what is to be done with it: each text is a line."""
+
+    command: str
+    about: Sequence[str]
+    build: Sequence[str]
+    left_out: Sequence[str]
+
+
+def page(found: Tuned, title: str, made: Provenance) -> bytes:
+    """The report."""
+    version = next((each.llvm_version for each in found.scores if each.llvm_version), "")
+    introduction = (
+        f"Bytes of code by LLVM {version}, and changes against its own heuristic ({BASELINE}); "
+        f"negative is smaller. {found.start} is the model that the tune started from, {TUNED} what "
+        "it learned. Linked text counts each COMDAT group once. What is held out was not trained "
+        "on, and the choice is made by it. Of what is built, each object is LLVM's own where that "
+        "has less code (--mlgo-keep-smaller), or what a search found for it, which makes less of "
+        "what is linked by the model and of the object by LLVM's own. Click a heading to sort."
+    )
+    sections: list[Section] = [
+        ("Chosen", [f"{found.choice.name}. {found.choice.why}", parts_grid(found)]),
+        ("Targets", [built(found), targets_grid(found)]),
+        ("To build with it", list(made.build)),
+        ("Modules", [modules_grid(found)]),
+        ("How it was made", [made.command, *made.about]),
+    ]
+    if made.left_out:
+        sections.append(("Left out", list(made.left_out)))
+    return as_page(title, introduction, sections)
+
+
+def times(found: Tuned) -> str:
+    """How long each step took."""
+    return ", ".join(f"{name} {value:,.0f} s" for name, value in found.spent_s.items())

@@ -1,0 +1,209 @@
+"""``mlgo-gym tune``: from a build to a model for that project."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import Output, writing
+from mlgo_gym.cli import options as shared
+from mlgo_gym.model import find_model
+
+if TYPE_CHECKING:
+    from mlgo_gym.cc import Build
+    from mlgo_gym.corpus import ModuleKey, Packages
+    from mlgo_gym.lab.tuning._tune import TuneSetting
+    from mlgo_gym.lab.tuning._tuned import Tuned
+
+DESCRIPTION = (
+    "Tune an inlining model to a project's own code: a quarter of its modules is held out, the "
+    "others are learned from, and of LLVM's own heuristic, the model that it starts from and the "
+    "tuned one the best on what is held out is taken. With --search, the modules that matter get "
+    "answers of their own. Started again with the same folder, it goes on where it was."
+)
+EXAMPLE = "mlgo-gym tune --build build --budget 30m --search 20m --output tuned"
+
+_STARTS: Final = ("inlining-for-size-derived", "inlining-for-size")
+_REPORT: Final = "report.html"
+_TRACES: Final = "traces"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    what = "a build by clang in place of a corpus: its folder, or its compile_commands.json"
+    add("--build", "DIR", what)
+    what = "a model directory to start from, or the name of one that ships; of several the best "
+    what += f"(default: {' and '.join(_STARTS)})"
+    add("--model", "DIR", what, type=find_model, many=True)
+    add.output("for the model, the report, and what it takes to go on")
+    add.budget("for all of it, over all runs in the folder", "30m")
+    what = "so much of the budget is for a search of the modules that matter, whose answers the "
+    what += "build repeats; with a --build that has a compile_commands.json"
+    add("--search", "TIME", what)
+    what = "learn from linkage, uses and sizes too, which mlgo-cc has where clang shares LLVM's "
+    what += "library (default: yes)"
+    add("--derived", "", what, action=argparse.BooleanOptionalAction)
+    add.seed("everything random")
+    what = "a setting of the trainer 'advantage', the value as JSON; repeat for more"
+    add("--set", "NAME=VALUE", what, many=True)
+    add.workers()
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.cc import build_commands
+    from mlgo_gym.lab.tuning._tune import Tuning
+    from mlgo_gym.lab.tuning.commands._show_tuned import (
+        Provenance,
+        built,
+        page,
+        parts_grid,
+        targets_grid,
+        times,
+    )
+
+    _check_search(options)
+    project = _project(options, output)
+    warnings: list[str] = list(project.failures)
+    with output.line() as show:
+        watcher = _watcher(show, output, warnings)
+        setting = _setting(options)
+        tuning = Tuning(options.output, project.packages, setting, project.targets, watcher)
+        found = tuning.run()
+    if project.build:
+        found, left_out = _searched(options, project.build, found, setting, output)
+        warnings += left_out
+    model = _model(options, found)
+    traces = options.output / _TRACES if found.searched else None
+    commands = build_commands(options.build, model, traces)
+    about = [f"Time: {times(found)}.", f"Trainer: {', '.join(tuning.trainer())}."]
+    made = Provenance(shlex.join(["mlgo-gym", *sys.argv[1:]]), about, commands, warnings)
+    report = options.output / _REPORT
+    with writing(report) as file:
+        file.write(page(found, f"Tuned to {_name(options)}", made))
+    output.print(parts_grid(found), targets_grid(found), found.choice.why)
+    output.print(f"Chosen: {found.choice.name}", built(found), f"Report: {report}")
+    output.print("To build with it:", *(f"  {each}" for each in commands))
+    output.json(
+        found.to_json()
+        | {"model": model and str(model), "traces": traces and str(traces)}
+        | {"report": str(report), "build": list(commands), "left_out": warnings}
+    )
+    output.warn_of(project.failures)
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Project:
+    """The modules, what is linked of them, why others are not there, and what is searched."""
+
+    packages: Packages
+    targets: dict[str, tuple[ModuleKey, ...]] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
+    build: Build | None = None
+
+
+def _project(options: argparse.Namespace, output: Output) -> _Project:
+    from mlgo_gym.corpus import ModuleKey, Packages
+
+    if options.build is None:
+        return _Project(shared.packages_of(options))
+    if options.corpus or options.split:
+        raise OptionsError("tune: expected --build without --corpus and --split")
+    from mlgo_gym.cc import known_build, open_project
+
+    with output.line() as show:
+        show("compiling the build's sources to modules")
+        project = open_project(options.build, options.output, options.jobs, options.timeout)
+    targets = {
+        name: tuple(ModuleKey("", each) for each in modules)
+        for name, modules in project.targets.items()
+    }
+    build = known_build(options.build, project.corpus) if options.search else None
+    return _Project(Packages.of(project.corpus), targets, project.failures, build)
+
+
+def _check_search(options: argparse.Namespace) -> None:
+    """See that there are commands, whose modules answers are found for."""
+    if options.search is None:
+        return
+    from mlgo_gym.cc import DATABASE, find_database
+
+    if not options.search < options.budget:
+        raise OptionsError(
+            f"tune: expected --search to be less than --budget ({options.budget:g}s), found "
+            f"{options.search:g}s"
+        )
+    if options.build is None or find_database(options.build) is None:
+        what = "its objects alone" if options.build else "a corpus"
+        raise OptionsError(
+            f"tune: expected --search with --build and its {DATABASE}, by whose commands answers "
+            f"are found again, found {what}"
+        )
+
+
+def _searched(
+    options: argparse.Namespace, build: Build, found: Tuned, setting: TuneSetting, output: Output
+) -> tuple[Tuned, list[str]]:
+    """What was tuned with what a search adds to it, and why modules have no answers."""
+    from mlgo_gym.lab.tuning._searched import TuneSearch
+
+    model = _model(options, found)
+    left_s = setting.budget_s - sum(found.spent_s.values())  # training may end early
+    how = (setting.problem, model, left_s, setting.jobs, setting.timeout_s)
+    search = TuneSearch(*how, lambda each, count: output.track(each, "searching", count))
+    found, answers = search.run(build, found, options.output / _TRACES)
+    return found, [f"{name}: {reason}" for name, reason in answers.items() if reason]
+
+
+def _model(options: argparse.Namespace, found: Tuned) -> Path | None:
+    """The model that was chosen, if one was."""
+    from mlgo_gym.rollout import BASELINE
+
+    return None if found.choice.name == BASELINE else options.output / "model"
+
+
+def _setting(options: argparse.Namespace) -> TuneSetting:
+    from mlgo_gym.lab.tuning._tune import TuneSetting
+    from mlgo_gym.problems import InliningForSize
+    from mlgo_gym.runners import problem_of_models
+
+    options.derived = options.derived is not False
+    starts = _STARTS if options.derived else _STARTS[1:]
+    models = options.model or [find_model(name) for name in starts]
+    kind = problem_of_models(models)
+    if kind is not InliningForSize:
+        raise OptionsError(
+            f"tune: expected a model for {InliningForSize.name}, found one for {kind.name}"
+        )
+    return TuneSetting(
+        tuple(map(Path, models)),
+        shared.make_problem(InliningForSize, options),
+        options.budget,
+        options.search or 0.0,
+        options.seed,
+        settings=tuple(options.set),
+        **shared.workers_of(options),
+    )
+
+
+def _watcher(show: Any, output: Output, warnings: list[str]) -> Any:
+    from mlgo_gym.cli import Shown
+
+    class Kept(Shown):
+        """What is left out is in the report, too."""
+
+        def warn(self, message: str) -> None:
+            warnings.append(message)
+            super().warn(message)
+
+    return Kept(show, output)
+
+
+def _name(options: argparse.Namespace) -> str:
+    given = [options.build] if options.build else options.corpus
+    return ", ".join(str(each) for each in given) or "the sample"

@@ -1,0 +1,47 @@
+"""``mlgo-gym vocabulary train``: from corpora to a vocabulary of IR2Vec."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mlgo_gym.cli import Output, make_folder, writing
+from mlgo_gym.cli import options as shared
+
+DESCRIPTION = (
+    "Train a vector for each opcode, type and kind of argument on what follows, is typed by and "
+    "takes what in corpora, by TransE, and write the JSON that --ir2vec takes. How it was made "
+    "stands in a card beside it. llvm-ir2vec of LLVM 22 reads the modules, fenced."
+)
+EXAMPLE = "mlgo-gym vocabulary train --corpus corpora --output vocabulary.json"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add("--output", "FILE", "where it goes; its card is NAME.card.json beside it", required=True)
+    add("--dimension", "N", "numbers of a vector", 75)
+    add("--epochs", "N", "how often each different triplet is taken", 300)
+    add.seed("everything random")
+    add.workers()
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.lab.tuning._seed_vocabulary import SeedConfig, train_vocabulary
+
+    config = SeedConfig(options.dimension, options.epochs, options.seed)
+    packages = shared.packages_of(options, allow_thinlto=True)
+    card_path = options.output.with_suffix(".card.json")
+    make_folder(options.output.parent, to_write=options.output)
+    with output.line() as show:
+        how = shared.workers_of(options)
+        made = train_vocabulary(packages, config, **how, warn=output.warn, doing=show)
+    with writing(options.output) as file:
+        file.write(made.data)
+    with writing(card_path) as file:
+        file.write(f"{json.dumps(made.card, indent=2)}\n".encode())
+    output.print(
+        f"{options.output}: {config.dimension} numbers a name, of {made.card['triplets']:,} "
+        f"triplets, {made.card['different_triplets']:,} different ones; {card_path} says more"
+    )
+    output.json({"vocabulary": str(options.output), "card": str(card_path), **made.card})
+    return 0

@@ -1,0 +1,265 @@
+"""How hot the call is that LLVM's inline advisor asks about, by the counts of the module's profile.
+
+Where the call is, `mlgo_gym.llvm.inside._call_site` knows; this is its code's second part. LLVM's
+own analyses are asked for, from the manager that the advisor holds, as the inliner asks for them:
+``BlockFrequencyInfo`` of the caller, which it keeps right while it inlines, the functions' entry
+counts as they are by then, and ``ProfileSummaryInfo``.
+
+Nothing that is told depends on how long a program ran: counts are told by their share of all
+counts of the profile, ``Summary->TotalCount``, or by where they stand among its cutoffs. So that
+LLVM's rounding does not decide, a count is taken to be a millionth more when it is compared.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FEATURES: Final = (
+    "call_is_counted",
+    "callee_is_counted",
+    "caller_entry_share",
+    "callee_entry_share",
+    "call_share",
+    "call_cutoff",
+    "call_is_hot",
+    "call_is_cold",
+)
+"""The names, in the order in which `int64_t` values are written."""
+SYMBOLS: Final = (
+    "_ZN4llvm15AnalysisManagerINS_8FunctionEJEE13getResultImplEPNS_11AnalysisKeyERS1_",
+    "_ZNK4llvm15AnalysisManagerINS_6ModuleEJEE19getCachedResultImplEPNS_11AnalysisKeyERS1_",
+    "_ZN4llvm22BlockFrequencyAnalysis3KeyE",
+    "_ZN4llvm22ProfileSummaryAnalysis3KeyE",
+    "_ZN4llvm25OuterAnalysisManagerProxyINS_15AnalysisManagerINS_6ModuleEJEEENS_8FunctionEJEE3KeyE",
+    "_ZNK4llvm18BlockFrequencyInfo12getBlockFreqEPKNS_10BasicBlockE",
+    "_ZNK4llvm18BlockFrequencyInfo12getEntryFreqEv",
+    "_ZNK4llvm8Function13getEntryCountEb",
+    "_ZNK4llvm18ProfileSummaryInfo26getOrCompHotCountThresholdEv",
+    "_ZNK4llvm18ProfileSummaryInfo27getOrCompColdCountThresholdEv",
+)
+"""What is needed of the library that holds LLVM, which the code finds behind ``@mlgo_llvm``."""
+MOST: Final = 1_000_000
+"""Of cutoffs: a count that reaches none of them, or is not known."""
+STEPS: Final = 8
+"""In how many steps a share doubles."""
+LEAST: Final = 40
+"""Shares are told down to two to the minus this."""
+
+_STEP: Final = """
+  %over_{step} = icmp uge i64 %mantissa, {mantissa}
+  %step_{step} = zext i1 %over_{step} to i64
+  %to_{step} = add i64 %to_{before}, %step_{step}"""
+_CODE: Final = """
+define private ptr @llvms(i64 %which) {{
+  %at = getelementptr ptr, ptr @mlgo_llvm, i64 %which
+  %found = load ptr, ptr %at
+  ret ptr %found
+}}
+
+define private ptr @member(ptr %of, i64 %offset) {{
+  %at = getelementptr i8, ptr %of, i64 %offset
+  %value = load ptr, ptr %at
+  ret ptr %value
+}}
+
+; An analysis of a function; its manager's result begins with a table of functions.
+define private ptr @analysis(ptr %manager, i64 %which, ptr %function) {{
+  %ask = call ptr @llvms(i64 {get_result})
+  %key = call ptr @llvms(i64 %which)
+  %found = call ptr %ask(ptr %manager, ptr %key, ptr %function)
+  %result = getelementptr i8, ptr %found, i64 8
+  ret ptr %result
+}}
+
+define private i64 @frequency(i64 %which, ptr %analysis, ptr %block) {{
+  %ask = call ptr @llvms(i64 %which)
+  %value = call i64 %ask(ptr %analysis, ptr %block)
+  ret i64 %value
+}}
+
+; How often a function is entered; below 0 where that is not known.
+define private double @entries(ptr %function) {{
+  %optional = alloca [3 x i64]
+  %ask = call ptr @llvms(i64 {entry_count})
+  call void %ask(ptr sret([3 x i64]) %optional, ptr %function, i1 zeroext false)
+  %at = getelementptr i8, ptr %optional, i64 16
+  %flag = load i8, ptr %at
+  %is_known = icmp ne i8 %flag, 0
+  %count = load i64, ptr %optional
+  %wide = uitofp i64 %count to double
+  %entries = select i1 %is_known, double %wide, double -1.0
+  ret double %entries
+}}
+
+; 0 for nothing; else the logarithm of the share, from 1 up to {most_share} for all.
+define private i64 @share(double %count, double %total) {{
+  %is_some = fcmp ogt double %count, 0.0
+  %part = fdiv double %count, %total
+  %near = fmul double %part, 0x3FF0000100000000
+  %bits = bitcast double %near to i64
+  %biased = lshr i64 %bits, 52
+  %exponent = sub i64 %biased, {least_exponent}
+  %mantissa = and i64 %bits, 4503599627370495
+  %to_0 = mul i64 %exponent, {steps}{each_step}
+  %is_more = icmp sgt i64 %to_{last}, 1
+  %more = select i1 %is_more, i64 %to_{last}, i64 1
+  %is_less = icmp slt i64 %more, {most_share}
+  %value = select i1 %is_less, i64 %more, i64 {most_share}
+  %share = select i1 %is_some, i64 %value, i64 0
+  ret i64 %share
+}}
+
+; The first cutoff of a summary whose least count is reached.
+define private i64 @cutoff(ptr %summary, double %count) {{
+  %first = call ptr @member(ptr %summary, i64 8)
+  %end = call ptr @member(ptr %summary, i64 16)
+  br label %loop
+loop:
+  %entry = phi ptr [ %first, %0 ], [ %next, %each ]
+  %is_end = icmp eq ptr %entry, %end
+  br i1 %is_end, label %none, label %each
+each:
+  %least_at = getelementptr i8, ptr %entry, i64 8
+  %least = load i64, ptr %least_at
+  %wide = uitofp i64 %least to double
+  %next = getelementptr i8, ptr %entry, i64 24
+  %is_reached = fcmp oge double %count, %wide
+  br i1 %is_reached, label %found, label %loop
+found:
+  %cutoff = load i32, ptr %entry
+  %value = zext i32 %cutoff to i64
+  ret i64 %value
+none:
+  ret i64 {most}
+}}
+
+define private void @put_count(ptr %values, ptr %profile, double %count, double %total) {{
+  %summary = call ptr @member(ptr %profile, i64 8)
+  %share = call i64 @share(double %count, double %total)
+  call void @put(ptr %values, i64 4, i64 %share)
+  %near = fmul double %count, 0x3FF0000100000000
+  %cutoff = call i64 @cutoff(ptr %summary, double %near)
+  call void @put(ptr %values, i64 5, i64 %cutoff)
+  %least_hot = call i64 @frequency(i64 {hot}, ptr %profile, ptr null)
+  %wide_hot = uitofp i64 %least_hot to double
+  %is_hot = fcmp oge double %near, %wide_hot
+  %hot = zext i1 %is_hot to i64
+  call void @put(ptr %values, i64 6, i64 %hot)
+  %most_cold = call i64 @frequency(i64 {cold}, ptr %profile, ptr null)
+  %wide_cold = uitofp i64 %most_cold to double
+  %near_cold = fmul double %wide_cold, 0x3FF0000100000000
+  %is_cold = fcmp ole double %count, %near_cold
+  %cold = zext i1 %is_cold to i64
+  call void @put(ptr %values, i64 7, i64 %cold)
+  ret void
+}}
+
+; Of caller (0) or callee (1), whether it has counts and its share; how often it is entered, if so.
+define private double @put_entries(ptr %values, i64 %which, ptr %function, double %total) {{
+  %entries = call double @entries(ptr %function)
+  %is_counted = fcmp oge double %entries, 0.0
+  br i1 %is_counted, label %counted, label %done
+counted:
+  call void @put(ptr %values, i64 %which, i64 1)
+  %share = call i64 @share(double %entries, double %total)
+  %share_at = add i64 %which, 2
+  call void @put(ptr %values, i64 %share_at, i64 %share)
+  br label %done
+done:
+  ret double %entries
+}}
+
+define private void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block,
+                                   double %total) {{
+  %caller = call ptr @ask(i64 2, ptr %block)
+  %entries = call double @put_entries(ptr %values, i64 0, ptr %caller, double %total)
+  %is_counted = fcmp oge double %entries, 0.0
+  br i1 %is_counted, label %counted, label %done
+counted:
+  %analysis = call ptr @analysis(ptr %manager, i64 {block_frequency}, ptr %caller)
+  %here = call i64 @frequency(i64 {block_frequency_of}, ptr %analysis, ptr %block)
+  %first = call i64 @frequency(i64 {entry_frequency_of}, ptr %analysis, ptr null)
+  %wide_here = uitofp i64 %here to double
+  %wide_first = uitofp i64 %first to double
+  %times = fdiv double %wide_here, %wide_first
+  %count = fmul double %entries, %times
+  call void @put_count(ptr %values, ptr %profile, double %count, double %total)
+  br label %done
+done:
+  ret void
+}}
+
+; Writes how hot the call is that is asked about; whether one is.
+define i32 @mlgo_put_hotness(ptr %values) {{
+  call void @llvm.memset.p0.i64(ptr %values, i8 0, i64 {size_bytes}, i1 false)
+  call void @put(ptr %values, i64 5, i64 {most})
+  %call = load ptr, ptr @mlgo_call
+  %is_asked = icmp ne ptr %call, null
+  br i1 %is_asked, label %asked, label %none
+none:
+  ret i32 0
+asked:
+  ; InlineAdvisor: its table, Module &M, FunctionAnalysisManager &FAM
+  %advisor = load ptr, ptr @mlgo_advisor
+  %module = call ptr @member(ptr %advisor, i64 8)
+  %manager = call ptr @member(ptr %advisor, i64 16)
+  %block = call ptr @ask(i64 1, ptr %call)
+  %caller = call ptr @ask(i64 2, ptr %block)
+  %proxy = call ptr @analysis(ptr %manager, i64 {proxy}, ptr %caller)
+  %modules = load ptr, ptr %proxy
+  %ask_cached = call ptr @llvms(i64 {get_cached})
+  %key = call ptr @llvms(i64 {profile_summary})
+  %cached = call ptr %ask_cached(ptr %modules, ptr %key, ptr %module)
+  %is_cached = icmp ne ptr %cached, null
+  br i1 %is_cached, label %known, label %done
+known:
+  ; ProfileSummaryInfo: const Module *M, std::unique_ptr<ProfileSummary> Summary
+  %profile = getelementptr i8, ptr %cached, i64 8
+  %summary = call ptr @member(ptr %profile, i64 8)
+  %is_there = icmp ne ptr %summary, null
+  br i1 %is_there, label %put, label %done
+put:
+  ; ProfileSummary: Kind PSK, SummaryEntryVector DetailedSummary, uint64_t TotalCount
+  %total_at = getelementptr i8, ptr %summary, i64 32
+  %sum = load i64, ptr %total_at
+  %is_none = icmp eq i64 %sum, 0
+  %least = select i1 %is_none, i64 1, i64 %sum
+  %total = uitofp i64 %least to double
+  %callee = call ptr @ask(i64 0, ptr %call)
+  call double @put_entries(ptr %values, i64 1, ptr %callee, double %total)
+  call void @put_of_caller(ptr %values, ptr %profile, ptr %manager, ptr %block, double %total)
+  br label %done
+done:
+  ret i32 1
+}}
+"""
+
+
+def code(first: int) -> str:
+    """The IR, with the numbers of `SYMBOLS` behind ``@mlgo_llvm`` from the first on."""
+    steps = (
+        _STEP.format(step=step, before=step - 1, mantissa=int((2 ** (step / STEPS) - 1) * 2**52))
+        for step in range(1, STEPS)
+    )
+    names = (
+        "get_result",
+        "get_cached",
+        "block_frequency",
+        "profile_summary",
+        "proxy",
+        "block_frequency_of",
+        "entry_frequency_of",
+        "entry_count",
+        "hot",
+        "cold",
+    )
+    return _CODE.format(
+        steps=STEPS,
+        each_step="".join(steps),
+        last=STEPS - 1,
+        least_exponent=1023 - LEAST,
+        most_share=STEPS * LEAST,
+        most=MOST,
+        size_bytes=8 * len(FEATURES),
+        **{name: number for number, name in enumerate(names, first)},
+    )

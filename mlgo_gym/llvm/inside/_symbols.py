@@ -1,0 +1,101 @@
+"""Where functions lie in the library that holds LLVM, those included that it does not export.
+
+llvmlite's library keeps its table of symbols. Files can be read by the host only, so it looks, and
+a worker is told offsets from where the library is loaded.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from mlgo_gym.base import EnvironmentSetupError
+from mlgo_gym.llvm.inside import _call_site, _live_range, _sites
+from mlgo_gym.llvm.inside._library import library_path
+
+_SECTIONS: Final = struct.Struct("<40xQ10xHHH")
+"""Of a file's header: where the sections are described, how large, and how many they are."""
+_SECTION: Final = struct.Struct("<4xI16xQQI12x8x")
+"""Of a section: its type, place, size, and the section of its names."""
+_SYMBOL: Final = np.dtype(
+    [("name", "<u4"), ("about", "<u2"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
+)
+_TABLES: Final = (2, 11)  # SHT_SYMTAB, SHT_DYNSYM
+_ELF: Final = b"\x7fELF\x02\x01"
+_O1, _OZ = "_ZN4llvm17OptimizationLevel2O1E", "_ZN4llvm17OptimizationLevel2OzE"
+
+
+def symbols() -> Mapping[str, int]:
+    """Where what it is known by that LLVM asks about lies in llvmlite's library.
+
+    Raises:
+        EnvironmentSetupError: it is not there, as in a library without its table of symbols.
+    """
+    names = (*_call_site.SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
+    return offsets_of(names, library_path())
+
+
+def level_offset() -> int:
+    """Where LLVM's constant for the level O1 lies; 0 where it is not told or has no size level."""
+    try:
+        return offsets_of((_O1, _OZ), library_path())[_O1]
+    except EnvironmentSetupError:
+        return 0
+
+
+@functools.cache
+def offsets_of(names: Sequence[str], path: str) -> Mapping[str, int]:
+    """The offsets of symbols of a library that is ELF of 64 bits, little-endian.
+
+    Raises:
+        EnvironmentSetupError: one is not there, or the library cannot be read.
+    """
+    found: dict[str, int] = {}
+    try:
+        with (
+            Path(path).open("rb") as file,
+            mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as data,
+        ):
+            if data[: len(_ELF)] == _ELF:
+                for table, text in _tables(data):
+                    found = _found(table, text, names) | found
+    except (OSError, ValueError, struct.error) as error:
+        raise EnvironmentSetupError(f"{path}: its symbols cannot be read: {error}") from error
+    if missing := [name for name in names if name not in found]:
+        raise EnvironmentSetupError(
+            f"{path}: expected the symbol {missing[0]!r}, by which the call that LLVM asks about "
+            "is known, found none"
+        )
+    return found
+
+
+def _tables(data: mmap.mmap) -> list[tuple[Any, bytes]]:
+    """Each table of symbols with the text of its names."""
+    start, size, count, _ = _SECTIONS.unpack_from(data)
+    sections = [_SECTION.unpack_from(data, start + size * index) for index in range(count)]
+    tables = []
+    for kind, place, size_bytes, names in sections:
+        if kind in _TABLES:
+            table = np.frombuffer(data, _SYMBOL, size_bytes // _SYMBOL.itemsize, place).copy()
+            text = sections[names][1]
+            tables.append((table, data[text : text + sections[names][2]]))
+    return tables
+
+
+def _found(table: Any, text: bytes, names: Sequence[str]) -> dict[str, int]:
+    found = {}
+    for name in names:
+        at = text.find(name.encode() + b"\0")
+        while at >= 0:  # the end of a longer name may be it, too
+            where = np.flatnonzero((table["name"] == at) & (table["section"] != 0))
+            if where.size:
+                found[name] = int(table["value"][where[0]])
+                break
+            at = text.find(name.encode() + b"\0", at + 1)
+    return found

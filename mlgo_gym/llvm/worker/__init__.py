@@ -1,0 +1,1 @@
+"""The worker process: LLVM, one request after the other, and who answers its questions there."""

@@ -1,0 +1,129 @@
+"""Features and contexts that are told besides what LLVM sends, in its form, as if it sent them.
+
+Whoever hears a channel (`mlgo_gym.stream`, a policy in the worker) need not know: they are in the
+header, and in each observation behind LLVM's own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from mlgo_gym.llvm._task import Task
+from mlgo_gym.llvm.inside._call_site import CallSite, groups_of
+from mlgo_gym.llvm.inside._live_range import FEATURE, LiveRanges
+from mlgo_gym.llvm.inside._sites import Sites
+from mlgo_gym.llvm.inside._telling import NAMES, OBSERVATION, SITES
+from mlgo_gym.llvm.worker._tensors import laid_out
+
+CONTEXT: Final = b'{"context":'
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Knows:
+    """What knows what LLVM asks about."""
+
+    call_site: CallSite
+    sites: Sites
+    live_ranges: LiveRanges
+
+
+class Besides:
+    """Adds features of one ``int64_t``, and contexts, to what LLVM writes to one channel.
+
+    Args:
+        names: the features.
+        values: their raw values, for what LLVM asks about at that moment.
+        context: likewise the context of each observation; where it is ``None``, LLVM's own stays.
+        told: what native code can tell in its place (`mlgo_gym.llvm.inside._telling`), if any.
+
+    >>> besides = Besides(["size"], lambda: (7).to_bytes(8, "little"))
+    >>> header = b'{"features":[{"name":"x","port":0,"shape":[1],"type":"int64_t"}],"advice":{}}'
+    >>> b'"size"' in besides.told(header + bytes([10]))
+    True
+    >>> observation = b'{"observation":0}' + bytes([10]) + bytes(8) + bytes([10])
+    >>> int.from_bytes(besides.told(observation)[-9:-1], "little")
+    7
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        values: Callable[[], bytes],
+        context: Callable[[], str | None] = _nothing,
+        told: int = 0,
+    ) -> None:
+        self._described = [
+            {"name": name, "port": 0, "shape": [1], "type": "int64_t"} for name in names
+        ]
+        self._values, self._context, self._told = values, context, told
+        self._unread = bytearray()
+        self._size_bytes = 0
+
+    def begin(self) -> None:
+        """LLVM has opened the channel anew."""
+        self._unread.clear()
+        self._size_bytes = 0
+
+    @property
+    def native(self) -> tuple[int, int]:
+        """What native code can tell from here on, and of how large observations; 0 of none."""
+        is_ready = self._size_bytes and not self._unread and not self._described
+        return (self._told, self._size_bytes) if is_ready else (0, 0)
+
+    def told(self, data: bytes) -> bytes:
+        """What is told when LLVM has written this: whole messages only."""
+        self._unread += data
+        told = bytearray()
+        while (end := self._unread.find(b"\n") + 1) > 0:
+            if self._unread.startswith(OBSERVATION):
+                end += self._size_bytes + 1
+                if len(self._unread) < end:
+                    break
+                if (context := self._context()) is not None:
+                    told += CONTEXT + json.dumps(context).encode() + b"}\n"
+                told += self._unread[: end - 1] + self._values() + b"\n"
+            elif self._unread.startswith(CONTEXT):
+                told += self._unread[:end]
+            else:
+                told += self._wider(bytes(self._unread[:end]))
+            del self._unread[:end]
+        return bytes(told)
+
+    def _wider(self, header: bytes) -> bytes:
+        value = json.loads(header)
+        self._size_bytes = laid_out(value)[1]
+        value["features"] += self._described
+        return json.dumps(value, separators=(",", ":")).encode() + b"\n"
+
+
+def besides_of(knows: Knows | None, derives: Sequence[str], task: Task) -> Besides | None:
+    """What a task has told of what LLVM asks about; nothing where it is not known."""
+    if knows is None or not (derives or task.knows_calls):
+        return None
+    if FEATURE in derives:
+        return Besides((FEATURE,), knows.live_ranges.value)
+    call_site, sites = knows.call_site, knows.sites
+    context: Callable[[], str | None] = _nothing
+    told = 0
+    if task.sites:
+        context, told = partial(_site, call_site, sites), SITES
+    elif task.names:
+        context, told = call_site.names, NAMES
+    if derives:
+        groups = groups_of(derives)
+        names = [name for group in groups for name in group]
+        return Besides(names, partial(call_site.features, groups), context)
+    return Besides((), bytes, context, told)
+
+
+def _site(call_site: CallSite, sites: Sites) -> str | None:
+    names = call_site.names()
+    return names and f"{names}\0{sites.site(call_site.call)}"

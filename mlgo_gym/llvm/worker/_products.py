@@ -1,0 +1,113 @@
+"""What a worker makes of a module, each by a function that returns JSON values and raw bytes."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, astuple
+from typing import Any, Final
+
+from mlgo_gym.llvm._request import CompileRequest, DescribeRequest, SplitRequest
+from mlgo_gym.llvm.text._fingerprint import bodies_of
+from mlgo_gym.llvm.text._flow import counts_of
+from mlgo_gym.llvm.text._function_split import function_texts
+from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
+from mlgo_gym.llvm.text._profile import profile_of, summary_of
+from mlgo_gym.llvm.worker import _binding as binding
+
+Answer = tuple[dict[str, Any], bytes]
+"""JSON values, and raw bytes."""
+
+
+class Estimates:
+    """What it takes, beside an object, to say how much of it is executed."""
+
+    def __init__(self, session: binding.Session) -> None:
+        self._session = session
+        self._counted: tuple[bytes, dict[str, int]] = b"", {}
+
+    def before(self, module: Any, data: bytes) -> dict[str, int]:
+        """What a module's counts come to before it is optimised, which is kept of the last one."""
+        key = hashlib.sha256(data).digest()
+        if self._counted[0] != key:
+            text = ModuleText.read(str(module))
+            executed = sum(each.instructions for each in counts_of(text).functions.values())
+            largest = summary_of(text).get("MaxCount", 0)
+            self._counted = key, {"largest_count": largest, "executed_before": executed}
+        return self._counted[1]
+
+    def assembly(self, bitcode: bytes, request: CompileRequest, level: str) -> bytes:
+        """The assembly of an optimised module, while LLVM prints how often its blocks run."""
+        self._session.set_options(("-print-machine-bfi=true",))
+        with binding.parse(bitcode, is_text=False, verify=False) as module:
+            return binding.emit_text(module, request.target, level, comments=True)
+
+
+def _object(module: Any, request: CompileRequest, level: str) -> Answer:
+    output = binding.emit_object(module, request.target, level)
+    answer = {
+        "sections": binding.section_sizes(output),
+        "object_sha256": hashlib.sha256(output).hexdigest(),
+    }
+    return answer, output if request.keep_object else b""
+
+
+def _bitcode(module: Any, *_: Any) -> Answer:
+    return {}, binding.to_bitcode(module)
+
+
+def _text(module: Any, request: CompileRequest, level: str) -> Answer:
+    return {}, binding.emit_text(module, request.target, level)
+
+
+def _functions(module: Any, request: CompileRequest, _: str) -> Answer:
+    modules = binding.extract_functions(module, request.task.functions)
+    return {"sizes": [len(each) for each in modules]}, b"".join(modules)
+
+
+def _printed(module: Any, request: CompileRequest, _: str) -> Answer:
+    functions = ModuleText.read(str(module)).functions.values()
+    found = {name_in_assembly(each.name): each for each in functions}
+    texts = [str(found[name]) if name in found else "" for name in request.task.functions]
+    written = [text.encode("utf-8", "backslashreplace") for text in texts]
+    return {"sizes": [len(each) for each in written]}, b"".join(written)
+
+
+PRODUCTS: Final = {
+    "object": _object,
+    "bitcode": _bitcode,
+    "assembly": _text,
+    "machine code": _text,
+    "functions": _functions,
+    "text": _printed,
+}
+"""What makes each product of a `Task`."""
+
+
+def describe(request: DescribeRequest, data: bytes) -> Answer:
+    """What is asked about a module as it stands."""
+    with binding.parse(data, is_text=request.is_text, verify=True) as module:
+        text = ModuleText.read(str(module))
+    bodies = [astuple(body) for body in bodies_of(text)]
+    answer = {"bodies": bodies, "profile": asdict(profile_of(text))}
+    if request.counts:
+        answer |= {"counts": asdict(counts_of(text)), "summary": summary_of(text)}
+    return answer, b""
+
+
+def split(request: SplitRequest, data: bytes, level_address: int) -> Answer:
+    """Each function of an optimised module as a module of its own."""
+    with binding.parse(data, is_text=request.is_text, verify=True) as module:
+        level = binding.optimize(module, request.target, level_address)
+        text = ModuleText.read(str(module))
+    counts = {
+        name: function.instruction_count
+        for name, function in text.functions.items()
+        if function.linkage != "available_externally"
+        and function.instruction_count >= request.minimum_instructions
+    }
+    functions, payload = [], bytearray()
+    for name, assembly in function_texts(text, counts):
+        bitcode = binding.assemble(assembly)
+        payload += bitcode
+        functions.append([name_in_assembly(name), counts[name], len(bitcode)])
+    return {"opt_level": level, "functions": functions}, bytes(payload)

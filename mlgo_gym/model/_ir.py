@@ -1,0 +1,302 @@
+"""Writes LLVM IR: registers, loops, loads and stores, and sums of products in vectors.
+
+In memory, and wherever IR has no type of that kind, a ``bool`` is an ``i8`` of 0 or 1; a ``test``
+is an ``i1``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from mlgo_gym.model._functions import FUNCTIONS
+from mlgo_gym.model._graph import DTYPES
+from mlgo_gym.model._ir_vectors import VectorWriter
+from mlgo_gym.model._origins import Origins
+from mlgo_gym.model._writer import ALIGNMENT, FLOATS, MULTIPLY_ADD_COST, OWN_FUNCTION_COST
+
+_ESCAPE: Final = "\\"
+_POINTERS: Final = "ptr readonly captures(none)"
+
+_TYPES: Final = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "i8",
+    "test": "i1",
+    **{f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+_SUFFIXES: Final = {"float32": "f32", "float64": "f64"}
+_ORDERED: Final = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
+
+
+def float_literal(kind: str, value: float) -> str:
+    """A constant as LLVM writes it: the bits of the double that equals it.
+
+    >>> float_literal("float32", 0.5)
+    '0x3fe0000000000000'
+    """
+    if kind == "float32":
+        (value,) = struct.unpack("<f", struct.pack("<f", value))
+    return "0x" + struct.pack(">d", value).hex()
+
+
+def constant_bytes(name: str, data: bytes) -> str:
+    r"""A private constant that holds these bytes; text of bytes is what LLVM parses fastest.
+
+    >>> print(constant_bytes("@c0", bytes([1, 171])))
+    @c0 = internal unnamed_addr constant [2 x i8] c"\01\ab", align 64
+    """
+    text = f"\\{data.hex(_ESCAPE)}" if data else ""
+    return (
+        f'{name} = internal unnamed_addr constant [{len(data)} x i8] c"{text}", align {ALIGNMENT}'
+    )
+
+
+class IrWriter(VectorWriter):
+    """A function's body as text, and the constants and functions that it needs."""
+
+    LINES: ClassVar[str] = "lines of LLVM IR"
+
+    def __init__(self, origins: Origins | None = None) -> None:
+        super().__init__()
+        self._origins = origins
+        self._repeats = 1
+        self._entry: list[str] = []
+        self._lines: list[str] = []
+        self._constants: list[str] = []
+        self._functions: dict[str, str] = {}
+        self._count = 0
+        self._block = "start"
+        self._status = ""
+
+    def module(self, name: str) -> str:
+        """The text of a module with the function ``NAME_evaluate``."""
+        if self._status:
+            self._emit(f"ret i32 {self.get('int32', self._status)}")
+        else:
+            self._emit("ret i32 0")
+        parameters = f"{_POINTERS} %inputs, {_POINTERS} %outputs"
+        return "\n".join(
+            [
+                *self._constants,
+                *(text for _, text in sorted(self._functions.items())),
+                f"define i32 @{name}_evaluate({parameters}) nounwind {self._mark()}{{",
+                self._text(),
+                "}",
+                "!0 = !{}",
+                *(self._origins.metadata(f"{name}_evaluate") if self._origins else ()),
+                "",
+            ]
+        )
+
+    def _mark(self) -> str:
+        return "!dbg !4 " if self._origins else ""
+
+    def within(self, name: str) -> contextlib.AbstractContextManager[None]:
+        return self._origins.within(name) if self._origins else super().within(name)
+
+    def _text(self) -> str:
+        return "\n".join(["entry:", *self._entry, "  br label %start", "start:", *self._lines])
+
+    @property
+    def length(self) -> int:
+        return len(self._entry) + len(self._lines)
+
+    def literal(self, kind: str, value: float) -> str:
+        return float_literal(kind, value) if kind in FLOATS else str(int(value))
+
+    def binary(self, operation: str, kind: str, left: str, right: str) -> str:
+        if kind in FLOATS:
+            operation = f"f{operation}"
+        elif operation == "div":
+            operation = "udiv" if kind.startswith("u") else "sdiv"
+        return self._value(f"{operation} {_TYPES[kind]} {left}, {right}")
+
+    def multiply_add(self, left: str, right: str, addend: str) -> str:
+        operands = f"float {left}, float {right}, float {addend}"
+        return self._value(f"call float @llvm.fmuladd.f32({operands})", MULTIPLY_ADD_COST)
+
+    def compare(self, relation: str, kind: str, left: str, right: str) -> str:
+        if kind in FLOATS:
+            form = f"fcmp {_ORDERED[relation]}"
+        elif relation in {"eq", "ne"}:
+            form = f"icmp {relation}"
+        else:
+            form = f"icmp {'u' if kind.startswith(('u', 'bool')) else 's'}{relation}"
+        return self._value(f"{form} {_TYPES[kind]} {left}, {right}")
+
+    def select(self, test: str, kind: str, chosen: str, other: str) -> str:
+        return self._value(f"select i1 {test}, {_TYPES[kind]} {chosen}, {_TYPES[kind]} {other}")
+
+    def convert(self, kind: str, target: str, value: str) -> str:
+        if kind == target:
+            return value
+        if target == "test":
+            return self.compare("ne", kind, value, self.literal(kind, 0))
+        if target == "bool":
+            value = value if kind == "test" else self.convert(kind, "test", value)
+            return self._value(f"zext i1 {value} to i8")
+        if kind in FLOATS:
+            return self._convert_float(kind, target, value)
+        is_unsigned = kind.startswith(("u", "bool", "test"))
+        if target in FLOATS:
+            form = "uitofp" if is_unsigned else "sitofp"
+            return self._value(f"{form} {_TYPES[kind]} {value} to {_TYPES[target]}")
+        return self._resize(_TYPES[kind], _TYPES[target], value, is_unsigned=is_unsigned)
+
+    def _convert_float(self, kind: str, target: str, value: str) -> str:
+        if target in FLOATS:
+            form = "fpext" if target == "float64" else "fptrunc"
+            return self._value(f"{form} {_TYPES[kind]} {value} to {_TYPES[target]}")
+        form = "fptoui" if target.startswith("u") else "fptosi"
+        function = f"@llvm.{form}.sat.{_TYPES[target]}.{_SUFFIXES[kind]}"
+        return self._value(f"call {_TYPES[target]} {function}({_TYPES[kind]} {value})")
+
+    def _resize(self, kind: str, target: str, value: str, *, is_unsigned: bool) -> str:
+        width, wanted = int(kind[1:]), int(target[1:])
+        if width == wanted:
+            return value
+        form = "trunc" if wanted < width else "zext" if is_unsigned else "sext"
+        return self._value(f"{form} {kind} {value} to {target}")
+
+    def reinterpret(self, kind: str, target: str, value: str) -> str:
+        return self._value(f"bitcast {_TYPES[kind]} {value} to {_TYPES[target]}")
+
+    def call(self, function: str, kind: str, value: str) -> str:
+        kind = _TYPES[kind]
+        if function in FUNCTIONS:
+            self._define(function)
+            return self._value(f"call float @mlgo.{function}(float {value})", OWN_FUNCTION_COST)
+        if function == "neg":
+            is_float = kind in {"float", "double"}
+            return self._value(f"fneg {kind} {value}" if is_float else f"sub {kind} 0, {value}")
+        if function == "abs":
+            if kind not in {"float", "double"}:
+                return self._value(f"call {kind} @llvm.abs.{kind}({kind} {value}, i1 false)")
+            function = "fabs"
+        suffix = "f64" if kind == "double" else "f32"
+        return self._value(f"call {kind} @llvm.{function}.{suffix}({kind} {value})")
+
+    def copy_sign(self, value: str, sign: str) -> str:
+        return self._value(f"call float @llvm.copysign.f32(float {value}, float {sign})")
+
+    def _define(self, function: str) -> None:
+        if function in self._functions:
+            return
+        body = IrWriter()
+        body._emit(f"ret float {FUNCTIONS[function](body, '%x')}")
+        self._functions |= body._functions
+        self._functions[function] = (
+            f"define internal float @mlgo.{function}(float %x) alwaysinline nounwind {{\n"
+            f"{body._text()}\n}}"
+        )
+
+    def variable(self, kind: str) -> str:
+        return self._allocate(_TYPES[kind])
+
+    def get(self, kind: str, variable: str) -> str:
+        return self._load(_TYPES[kind], variable)
+
+    def put(self, kind: str, value: str, variable: str) -> None:
+        self._store(_TYPES[kind], value, variable)
+
+    def load(self, kind: str, pointer: str, offset: str = "0") -> str:
+        return self._load(_TYPES[kind], self.address(kind, pointer, offset))
+
+    def store(self, kind: str, value: str, pointer: str, offset: str = "0") -> None:
+        self._store(_TYPES[kind], value, self.address(kind, pointer, offset))
+
+    def address(self, kind: str, pointer: str, offset: str) -> str:
+        if offset == "0":
+            return pointer
+        return self._value(f"getelementptr inbounds {_TYPES[kind]}, ptr {pointer}, i64 {offset}")
+
+    def constant(self, kind: str, data: bytes, about: str) -> str:  # noqa: ARG002 - bytes are bytes
+        name = f"@c{len(self._constants)}"
+        self._constants.append(constant_bytes(name, data))
+        return name
+
+    def scratch(self, kind: str, size_bytes: int) -> str:  # noqa: ARG002 - bytes are bytes
+        return self._allocate(f"[{size_bytes} x i8]", ALIGNMENT)
+
+    def input(self, number: int, kind: str, name: str) -> str:  # noqa: ARG002 - IR has no names
+        address = self._pointer("%inputs", number)
+        return self._value(f"load ptr, ptr {address}, !invariant.load !0")
+
+    def output(self, number: int, kind: str, pointer: str, count: int) -> None:
+        target = self._value(f"load ptr, ptr {self._pointer('%outputs', number)}")
+        # No loop: of many, LLVM would ask of each two whether they overlap.
+        size_bytes = count * DTYPES[kind].itemsize
+        self._emit(
+            f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {pointer}, "
+            f"i64 {size_bytes}, i1 false)"
+        )
+
+    def _pointer(self, pointers: str, number: int) -> str:
+        if not number:
+            return pointers
+        return self._value(f"getelementptr inbounds ptr, ptr {pointers}, i64 {number}")
+
+    @contextlib.contextmanager
+    def loop(self, count: int) -> Iterator[str]:
+        if count == 1:
+            yield "0"
+            return
+        name, before = self._fresh("l")[1:], self._block
+        index = f"%{name}.i"
+        self._emit(f"br label %{name}.body")
+        self._start(f"{name}.body")
+        self._repeats *= count
+        self._emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}.next, %{name}.latch ]")
+        yield index
+        self._emit(f"br label %{name}.latch")
+        self._start(f"{name}.latch")
+        self._emit(f"{index}.next = add nuw nsw i64 {index}, 1")
+        done = self._value(f"icmp eq i64 {index}.next, {count}")
+        self._emit(f"br i1 {done}, label %{name}.exit, label %{name}.body")
+        self._repeats //= count
+        self._start(f"{name}.exit")
+
+    def require(self, test: str, code: int) -> None:
+        if not self._status:
+            self._status = self.variable("int32")
+            self._entry.append(f"  store i32 0, ptr {self._status}")
+        status = self.get("int32", self._status)
+        is_first = self.compare("eq", "int32", status, "0")
+        failed = self.select(is_first, "int32", str(code), status)
+        self.put("int32", self.select(test, "int32", status, failed), self._status)
+
+    def note(self, text: str) -> None:
+        """Nobody reads this."""
+
+    def _scaled(self, index: str, stride: int) -> str:
+        return self._value(f"mul nsw i64 {index}, {stride}")
+
+    def _plus(self, left: str, right: str) -> str:
+        return self._value(f"add nsw i64 {left}, {right}")
+
+    def _emit(self, instruction: str, cost: int = 1) -> None:
+        self.evaluated += cost * self._repeats
+        mark = self._origins.mark(cost * self._repeats) if self._origins else ""
+        self._lines.append(f"  {instruction}{mark}")
+
+    def _value(self, instruction: str, cost: int = 1) -> str:
+        register = self._fresh("v")
+        self._emit(f"{register} = {instruction}", cost)
+        return register
+
+    def _allocate(self, kind: str, alignment: int | None = None) -> str:
+        register = self._fresh("m")
+        suffix = f", align {alignment}" if alignment else ""
+        self._entry.append(f"  {register} = alloca {kind}{suffix}")
+        return register
+
+    def _fresh(self, prefix: str) -> str:
+        self._count += 1
+        return f"%{prefix}{self._count}"
+
+    def _start(self, block: str) -> None:
+        self._lines.append(f"{block}:")
+        self._block = block

@@ -1,0 +1,191 @@
+"""Linked text: the code of a package's objects as a linker keeps it, each COMDAT group once.
+
+Inline functions and instances of templates are in every object that uses them. Inlining them away
+in one object saves nothing as long as another has them; the sum of the objects' sizes says
+otherwise.
+
+Of all groups of one name a linker takes the first, here in the order of the corpus. Padding, and
+what a linker may drop besides (``--gc-sections``, ``--icf``), are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.base import InternalError, ModuleError
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, CompilationResult, Compiler, Jobs, each, options_of
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout._measures import Measure, MeasureSetting, ObjectUnit, Result, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """The code of one object.
+
+    Attributes:
+        text_bytes: all of it.
+        comdat_bytes: what of it is in each COMDAT group, by the group's name.
+
+    >>> Code(text_bytes=10, comdat_bytes={}).text_bytes
+    10
+    """
+
+    text_bytes: int
+    comdat_bytes: Mapping[str, int] = field(repr=False)
+
+    @classmethod
+    def of(cls, result: CompilationResult) -> Code:
+        """The code that came out of a compilation."""
+        groups = result.comdat_text_bytes().items()
+        # Results of other processes are shorter where a name is one object.
+        return cls(result.text_size_bytes, {sys.intern(name): size for name, size in groups})
+
+    @property
+    def own_bytes(self) -> int:
+        """What is in no group, so that a linker keeps it in any case."""
+        return self.text_bytes - sum(self.comdat_bytes.values())
+
+
+def linked_text_bytes(package: Sequence[Code]) -> int:
+    """The code of objects that are linked together, in a linker's order, in bytes.
+
+    >>> linked_text_bytes([Code(100, {"f": 30}), Code(80, {"f": 32, "g": 8})])
+    148
+    """
+    return sum(each.own_bytes for each in package) + sum(_kept(package).values())
+
+
+def linked_text_shares(package: Sequence[Code]) -> NDArray[Any]:
+    """The part of each object in `linked_text_bytes`: float64 ``[objects]``, in bytes.
+
+    What is kept of a COMDAT group is shared equally by the objects that have it: which of them
+    comes first is chance.
+
+    >>> linked_text_shares([Code(100, {"f": 30}), Code(80, {"f": 32, "g": 8})])
+    array([85., 63.])
+    """
+    kept = _kept(package)
+    owners = Counter(name for each in package for name in each.comdat_bytes)
+    return np.array(
+        [
+            each.own_bytes + sum(kept[name] / owners[name] for name in each.comdat_bytes)
+            for each in package
+        ]
+    )
+
+
+def _kept(package: Sequence[Code]) -> dict[str, int]:
+    kept: dict[str, int] = {}
+    for code in package:
+        for name, size in code.comdat_bytes.items():
+            kept.setdefault(name, size)
+    return kept
+
+
+class LinkedText(Measure):
+    """What a linker keeps for a module, the package's other objects being as they are.
+
+    It is what the module has in no COMDAT group, and of each group that no object before it has,
+    what is kept: its own copy, or else that of the next object. Where another module's choice
+    changes nothing, two scores differ as the linked package does.
+
+    Args:
+        package: the code of the package's objects by module, in a linker's order.
+
+    >>> LinkedText({"a": Code(100, {"f": 30}), "b": Code(80, {"f": 32})}).key
+    'linked_text_bytes'
+    """
+
+    unit: ClassVar[type[Unit]] = ObjectUnit
+    key: ClassVar[str] = "linked_text_bytes"
+    title: ClassVar[str] = "linked"
+    meaning: ClassVar[str] = "bytes of code that a linker keeps for the module"
+
+    def __init__(self, package: Mapping[str, Code]) -> None:
+        self._package: Final = dict(package)
+        self._owners: dict[str, list[tuple[int, int]]] = {}
+        for place, code in enumerate(self._package.values()):
+            for name, size in code.comdat_bytes.items():
+                self._owners.setdefault(name, []).append((place, size))
+        self._places: Final = {name: place for place, name in enumerate(self._package)}
+
+    @classmethod
+    def of(
+        cls,
+        corpus: Corpus,
+        policy: tuple[Problem, PolicyLike] | None = None,
+        *,
+        opt_level: str | None = None,
+        jobs: Jobs = 1,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> LinkedText:
+        """The measure of a package whose other objects are LLVM's own, or a policy's.
+
+        Args:
+            corpus: the package. Modules that cannot be compiled are taken to have no code.
+            policy: what LLVM asks, and what answers it.
+            opt_level: clang's level to compile at; ``None`` takes each module's own.
+            jobs: how many modules are compiled at once.
+            timeout_s: how long LLVM may take for one, in seconds.
+        """
+        work = partial(_code_of, corpus, opt_level, policy)
+        done = each(corpus, work, partial(Compiler, timeout_s=timeout_s), jobs=jobs, in_order=True)
+        return cls({one.item: one.value for one in done if not one.error})
+
+    @classmethod
+    def prepare(cls, setting: MeasureSetting) -> LinkedText:
+        """Compile the package's objects."""
+        how: dict[str, Any] = {"jobs": setting.jobs, "timeout_s": setting.timeout_s}
+        return cls.of(setting.corpus, setting.policy, opt_level=setting.opt_level, **how)
+
+    def context(self) -> dict[str, str]:
+        """The hash of the package's code."""
+        about = {name: [c.text_bytes, dict(c.comdat_bytes)] for name, c in self._package.items()}
+        return {"package_sha256": hashlib.sha256(json.dumps(about).encode()).hexdigest()}
+
+    def score(self, result: Result) -> float:
+        """The bytes that a linker keeps for the module.
+
+        Raises:
+            ModuleError: the package has no such module.
+        """
+        if not isinstance(result, CompilationResult):
+            raise InternalError(f"{self.key}: expected an object's result, found {result!r}")
+        place = self._places.get(result.module)
+        if place is None:
+            raise ModuleError(result.module, "expected a module of the package that is linked")
+        new, old = Code.of(result), self._package[result.module]
+        names = old.comdat_bytes.keys() | new.comdat_bytes.keys()
+        return new.own_bytes + sum(self._kept_bytes(name, place, new) for name in names)
+
+    def _kept_bytes(self, group: str, place: int, new: Code) -> int:
+        others = [owner for owner in self._owners.get(group, ()) if owner[0] != place]
+        if others and others[0][0] < place:
+            return 0
+        if group in new.comdat_bytes:
+            return new.comdat_bytes[group]
+        return others[0][1] if others else 0
+
+
+def _code_of(
+    corpus: Corpus,
+    opt_level: str | None,
+    policy: tuple[Problem, PolicyLike] | None,
+    compiler: Compiler,
+    name: str,
+) -> Code:
+    module = corpus[name]
+    problem, answers = policy or (None, None)
+    options = options_of(module, opt_level)
+    return Code.of(compiler.compile_module(module, options, problem=problem, policy=answers))

@@ -1,0 +1,395 @@
+"""Measures: what compilations are compared by, and the units that are compiled for them.
+
+A measure makes a unit of a module, which is compiled again and again: as LLVM's own heuristics
+would have it, and under policies, through one pipeline in one worker. The inliner is measured by
+the size of the code, register allocation by LLVM's own score of the machine code. A problem names
+its measure (`mlgo_gym.problems.Problem.measure`).
+"""
+
+from __future__ import annotations
+
+import math
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any, ClassVar, Protocol
+
+from mlgo_gym.base import EnvironmentSetupError, InternalError, OptionsError
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.llvm import (
+    COMPILE,
+    DEFAULT_TIMEOUT_S,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Jobs,
+    Task,
+)
+from mlgo_gym.problems import PolicyLike, Problem
+from mlgo_gym.rollout._allocation import AllocationResult, Allocator
+
+
+def reward_of(score: float, baseline: float) -> float:
+    """The share of the baseline that was saved: ``1 - score / baseline``, positive is better.
+
+    Where the baseline is 0 it is ``-log(1 + score)``: 0 if the score is 0 too, and below that the
+    more it costs.
+
+    >>> reward_of(90, 100), reward_of(150, 100), reward_of(0, 0), round(reward_of(8, 0), 2)
+    (0.1, -0.5, 0.0, -2.2)
+    """
+    if baseline == 0:
+        return -math.log1p(score) if score else 0.0
+    return (baseline - score) / baseline
+
+
+class Result(Protocol):
+    """What came out of a compilation, as far as comparisons look at it.
+
+    >>> from mlgo_gym import Compiler, Module
+    >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
+    >>> with Compiler() as compiler:
+    ...     compiler.compile_module(module).score > 0
+    True
+    """
+
+    @property
+    def module_sha256(self) -> str:
+        """The hash of the module's bytes."""
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What decided the code besides."""
+
+    @property
+    def llvm_version(self) -> str:
+        """The LLVM that compiled."""
+
+    @property
+    def decisions(self) -> int:
+        """How many observations were answered."""
+
+    @property
+    def score(self) -> float:
+        """What policies are compared by; less is better."""
+
+    @property
+    def digest(self) -> str:
+        """The hash of what came out: two results with one are the same."""
+
+    def record(self) -> dict[str, Any]:
+        """The result as JSON values."""
+
+
+class Unit(ABC):
+    """One module, compiled again and again for a problem under one measure.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> from mlgo_gym.llvm import options_of
+    >>> from mlgo_gym.rollout import TextSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     unit = TextSize().unit(compiler, module, options_of(module), InliningForSize())
+    ...     TextSize().rewards(unit.attempt(lambda observation: 0), unit.baseline())[""] <= 0
+    True
+    """
+
+    keeps_objects: ClassVar[bool] = False
+    task: ClassVar[Task] = COMPILE
+
+    @abstractmethod
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
+    ) -> None:
+        """The unit of a module; ``also`` are further problems, with what answers them.
+
+        With ``sites``, decisions say where they are; `check_sites` came before.
+        """
+
+    @abstractmethod
+    def baseline(self) -> Result:
+        """Compile with LLVM's own heuristics."""
+
+    @abstractmethod
+    def attempt(self, policy: PolicyLike) -> Result:
+        """Compile with a policy; `baseline` came before, and may raise the same."""
+
+
+@dataclass(frozen=True)
+class MeasureSetting:
+    """What a measure is prepared with.
+
+    Attributes:
+        corpus: the package that modules come from.
+        policy: what answers LLVM in the package's other objects, and about what; ``None`` is LLVM's
+            own heuristic.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one module, in seconds.
+        shared: what the measures of one reward have in common, by anything they agree on.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Corpus
+    >>> MeasureSetting(Corpus.load(SAMPLE_CORPUS)).opt_level is None
+    True
+    """
+
+    corpus: Corpus
+    policy: tuple[Problem, PolicyLike] | None = None
+    opt_level: str | None = None
+    jobs: Jobs = 1
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    shared: dict[Any, Any] = field(default_factory=dict)
+
+
+class Measure(ABC):
+    """What compilations are compared by.
+
+    Attributes:
+        unit: makes what is compiled again and again.
+        key: what a score is called in records.
+        title: what it is called where there is little room.
+        meaning: what it says.
+        makes_objects: results are those of objects (`mlgo_gym.llvm.CompilationResult`).
+        by_function: functions are scored by themselves, under LLVM's contexts; otherwise modules.
+        unit_in_mix: makes what is compiled where it is one of several measures.
+        runs_programs: programs run for it, on this machine.
+
+    >>> from mlgo_gym.problems import RegallocEviction
+    >>> from mlgo_gym.rollout import measure_of
+    >>> measure_of(RegallocEviction).title
+    'score'
+    """
+
+    unit: ClassVar[type[Unit]]
+    key: ClassVar[str]
+    title: ClassVar[str]
+    meaning: ClassVar[str]
+    makes_objects: ClassVar[bool] = True
+    by_function: ClassVar[bool] = False
+    unit_in_mix: ClassVar[type[Unit]]
+    runs_programs: ClassVar[bool] = False
+
+    @classmethod
+    def prepare(cls, setting: MeasureSetting) -> Measure:
+        """Make the measure for a package; whoever asked for it closes it."""
+        del setting
+        return cls()
+
+    @classmethod  # noqa: B027 (most can measure any package)
+    def check(cls, corpora: Mapping[str, Corpus]) -> None:
+        """Raise an error where no package can be measured by it."""
+
+    @classmethod
+    def inputs_sha256(cls, corpus: Corpus) -> str | None:
+        """The hash of files of the package that decide scores besides its modules."""
+        del corpus
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    @property
+    def keeps_objects(self) -> bool:
+        """Whether it looks into the objects, which results must hold."""
+        return self.unit.keeps_objects
+
+    @property
+    def task(self) -> Task:
+        """What a compilation does whose result it looks at, where it is an object's."""
+        return self.unit.task
+
+    def context(self) -> dict[str, str]:
+        """What must be the same besides for scores to be compared, as JSON values."""
+        return {}
+
+    def score(self, result: Result) -> float:
+        """What compilations are compared by; less is better."""
+        return result.score
+
+    def scores(self, result: Result) -> dict[str, float]:
+        """The score by its name in records, and what it is made of, if it is of several."""
+        return {self.key: self.score(result)}
+
+    def parts(self, result: Result) -> dict[str, float]:
+        """The scores that means are taken of: of each context, or of the whole as ``""``."""
+        return {"": self.score(result)}
+
+    def rewards(self, result: Result, baseline: Result) -> dict[str, float]:
+        """The reward (`reward_of`) of each context, and of the whole as ``""``."""
+        return {"": reward_of(self.score(result), self.score(baseline))}
+
+    def share(self) -> Measure:
+        """Add a user; every user must call `close`."""
+        return self
+
+    def close(self) -> None:  # noqa: B027 (most hold nothing)
+        """Give back what it holds, if it holds anything."""
+
+
+class ObjectUnit(Unit):
+    """A module that is compiled to objects."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
+    ) -> None:
+        self._compile = partial(
+            compiler.compile_module,
+            module,
+            options,
+            keep_object=self.keeps_objects,
+            task=replace(self.task, sites=sites),
+        )
+        self._problem = problem
+        self._also = also
+
+    def baseline(self) -> CompilationResult:
+        """Compile with LLVM's own heuristics."""
+        return self._compile()
+
+    def attempt(self, policy: PolicyLike) -> CompilationResult:
+        """Compile with a policy."""
+        return self._compile(problem=self._problem, policy=policy, also=self._also)
+
+
+class KeptObjectUnit(ObjectUnit):
+    """A module whose results hold their objects."""
+
+    keeps_objects: ClassVar[bool] = True
+
+
+Measure.unit_in_mix = KeptObjectUnit
+
+
+class TextSize(Measure):
+    """The bytes of the object's code: its ``.text*`` sections.
+
+    >>> TextSize.key
+    'text_size_bytes'
+    """
+
+    unit: ClassVar[type[Unit]] = ObjectUnit
+    key: ClassVar[str] = "text_size_bytes"
+    title: ClassVar[str] = "bytes"
+    meaning: ClassVar[str] = "bytes of code (.text*)"
+
+
+class _AllocationUnit(Unit):
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
+    ) -> None:
+        check_alone(AllocationCost(), problem, also)
+        check_sites(problem, wanted=sites)
+        self._allocator = Allocator(compiler, problem)
+        self._optimized = self._allocator.optimize(module, options)
+
+    def baseline(self) -> AllocationResult:
+        result, self._optimized = self._allocator.baseline(self._optimized)
+        return result
+
+    def attempt(self, policy: PolicyLike) -> AllocationResult:
+        return self._allocator.allocate(self._optimized, policy)
+
+
+class AllocationCost(Measure):
+    """LLVM's score of register allocation; a module is optimised once.
+
+    >>> AllocationCost.by_function
+    True
+    """
+
+    unit: ClassVar[type[Unit]] = _AllocationUnit
+    key: ClassVar[str] = "score"
+    title: ClassVar[str] = "score"
+    meaning: ClassVar[str] = (
+        "LLVM's score of register allocation (loads, stores, copies and what is computed again, by "
+        "block frequency)"
+    )
+    makes_objects: ClassVar[bool] = False
+    by_function: ClassVar[bool] = True
+
+    def parts(self, result: Result) -> dict[str, float]:
+        """The score of each function; of those that a policy was asked in, if one was."""
+        scores = _allocation(result).scores
+        names = _allocation(result).asked or scores
+        return {name: scores[name].value for name in scores if name in names}
+
+    def rewards(self, result: Result, baseline: Result) -> dict[str, float]:
+        """The reward of each function, and of the module as ``""``."""
+        costs = _allocation(baseline).scores
+        return super().rewards(result, baseline) | {
+            name: reward_of(score.value, costs[name].value)
+            for name, score in _allocation(result).scores.items()
+        }
+
+
+def measure_of(problem: Problem | type[Problem]) -> Measure:
+    """What a problem's compilations are compared by.
+
+    Raises:
+        EnvironmentSetupError: the problem names none that there is.
+
+    >>> from mlgo_gym.problems import InliningForSize
+    >>> measure_of(InliningForSize).key
+    'text_size_bytes'
+    """
+    try:
+        found = pkgutil.resolve_name(problem.measure)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise EnvironmentSetupError(
+            f"{problem.name}: measure {problem.measure!r}: {error}"
+        ) from error
+    if not isinstance(found, type) or not issubclass(found, Measure):
+        raise EnvironmentSetupError(
+            f"{problem.name}: measure {problem.measure!r}: expected a subclass of "
+            f"mlgo_gym.rollout.Measure, found {found!r}"
+        )
+    return found()
+
+
+def check_alone(measure: Measure, problem: Problem, also: Iterable[Problem]) -> None:
+    """See that no other problem changes what register allocation is given."""
+    others = ", ".join(each.name for each in also)
+    if others and not measure.makes_objects:
+        raise OptionsError(
+            f"{problem.name}: expected no other problem beside it, found {others}; "
+            "compare by code size instead, with it beside InliningForSize"
+        )
+
+
+def check_sites(problem: Problem, *, wanted: bool) -> None:
+    """See that decisions are about calls, if it is to be told where they are."""
+    if wanted and not problem.has_sites:
+        raise OptionsError(f"sites: expected the inliner's decisions, found {problem.name}")
+
+
+def _allocation(result: Result) -> AllocationResult:
+    if not isinstance(result, AllocationResult):
+        raise InternalError(f"measure: expected an allocation, found {result!r}")
+    return result

@@ -1,0 +1,199 @@
+"""Measures by name: what a reward can be, alone or in a mix.
+
+`text` and `linked` are here. Others come by entry points of the group ``mlgo_gym.measures``, whose
+name is what ``--reward`` and ``reward=`` take::
+
+    [project.entry-points."mlgo_gym.measures"]
+    doubled = "my_package:DoubledText"
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+from mlgo_gym.base import OptionsError, load, missing_parts, plugins
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
+from mlgo_gym.problems import InliningForSize, PolicyLike
+from mlgo_gym.rollout._linked_text import LinkedText
+from mlgo_gym.rollout._measures import (
+    KeptObjectUnit,
+    Measure,
+    MeasureSetting,
+    Result,
+    TextSize,
+    Unit,
+)
+
+GROUP: Final = "mlgo_gym.measures"
+_PART: Final = re.compile(r"\s*(?P<name>[a-z][a-z0-9_-]*)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
+_OWN: Final[Mapping[str, type[Measure]]] = MappingProxyType(
+    {"text": TextSize, "linked": LinkedText}
+)
+
+
+class Mix(Measure):
+    """The weighted geometric mean of several measures, so that none counts more for its unit.
+
+    For small changes the reward is the weighted mean of theirs.
+
+    >>> Mix({TextSize(): 0.5}).keeps_objects
+    True
+    """
+
+    key: ClassVar[str] = "mix"
+    title: ClassVar[str] = "mix"
+    meaning: ClassVar[str] = "the weighted geometric mean of several measures"
+    unit: ClassVar[type[Unit]] = KeptObjectUnit
+
+    def __init__(self, weights: Mapping[Measure, float]) -> None:
+        total = sum(weights.values())
+        self._weights = {measure: weight / total for measure, weight in weights.items()}
+        units = {measure.unit_in_mix for measure in weights} - {KeptObjectUnit}
+        if len(units) > 1:
+            names = ", ".join(sorted(each.__name__ for each in units))
+            raise OptionsError(f"reward: expected one way to compile for all, found {names}")
+        self.unit = units.pop() if units else KeptObjectUnit  # type: ignore[misc]
+
+    def context(self) -> dict[str, str]:
+        """The merged context of all measures in the mix."""
+        return {name: value for each in self._weights for name, value in each.context().items()}
+
+    def score(self, result: Result) -> float:
+        """The mean, in no unit; 0 where one is 0."""
+        scores = {measure: measure.score(result) for measure in self._weights}
+        if not all(scores.values()):
+            return 0.0
+        return math.exp(sum(self._weights[each] * math.log(scores[each]) for each in scores))
+
+    def scores(self, result: Result) -> dict[str, float]:
+        """The mean, and each measure's."""
+        parts = (measure.scores(result) for measure in self._weights)
+        return {self.key: self.score(result), **{k: v for part in parts for k, v in part.items()}}
+
+    def share(self) -> Measure:
+        """Add a user of each measure; every user must call `close`."""
+        for measure in self._weights:
+            measure.share()
+        return self
+
+    def close(self) -> None:
+        """Close each measure."""
+        for measure in self._weights:
+            measure.close()
+
+
+def measure_named(
+    text: str,
+    corpus: Corpus,
+    policy: tuple[InliningForSize, PolicyLike] | None = None,
+    *,
+    opt_level: str | None = None,
+    jobs: Jobs = 1,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Measure:
+    """The measure of a reward's name, or a mix such as ``text:0.5,instructions:0.5``.
+
+    Args:
+        text: a name of `reward_names`, or several, each with a weight.
+        corpus: whose workloads run, and whose objects are linked.
+        policy: what LLVM asks and what answers it in the other objects of what is linked; ``None``
+            is LLVM's own heuristic. Programs that run have that in any case.
+        opt_level: clang's level to compile at; ``None`` takes each module's own.
+        jobs: how many modules are compiled at once.
+        timeout_s: how long LLVM may take for one module, in seconds.
+
+    Raises:
+        OptionsError: it is no such thing.
+        EnvironmentSetupError: another package's measure cannot be used.
+        WorkloadError: the corpus has no workload, or one cannot be used.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> measure_named("text", Corpus.load(SAMPLE_CORPUS)).key
+    'text_size_bytes'
+    """
+    setting = MeasureSetting(corpus, policy, opt_level, jobs, timeout_s)
+    weights = _weights(text)
+    made = {kind.prepare(setting): weights[name] for name, kind in _kinds(weights).items()}
+    return Mix(made) if len(made) > 1 else next(iter(made))
+
+
+def measure_kinds(text: str) -> tuple[type[Measure], ...]:
+    """The classes of a reward's measures.
+
+    Raises:
+        OptionsError: it is no reward.
+
+    >>> [kind.key for kind in measure_kinds("text:0.5,linked:0.5")]
+    ['text_size_bytes', 'linked_text_bytes']
+    """
+    return tuple(_kinds(_weights(text)).values())
+
+
+def runs_programs(text: str) -> bool:
+    """Whether programs run for a reward.
+
+    Raises:
+        OptionsError: it is no reward.
+
+    >>> runs_programs("text:0.5,cost:0.5"), runs_programs("estimate")
+    (True, False)
+    """
+    return any(kind.runs_programs for kind in measure_kinds(text))
+
+
+def reward_name(text: str) -> str:
+    """A reward's name as all spellings of it have it.
+
+    Raises:
+        OptionsError: it is no reward.
+
+    >>> reward_name("instructions:0.50, text"), reward_name("cost:2")
+    ('text:1.0,instructions:0.5', 'cost')
+    """
+    weights = _weights(text)
+    parts = [f"{name}:{weights[name]}" for name in reward_names() if name in weights]
+    return ",".join(parts) if len(parts) > 1 else next(iter(weights))
+
+
+def reward_names() -> tuple[str, ...]:
+    """The measures that a reward can name: our own, then those of other packages.
+
+    >>> reward_names()[:2]
+    ('text', 'linked')
+    """
+    return (*_OWN, *plugins(GROUP, _OWN))
+
+
+def _kinds(names: Iterable[str]) -> dict[str, type[Measure]]:
+    others = plugins(GROUP, _OWN)
+    return {name: _OWN[name] if name in _OWN else load(others[name], _lacks) for name in names}
+
+
+def _lacks(kind: Any) -> str | None:
+    if not isinstance(kind, type) or not issubclass(kind, Measure):
+        return f"expected a subclass of mlgo_gym.rollout.Measure, found {kind!r}"
+    problem = missing_parts(kind, ("unit", "key", "title", "meaning"))
+    return problem and f"{kind.__name__}: {problem}"
+
+
+def _weights(text: str) -> dict[str, float]:
+    weights: dict[str, float] = {}
+    names = reward_names()
+    for part in text.split(","):
+        found = _PART.fullmatch(part)
+        try:
+            weight = float((found and found["weight"]) or 1)
+        except ValueError:
+            weight = 0.0
+        if not found or found["name"] not in names or found["name"] in weights or not weight > 0:
+            raise OptionsError(
+                f"reward: expected measures out of {', '.join(names)}, each once, several with a "
+                f"weight above 0 as in 'text:0.5,instructions:0.5', found {text!r}"
+            )
+        weights[found["name"]] = weight
+    return weights

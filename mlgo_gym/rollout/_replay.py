@@ -1,0 +1,286 @@
+"""Recording compilations as traces, and repeating them.
+
+The same module, options, LLVM and answers give the same object, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from mlgo_gym.base import OptionsError, TraceError, TrainingLogError, UsageError
+from mlgo_gym.corpus import Module
+from mlgo_gym.llvm import (
+    COMPILE,
+    Compilation,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    recorded,
+    run_to_end,
+    site_of,
+)
+from mlgo_gym.problems import HASH, PolicyLike, Problem, WatchedPolicy, problems, with_all
+from mlgo_gym.rollout._trace import Trace
+from mlgo_gym.stream import Header, Observation
+
+
+def record(
+    compiler: Compiler,
+    module: Module,
+    problem: Problem,
+    policy: PolicyLike,
+    options: CompileOptions | None = None,
+    *,
+    keep_observations: bool = False,
+    sites: bool = False,
+) -> Trace:
+    """Compile a module under a policy and record it.
+
+    The trace holds the answers and, if observations are kept, what LLVM asked, and with ``sites``
+    where. The options are as in `Compiler.start`.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     record(compiler, module, InliningForSize(), lambda observation: 0).module
+    'digest.c'
+    """
+    seen: list[Observation] = []
+    if keep_observations or sites:
+        policy = WatchedPolicy(policy, problem, lambda asked, _: seen.append(asked))
+    running = compiler.running(module, options, {problem: policy}, replace(COMPILE, sites=sites))
+    trace = trace_of(run_to_end(running), seen if keep_observations else ())
+    return replace(trace, sites=tuple(filter(None, map(site_of, seen))))
+
+
+def trace_of(compilation: Compilation, observations: Sequence[Observation] = ()) -> Trace:
+    """The trace of a compilation that has ended.
+
+    Where it is to hold observations, they are all that were answered, in order.
+
+    Raises:
+        UsageError: it does not have one problem, or has no result.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler, compiler.start(module, InliningForSize()) as compilation:
+    ...     while compilation.next_observation() is not None:
+    ...         compilation.answer(0)
+    ...     trace_of(compilation).decisions == compilation.decisions
+    True
+    """
+    if len(compilation.problems) != 1:
+        raise UsageError(
+            f"module {compilation.module.name!r}: expected one problem, found "
+            f"{len(compilation.problems)}"
+        )
+    (problem,) = compilation.problems
+    described, payloads = with_all(problem, (each.sent for each in observations))
+    return Trace.of(compilation.result, described, compilation.advice, payloads)
+
+
+def replay(
+    compiler: Compiler,
+    trace: Trace,
+    module: Module,
+    options: CompileOptions | None = None,
+    *,
+    files: Mapping[str, object] | None = None,
+) -> CompilationResult:
+    """Repeat a compilation of the module that was recorded, and verify the object's hash.
+
+    Without options they are the trace's own; others must be equal to them. A trace names the files
+    that its problem was set up with and has their hashes; what it names is not opened, and files
+    are given, by setting: ``{"ir2vec": "vocabulary.json"}``.
+
+    Raises:
+        TraceError: another module, other options, another LLVM, other observations or another
+            number of them, or another object; the message says what was expected and found.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, InliningForSize(), lambda observation: 0)
+    ...     replay(compiler, trace, module).object_sha256 == trace.object_sha256
+    True
+    """
+    repeated = resume(compiler, trace, module, trace.decisions, options, files=files)
+    with repeated as compilation:
+        if compilation.next_observation() is not None:
+            raise TraceError(
+                trace.module, f"expected {trace.decisions} decisions, found that LLVM asks for more"
+            )
+        result = compilation.result
+    if result.object_sha256 != trace.object_sha256:
+        raise _differs(trace, "object_sha256", trace.object_sha256, result.object_sha256)
+    return result
+
+
+def resume(
+    compiler: Compiler,
+    trace: Trace,
+    module: Module,
+    decisions: int,
+    options: CompileOptions | None = None,
+    *,
+    files: Mapping[str, object] | None = None,
+) -> Compilation:
+    """Start the recorded compilation and answer so many decisions as recorded.
+
+    What answers the rest is the caller's choice. Options and files are as in `replay`.
+
+    Raises:
+        TraceError: as from `replay`, as far as it shows in these decisions.
+        UsageError: the trace has fewer decisions.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
+    >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
+    >>> with Compiler() as compiler:
+    ...     trace = record(compiler, module, InliningForSize(), lambda observation: 0)
+    ...     with resume(compiler, trace, module, 2) as compilation:
+    ...         compilation.decisions
+    2
+    """
+    if not 0 <= decisions <= trace.decisions:
+        raise UsageError(
+            f"trace {trace.module!r}: expected 0 to {trace.decisions} decisions to repeat, "
+            f"found {decisions}"
+        )
+    options_used = _check(trace, module, options)
+    problem = problem_of(trace, files or {})
+    # Observations are compared here; where there are none, nobody needs to be asked.
+    answers = [] if trace.features else [each.tobytes() for each in trace.actions()[:decisions]]
+    inside = recorded(problem, answers)
+    compilation = compiler.start(module, problem, options_used, inside=inside)
+    try:
+        _repeat(compilation, trace, decisions)
+    except BaseException:
+        compilation.close()
+        raise
+    return compilation
+
+
+def problem_of(trace: Trace, files: Mapping[str, object] | None = None) -> Problem:
+    """The problem that a trace's settings describe, and its observations, where it has them.
+
+    With files, by setting, it can be compiled for; without, it does for what is in the trace.
+    """
+    known: dict[str, type[Problem]] = {each.name: each for each in problems().values()}
+    name = trace.settings.get("problem")
+    if not isinstance(name, str) or name not in known:
+        raise _differs(trace, "problem", f"one of {', '.join(known)}", name)
+    kind = known[name]
+    given = settings_of_problem(trace)
+    hashes = {f"{key}{HASH}" for key in kind.file_settings}
+    others = given.keys() - {"problem", *kind.file_settings, *hashes}
+    words = {each.name for each in fields(kind) if isinstance(each.default, str)}  # type: ignore[arg-type]
+    own = {
+        key: given[key] if key in words else _number(trace, key, given[key])
+        for key in given
+        if key in others
+    }
+    for key in kind.file_settings.keys() & given.keys() if files is not None else ():
+        own[key] = _file(trace, key, kind, files or {})
+    try:
+        made = kind(**own)
+    except (TypeError, ValueError) as error:
+        raise TraceError(trace.module, f"settings of {name}: {error}") from error
+    settings = made.settings()
+    for key in hashes & settings.keys():
+        if settings[key] != given.get(key):
+            raise _differs(trace, key, given.get(key), settings[key])
+    if not trace.features or made.header_differences(header := _header(trace)):
+        return made
+    return made.as_sent(header)
+
+
+def _header(trace: Trace) -> Header:
+    try:
+        return Header(trace.features, advice=trace.advice_spec)
+    except TrainingLogError as error:
+        raise TraceError(trace.module, str(error)) from error
+
+
+def settings_of_problem(trace: Trace) -> dict[str, Any]:
+    """What of a trace's settings is its problem's."""
+    names = {each.name for each in fields(CompileOptions)}
+    return {key: value for key, value in trace.settings.items() if key not in names}
+
+
+def _file(trace: Trace, key: str, kind: type[Problem], files: Mapping[str, object]) -> Any:
+    """What a setting is set to that names a file: what is given, or a name of the problem's own."""
+    name = trace.settings[key]
+    if key in files or name in kind.file_settings[key]:
+        return files.get(key, name)
+    expected = f"the file that was {name!r}, of SHA-256 {trace.settings.get(f'{key}{HASH}')}"
+    raise _differs(trace, key, expected, f"none; give it as --{key} or in files")
+
+
+def options_of_trace(trace: Trace) -> CompileOptions:
+    """The options that a trace was recorded with; its level is the one that was used."""
+    names = [each.name for each in fields(CompileOptions)]
+    missing = [name for name in names if name not in trace.settings]
+    if missing:
+        raise TraceError(trace.module, f"settings: expected {', '.join(names)}, found no {missing}")
+    try:
+        return CompileOptions(**{name: _frozen(trace.settings[name]) for name in names})
+    except OptionsError as error:
+        raise TraceError(trace.module, f"settings: {error}") from error
+
+
+def _number(trace: Trace, key: str, value: Any) -> float:
+    try:
+        return value if isinstance(value, int) else float(value)  # infinity is a string in JSON
+    except (TypeError, ValueError) as error:
+        raise _differs(trace, f"settings: {key}", "a number", repr(value)) from error
+
+
+def _frozen(value: object) -> Any:
+    return tuple(value) if isinstance(value, list) else value  # as JSON has it
+
+
+def _check(trace: Trace, module: Module, options: CompileOptions | None) -> CompileOptions:
+    if module.sha256 != trace.module_sha256:
+        raise _differs(trace, "module_sha256", trace.module_sha256, module.sha256)
+    recorded = options_of_trace(trace)
+    for name, value in (options.settings() if options else {}).items():
+        own = recorded.settings()[name]
+        if value != own:
+            raise _differs(trace, name, own, value)
+    return recorded
+
+
+def _repeat(compilation: Compilation, trace: Trace, decisions: int) -> None:
+    if compilation.llvm_version != trace.llvm_version:
+        raise _differs(trace, "llvm_version", trace.llvm_version, compilation.llvm_version)
+    actions = trace.actions()
+    observation = compilation.next_observation()
+    while (index := compilation.decisions) < decisions:
+        if observation is None:
+            raise TraceError(
+                trace.module, f"expected {trace.decisions} decisions, found only {index}"
+            )
+        compare_with_trace(trace, index, observation)
+        compilation.answer(actions[index].item())
+        observation = compilation.next_observation()
+
+
+def compare_with_trace(trace: Trace, index: int, observation: Observation) -> None:
+    """See that LLVM asks what it asked, where the trace has that."""
+    features = observation.header.features
+    if index == 0 and trace.features and trace.features != features:
+        raise _differs(trace, "features", [each.name for each in trace.features], list(observation))
+    recorded = trace.observation(index)
+    if recorded is None or recorded == observation.payload:
+        return
+    expected = Observation(observation.header, observation.context, index, recorded)
+    for name in expected:
+        if expected[name].tobytes() != observation[name].tobytes():
+            where = f"decision {index}, feature {name!r}"
+            raise _differs(trace, where, expected[name].tolist(), observation[name].tolist())
+
+
+def _differs(trace: Trace, what: str, expected: object, found: object) -> TraceError:
+    return TraceError(trace.module, f"{what}: expected {expected}, found {found}")

@@ -1,5 +1,0 @@
-"""Work on other machines: executors of the schedule on a Ray cluster."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,181 @@
+"""ccache in front of the driver: what it returns is what the driver would make now."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cc.conftest import CHANNEL, MODELS, NOTHING, SOURCE, Argument, Driver
+from tests.conftest import require
+
+CHECK = {"CCACHE_COMPILERCHECK": "%compiler% --mlgo-fingerprint"}
+NEVER = {"MLGO_INLINING_MODEL": str(MODELS / "never")}
+DEFAULT = {"MLGO_INLINING_MODEL": str(MODELS / "default")}
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Runs the driver behind ccache, and by itself, in one folder."""
+
+    ccache: str
+    driver: Driver
+    work: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**self.driver.environment, "CCACHE_DIR": str(self.work.parent / "ccache")}
+
+    def compile(
+        self, settings: Mapping[str, str], *arguments: Argument, cxx: bool = False
+    ) -> subprocess.CompletedProcess[str]:
+        """Compiles ``f.c`` to ``f.o``, which is not there before."""
+        (self.work / "f.o").unlink(missing_ok=True)
+        return subprocess.run(
+            [self.ccache, *self.driver.command("-O2", *arguments, "-c", "f.c", cxx=cxx)],
+            cwd=self.work, env={**self.environment, **settings}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+
+    def made(self, settings: Mapping[str, str], *arguments: Argument) -> bytes:
+        done = self.compile(settings, *arguments)
+        assert (done.returncode, done.stderr) == (0, "")
+        return (self.work / "f.o").read_bytes()
+
+    def expected(self, settings: Mapping[str, str], *arguments: Argument) -> bytes:
+        """What the driver makes without ccache."""
+        done = self.driver.run("-O2", *arguments, "-c", "f.c", cwd=self.work, settings=settings)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return (self.work / "f.o").read_bytes()
+
+    def hits(self) -> int:
+        done = subprocess.run(
+            [self.ccache, "--print-stats"],
+            env=self.environment, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        counts = dict(line.split("\t") for line in done.stdout.splitlines())
+        return int(counts["direct_cache_hit"]) + int(counts["preprocessed_cache_hit"])
+
+
+@pytest.fixture
+def cached(driver: Driver, tmp_path: Path) -> Cached:
+    ccache = require("ccache", "ccache")
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "f.c").write_text(SOURCE)
+    return Cached(ccache, driver, work)
+
+
+@pytest.mark.parametrize("kind", ["other", "clang"])
+def test_each_model_has_objects_of_its_own(cached: Cached, kind: str) -> None:
+    """Whatever kind of compiler ccache takes it for."""
+    settings = [{**CHECK, **each, "CCACHE_COMPILERTYPE": kind} for each in (NEVER, DEFAULT, {})]
+    expected = [cached.expected(each) for each in settings]
+    assert expected[0] != expected[1] == expected[2]
+    assert [cached.made(each) for each in settings] == expected
+    assert cached.hits() == 0
+    assert [cached.made(each) for each in settings] == expected
+    assert cached.hits() == len(settings)
+
+
+def change(model: Path) -> None:
+    """Puts another graph into a model's folder."""
+    shutil.copy(MODELS / "default" / "model.tflite", model / "model.tflite")
+
+
+def test_a_model_that_changes_in_its_place(cached: Cached, tmp_path: Path) -> None:
+    model = shutil.copytree(MODELS / "never", tmp_path / "model")
+    settings = {**CHECK, "MLGO_INLINING_MODEL": str(model)}
+    before = cached.made(settings)
+    change(model)
+    assert cached.made(settings) == cached.expected(settings) != before
+    assert cached.hits() == 0
+
+
+def test_a_model_on_the_command_line_is_an_extra_file(cached: Cached, tmp_path: Path) -> None:
+    model = shutil.copytree(MODELS / "never", tmp_path / "model")
+    option = f"--mlgo-inlining-model={model}"
+    settings = {"CCACHE_EXTRAFILES": str(model / "model.tflite")}
+    before = cached.made(settings, option)
+    assert cached.made(settings, option) == before
+    assert cached.hits() == 1
+    change(model)
+    assert cached.made(settings, option) == cached.expected(NOTHING, option) != before
+    assert cached.hits() == 1
+
+
+def test_ccache_by_itself_knows_no_models(cached: Cached) -> None:
+    """Why it has to be told: this object is wrong."""
+    assert cached.made(NEVER) == cached.made(DEFAULT) != cached.expected(DEFAULT)
+    assert cached.hits() == 1
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"MLGO_SIZE_INCREASE_THRESHOLD": "3"},
+        {"MLGO_REGALLOC_MODEL": str(MODELS / "lowest_density")},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_other_settings_count(cached: Cached, changed: dict[str, str]) -> None:
+    settings = CHECK | NEVER
+    cached.made(settings)
+    cached.made(settings | changed)
+    assert cached.hits() == 0
+    cached.made(settings | changed)
+    assert cached.hits() == 1
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_fallback_is_kept_unless_it_is_an_error(cached: Cached, *, is_strict: bool) -> None:
+    """There is no temporary folder, once."""
+    settings = {**CHECK, **NEVER, **CHANNEL, "MLGO_STRICT": str(int(is_strict))}
+    done = cached.compile({**settings, "TMPDIR": "/proc"})
+    assert "cannot make a folder in '/proc'" in done.stderr
+    assert done.returncode == int(is_strict)
+    again = cached.compile(settings)
+    assert again.returncode == 0
+    made = (cached.work / "f.o").read_bytes()
+    if is_strict:
+        assert (again.stderr, made) == ("", cached.expected(settings))
+    else:
+        assert (again.stderr, made) == (done.stderr, cached.expected(NOTHING))
+
+
+@pytest.mark.e2e
+def test_what_has_no_fingerprint_is_not_kept(cached: Cached) -> None:
+    """Settings that are no good are to be warned of each time."""
+    for settings in ({"MLGO_TIMEOUT": "soon"}, {"MLGO_INLINING_MODEL": "/none"}):
+        for _ in range(2):
+            done = cached.compile(CHECK | settings)
+            assert done.returncode == 0
+            assert "compiled by plain clang" in done.stderr
+    assert cached.hits() == 0
+
+
+def test_dependency_files_and_diagnostics(cached: Cached) -> None:
+    settings = CHECK | NEVER | {"MLGO_STRICT": "1"}
+    (cached.work / "f.c").write_text(f"{SOURCE}int h(void) {{ int unused; return 1; }}\n")
+    first = cached.compile(settings, "-Wall", "-MMD", "-MT", "other")
+    assert "unused variable" in first.stderr
+    dependencies = (cached.work / "f.d").read_text()
+    assert dependencies.startswith("other: f.c")
+    (cached.work / "f.d").unlink()
+    again = cached.compile(settings, "-Wall", "-MMD", "-MT", "other")
+    assert (again.returncode, again.stderr) == (first.returncode, first.stderr)
+    assert (cached.work / "f.d").read_text() == dependencies
+    assert cached.hits() == 1
+
+
+def test_cxx(cached: Cached) -> None:
+    (cached.work / "f.c").write_text(f"struct S {{ ~S() {{}} }} s; {SOURCE}")
+    for hits in (0, 1):
+        done = cached.compile(CHECK | NEVER, "-x", "c++", cxx=True)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert b"_Z1fi" in (cached.work / "f.o").read_bytes()
+        assert cached.hits() == hits

@@ -1,0 +1,214 @@
+"""First uses of the cache: many at once, killed, without room, and behind a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from mlgo_gym.cc._prepare import PROGRAMS
+from tests.cc.conftest import (
+    NEVER,
+    ROOT,
+    UNADVISED,
+    Driver,
+    Objects,
+    compile_file,
+    elsewhere,
+    folder_of,
+    only,
+    scraps,
+)
+from tests.cc.test_kills import left_over
+from tests.conftest import one_in, require
+from tests.waiting import wait_for
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: who else mounts")
+
+
+def kill_when_seen(driver: Driver, work: Path, word: str) -> bytes:
+    """Kill a process of a compilation that has a word in its command line; returns what is said."""
+    process = psutil.Popen(
+        driver.command("-O2", "-c", "f.c"), cwd=work, env={**driver.environment, **NEVER},
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    is_killed = False
+    while process.poll() is None:
+        for each in () if is_killed else process.children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                if any(word in text for text in each.cmdline()):
+                    each.kill()
+                    is_killed = True
+    _, words = process.communicate()
+    assert is_killed, words
+    wait_for(lambda: not left_over(work))  # what it had started
+    return bytes(words)
+
+
+@pytest.mark.e2e
+def test_a_compiler_that_was_killed_is_not_the_model_s_fault(
+    own: Driver, work: Path, never: bytes
+) -> None:
+    only(own, "kept/inlining-*.so").unlink()
+    words = kill_when_seen(own, work, "mlgo_gym.model._compiler")
+    assert b"the compiler died with status -9" in words
+    assert words.endswith(UNADVISED)
+    assert compile_file(own, work, NEVER) == (never, b"")
+
+
+def test_the_process_that_freezes_is_killed(own: Driver, work: Path, never: bytes) -> None:
+    only(own, "kept/inlining-*.so").unlink()
+    words = kill_when_seen(own, work, "mlgo_gym.cc._prepare")
+    expected = b"mlgo-cc: warning: the process that compiles the inlining model was killed"
+    assert words == expected + UNADVISED
+    assert compile_file(own, work, NEVER) == (never, b"")
+    assert not scraps(own)
+
+
+@pytest.mark.e2e
+def test_the_process_that_makes_the_driver_is_killed(
+    own: Driver, work: Path, plain: bytes, never: bytes
+) -> None:
+    program = only(own, "bin/mlgo-cc")
+    program.unlink()
+    words = kill_when_seen(own, work, "mlgo_gym.cc._prepare")
+    said = f"mlgo-cc: warning: the process that makes {program} was killed"
+    assert words == said.encode() + UNADVISED
+    assert (work / "f.o").read_bytes() == plain
+    assert compile_file(own, work, NEVER) == (never, b"")
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    yield
+    os.close(descriptor)
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("pattern", ["bin/mlgo-cc", "kept/inlining-*.so"])
+def test_a_lock_is_waited_for_as_long_as_was_said(
+    own: Driver, work: Path, plain: bytes, never: bytes, pattern: str
+) -> None:
+    only(own, pattern).unlink()
+    with locked(folder_of(own)):
+        found = compile_file(own, work, {**NEVER, "MLGO_TIMEOUT": "0.5"})
+    words = (
+        f"mlgo-cc: warning: '{folder_of(own)}': expected another process to be done with it within "
+        "0.5 s; MLGO_TIMEOUT allows more; compiled by plain clang\n"
+    )
+    assert found == (plain, words.encode())
+    assert compile_file(own, work, NEVER) == (never, b"")
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("pattern", one_in(2, ["kept/inlining-*.so", "bin/mlgo-cc"]))
+def test_files_that_cannot_be_finished(
+    own: Driver, work: Path, objects: Objects, pattern: str
+) -> None:
+    """A limit stands for a full disk: what compilers leave of theirs goes."""
+    only(own, pattern).unlink()
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'ulimit -f 8 && exec "$@"', "sh", *own.command("-O2", "-c", "f.c")],
+        cwd=work, env={**own.environment, **NEVER}, capture_output=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stderr.endswith(UNADVISED)
+    assert (work / "f.o").read_bytes() == objects.plain
+    assert not scraps(own)
+    assert compile_file(own, work, NEVER) == (objects.never, b"")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_script_is_one_page(name: str) -> None:
+    """Its start has read it: a shell that cannot read more would end with 0 and do nothing."""
+    assert (ROOT / "scripts" / name).stat().st_size <= 4096
+
+
+@needs_root
+@pytest.mark.e2e
+def test_a_full_disk(own: Driver, work: Path, tmp_path: Path, plain: bytes, never: bytes) -> None:
+    """Of many sizes: whatever finds no room, nothing is left that is not whole."""
+    place, mount = tmp_path / "small", require("mount", "mount")
+    place.mkdir()
+    full = 0
+    for size_kib in range(20, 820, 160):
+        options = ["-t", "tmpfs", "-o", f"mode=700,size={size_kib}k"]
+        if subprocess.run([mount, *options, "none", place], check=False).returncode:
+            pytest.skip("needs leave to mount")
+        try:
+            driver = elsewhere(own, place)
+            made, words = compile_file(driver, work, NEVER)
+            assert (made, words) == (never, b"") or (made == plain and words.endswith(UNADVISED))
+            full += made == plain
+            assert not folder_of(driver).exists() or not scraps(driver)
+            subprocess.run([mount, "-o", "remount,size=4m", place], check=True)
+            assert compile_file(driver, work, NEVER) == (never, b"")
+        finally:
+            subprocess.run([require("umount", "mount"), place], check=True)
+    assert 0 < full < 5
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(600)
+def test_many_first_uses_at_once(own: Driver, work: Path, tmp_path: Path, never: bytes) -> None:
+    new = elsewhere(own, tmp_path / "new")
+    processes = [
+        subprocess.Popen(
+            new.command("-O2", "-c", "f.c", "-o", f"{number}.o"),
+            cwd=work, env={**new.environment, **NEVER}, stderr=subprocess.PIPE,
+        )
+        for number in range(32)
+    ]  # fmt: skip
+    said = [each.communicate()[1] for each in processes]
+    assert [(each.returncode, words) for each, words in zip(processes, said, strict=True)] == [
+        (0, b"")
+    ] * 32
+    assert {(work / f"{number}.o").read_bytes() for number in range(32)} == {never}
+    assert not scraps(new)
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize(
+    "rounds",
+    [pytest.param(4, marks=pytest.mark.e2e), pytest.param(200, marks=pytest.mark.stress)],
+)
+def test_first_uses_that_are_killed(
+    own: Driver, work: Path, tmp_path: Path, objects: Objects, rounds: int
+) -> None:
+    """At any moment, some of its processes or all: the next compilation is whole, nothing stays."""
+    chance = random.Random(rounds)  # noqa: S311 - the same kills in every run
+    for number in range(rounds):
+        cache = tmp_path / str(number)
+        if number % 2:
+            shutil.copytree(tmp_path / "own", cache)  # only the model is new
+        new = elsewhere(own, cache)
+        for library in folder_of(new).glob("kept/*.so"):
+            library.unlink()
+        process = psutil.Popen(
+            new.command("-O2", "-c", "f.c"), cwd=work, env={**new.environment, **NEVER},
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        with suppress(psutil.TimeoutExpired):
+            process.wait(chance.uniform(0, 2 if number % 2 else 5))
+        with suppress(psutil.NoSuchProcess):
+            family = [process, *process.children(recursive=True)]
+            for each in chance.sample(family, chance.randint(1, len(family))):
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
+        process.wait()
+        wait_for(lambda: not left_over(work))
+        made, words = compile_file(new, work, NEVER)
+        assert objects.allow(made, words), words
+        assert compile_file(new, work, NEVER) == (objects.never, b"")
+        assert not scraps(new)
+        shutil.rmtree(cache)

@@ -1,0 +1,88 @@
+"""What a module is known by in a folder of traces, and which modules are not known."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cc.conftest import SOURCE, Driver
+
+
+def key_of(driver: Driver, work: Path, line: str) -> str:
+    done = driver.run(*line.split(), "--mlgo-traces-key", cwd=work)
+    if done.returncode:
+        assert done.stderr == (
+            b"mlgo-cc: error: traces: expected a command line that makes one object of one source, "
+            b"whose options and headers tell all that counts\n"
+        )
+        return ""
+    return done.stdout.decode().strip()
+
+
+def test_what_a_module_is_known_by(driver: Driver, work: Path) -> None:
+    (work / "sub").mkdir()
+    for copy in ("sub/f.c", "g.c", "f.cc", "f.i"):
+        (work / copy).write_bytes((work / "f.c").read_bytes())
+    (work / "commented.c").write_text("/* said */\n\n" + (work / "f.c").read_text())
+    (work / "h.h").write_text("#define H 1\n")
+    same = [
+        "-O2 -c f.c",
+        "-O2 -c f.c -o sub/f.o",
+        "-O2 -of.o -c g.c -MD -MF sub/f.d -MT f.o -MP -Wall -Werror=format -w -pipe",
+        "-O2 -c sub/f.c -Isub -I sub -DX=1 -D Y -include h.h -fdiagnostics-color=never",
+        f"-O2 -c {work}/f.c -ffile-prefix-map={work}=. -fno-color-diagnostics",
+        "-O2 -c commented.c",
+        "-O2 -c f.c --write-dependencies",
+        "-O2 -c f.c --write-user-dependencies",
+        "-O2 -c f.c -Wp,-MD,f.d",
+        "-O2 -c f.c -Wp,-MMD,sub/f.d",
+    ]
+    (key,) = {key_of(driver, work, line) for line in same}
+    assert re.fullmatch("[0-9a-f]{32}", key)
+    assert [*work.rglob("*.d")] == []
+    others = [
+        "-O1 -c f.c", "-O2 -g -c f.c", "-O2 -c f.cc", "-O2 -xc++ -c f.c", "-O2 -c f.c -Dx=y",
+        "-O2 -c f.c -mllvm -inline-threshold=5", "-O2 -c f.c --target=aarch64-linux-gnu",
+        "-O2 -c f.c -Wp,-D_FORTIFY_SOURCE=2", "-O2 -c f.c -Wp,-Dx=y,-Uy",
+    ]  # fmt: skip
+    assert len({key, *(key_of(driver, work, line) for line in others)}) == len(others) + 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-O2 f.c", "-O2 -S f.c", "-O2 -c f.c g.c", "-O2 -c f.i", "-O2 -c none.c",
+        *(
+            f"-O2 -c f.c {each}"
+            for each in (
+                "-fprofile-use=f.profdata", "-Xclang -fno-pch-timestamp", "--config=f.cfg",
+                "-Wp,-MD,f.d,-Df=g", "-Wp,-MT,f.o", "-Wp,-Df=g,-include,h.h", "-Wp,-include,h.h",
+                "-fprofile-instr-generate -fprofile-list=list", "-fxray-attr-list=list",
+                "-fxray-always-instrument=list", "-fxray-never-instrument=list",
+                "-fbasic-block-sections=list=list", "-dM", "-dD", "-dI", "-frewrite-includes",
+                "-fdirectives-only", "-march=native", "-mtune=native", "--driver-mode=gcc",
+                "-fopenmp -fopenmp-targets=x86_64-pc-linux-gnu", "--offload=amdgcn-amd-amdhsa",
+            )
+        ),
+        *(
+            f"-O2 {each} -c -nogpuinc -nogpulib --cuda-host-only"
+            for each in ("-x cuda f.c", "-xhip f.c", "f.cu", "f.hip")
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_known(driver: Driver, work: Path, line: str) -> None:
+    for copy in ("g.c", "f.i", "f.cu", "f.hip"):
+        (work / copy).write_text(SOURCE)
+    for empty in ("h.h", "list", "f.cfg"):
+        (work / empty).touch()
+    before = {*work.iterdir()}
+    assert key_of(driver, work, line) == ""
+    assert {*work.iterdir()} == before
+
+
+def test_edits_of_the_command_line_are_not_seen(driver: Driver, work: Path) -> None:
+    settings = {"CCC_OVERRIDE_OPTIONS": "#+-Df=g"}
+    done = driver.run("-O2", "-c", "f.c", "--mlgo-traces-key", cwd=work, settings=settings)
+    assert done.returncode == 1

@@ -1,0 +1,91 @@
+"""``mlgo-gym tune --build``: a project of CMake's, built by the commands that it prints."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from corpus_tools.code import code_sections
+from mlgo_gym.cc._builds import read_build
+from mlgo_gym.rollout._trace import Trace, trace_path
+from tests.cc.conftest import Driver
+from tests.cli.command import run
+from tests.cli.test_tune import SET
+from tests.conftest import require
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+NAMES = "abcde"
+PART = """
+#include <map>
+#include <string>
+#include <vector>
+static int mix(int x, int y) { return x > y ? x * 31 + y : y * 17 - x; }
+std::string name_@(int n) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += std::to_string(mix(i, n));
+  return text;
+}
+int count_@(const std::vector<std::string> &all) {
+  std::map<std::string, int> found;
+  for (auto &each : all) ++found[each];
+  int sum = 0;
+  for (auto &[key, count] : found) sum += mix(count, int(key.size()));
+  return sum;
+}
+"""
+DECLARED = "".join(
+    f"std::string name_{each}(int); int count_{each}(const std::vector<std::string> &);"
+    for each in NAMES
+)
+USED = "".join(f"sum += count_{each}({{name_{each}(3), name_{each}(5)}});" for each in NAMES)
+SOURCES = {
+    "main.cpp": "#include <cstdio>\n#include <string>\n#include <vector>\n"
+    f'{DECLARED}\nint main() {{ int sum = 0; {USED} std::printf("%d\\n", sum); }}\n',
+    "CMakeLists.txt": "cmake_minimum_required(VERSION 3.13)\nproject(names CXX)\n"
+    "add_library(parts STATIC a.cpp b.cpp c.cpp)\nadd_library(shared SHARED d.cpp e.cpp)\n"
+    "add_executable(app main.cpp)\ntarget_link_libraries(app parts shared)\n",
+    **{f"{each}.cpp": PART.replace("@", each) for each in NAMES},
+}
+
+
+def test_from_a_build_to_a_smaller_one(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cmake = require("cmake", "cmake")
+    for name, text in driver.environment.items():
+        monkeypatch.setenv(name, text)
+    for name, text in SOURCES.items():
+        (tmp_path / name).write_text(text)
+    compiler = driver.clang.replace("clang-", "clang++-")
+    how = ("-DCMAKE_BUILD_TYPE=MinSizeRel", "-DCMAKE_CXX_FLAGS=-Oz")
+    more = ("-DCMAKE_EXPORT_COMPILE_COMMANDS=ON", f"-DCMAKE_CXX_COMPILER={compiler}")
+    line = (cmake, "-S", ".", "-B", "build", *how, *more)
+    subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run((cmake, "--build", "build"), cwd=tmp_path, check=True, capture_output=True)
+    times = ("--budget", "2m", "--search", "40s")  # what training does not take is searched, too
+    done = run("tune", "--build", "build", "--output", "out", *times, "--json", *SET, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    record = json.loads(done.stdout)
+    assert list(record["targets"]) == ["app", "libshared.so"]
+    assert record["chosen"] != "LLVM"  # the shipped model makes a fifth less of such code
+    for command in record["build"]:
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, shell=True)  # noqa: S602
+    before, after = (read_build(tmp_path / name) for name in ("build", "build-tuned"))
+    lines = (tmp_path / "out" / "traces" / "answers.txt").read_text().splitlines()[1:-1]
+    assert record["searched"] == len(lines) > 0
+    for name in (line.split(" ", 4)[4] for line in lines):
+        data = (tmp_path / "build-tuned" / name).read_bytes()
+        size = sum(len(each.content) for each in code_sections(data, name))
+        assert size == Trace.load(trace_path(tmp_path / "out" / "traces", name)).text_size_bytes
+    for name, sizes in record["targets"].items():
+        assert sizes["built"] < sizes["LLVM"]
+        assert after[name].code_bytes < before[name].code_bytes
+    said = {
+        subprocess.run((tmp_path / name / "app",), check=True, capture_output=True).stdout
+        for name in ("build", "build-tuned")
+    }
+    assert len(said) == 1
