@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _P = TypeVar("_P", bound="Problem")
 
-OPT_LEVELS: Final = ("O1", "O2", "O3", "Os", "Oz")
+OPT_LEVELS: Final = ("O1", "O2", "O3", "Os", "Oz", "Os+attributes", "Oz+attributes")
 TIMEOUT: Final = "300s"
 """As `mlgo_gym.llvm` has them, whose import takes longer than all else; a test compares them."""
 

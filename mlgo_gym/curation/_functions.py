@@ -25,6 +25,7 @@ from mlgo_gym.base import CorpusError
 from mlgo_gym.corpus import Corpus, Module, split_of
 from mlgo_gym.llvm import (
     DEFAULT_TIMEOUT_S,
+    MARKING,
     CompileOptions,
     Compiler,
     Jobs,
@@ -71,7 +72,7 @@ def split_module(
     own = (module.is_text, chosen.target(), minimum_instructions, plain_options())
     request = SplitRequest(*own, chosen.llvm_options)
     answer, payload = compiler.inquire(module, request, chosen.llvm_options)
-    command = _command(module, answer["opt_level"])
+    command = _command(module, answer["opt_level"].removesuffix(MARKING))
     functions = answer["functions"]
     starts = accumulate((size for _, _, size in functions), initial=0)
     return tuple(

@@ -23,9 +23,9 @@ from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.envs._observation_space import ObservationDict, feature_space, observed
 from mlgo_gym.envs._reward import rewarding
 from mlgo_gym.llvm import (
+    ALL_LEVELS,
     DEFAULT_MEMORY_LIMIT_BYTES,
     DEFAULT_TIMEOUT_S,
-    OPT_LEVELS,
     Compilation,
     Compiler,
     Steps,
@@ -110,7 +110,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         if render_mode not in {None, *self.metadata["render_modes"]}:
             raise OptionsError(f"render_mode: expected None or 'ansi', found {render_mode!r}")
         if opt_level is not None:
-            check_choice("opt_level", opt_level, OPT_LEVELS[1:])  # at O0 nobody is asked
+            check_choice("opt_level", opt_level, ALL_LEVELS[1:])  # at O0 nobody is asked
         check_choice("illegal_action", illegal_action, ("error", "fallback"))
         limit = self._default_decision_limit if decision_limit is None else decision_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):

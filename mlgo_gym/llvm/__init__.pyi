@@ -42,7 +42,8 @@ from ._schedule import ItemWork as ItemWork
 from ._schedule import Jobs as Jobs
 from ._schedule import Made as Made
 from ._schedule import State as State
-from ._target import OPT_LEVELS as OPT_LEVELS
+from ._target import ALL_LEVELS as ALL_LEVELS
+from ._target import MARKING as MARKING
 from ._target import check_choice as check_choice
 from ._task import ALLOCATE as ALLOCATE
 from ._task import ALLOCATE_WITH_FREQUENCIES as ALLOCATE_WITH_FREQUENCIES

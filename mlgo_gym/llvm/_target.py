@@ -13,6 +13,11 @@ from mlgo_gym.base import OptionsError
 OPT_LEVELS: Final = ("O0", "O1", "O2", "O3", "Os", "Oz")
 """Clang's optimisation levels, as they are spelled here: without the dash."""
 
+MARKING: Final = "+attributes"
+"""Behind Os and Oz: functions are marked for size first, as clang's front end marks them."""
+ALL_LEVELS: Final = (*OPT_LEVELS, f"Os{MARKING}", f"Oz{MARKING}")
+"""What a module can be compiled at."""
+
 _RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
 CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")
 _SWITCHES: Final = ("vectorize_loops", "vectorize_slp", "unroll_loops")
@@ -45,7 +50,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.opt_level is not None:
-            check_choice("opt_level", self.opt_level, OPT_LEVELS)
+            check_choice("opt_level", self.opt_level, ALL_LEVELS)
         check_choice("relocation_model", self.relocation_model, _RELOCATION_MODELS)
         check_choice("code_model", self.code_model, CODE_MODELS)
         for name in _SWITCHES:

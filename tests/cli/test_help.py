@@ -17,7 +17,7 @@ from mlgo_gym.cli import options as _options
 from mlgo_gym.cli._main import CommandParser, parser
 from mlgo_gym.cli._values import duration
 from mlgo_gym.llvm._compiler import DEFAULT_TIMEOUT_S
-from mlgo_gym.llvm._target import OPT_LEVELS
+from mlgo_gym.llvm._target import ALL_LEVELS
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -132,5 +132,5 @@ def test_a_parser_is_for_more_than_one_command_line() -> None:
 
 
 def test_defaults_that_are_said_without_an_import() -> None:
-    assert OPT_LEVELS[1:] == _options.OPT_LEVELS
+    assert ALL_LEVELS[1:] == _options.OPT_LEVELS
     assert duration(_options.TIMEOUT) == DEFAULT_TIMEOUT_S

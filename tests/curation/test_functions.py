@@ -145,7 +145,10 @@ def test_bad_input(tmp_path: Path) -> None:
     )
     with pytest.raises(OptionsError) as level:
         split_functions(corpus, tmp_path / "new", opt_level="O9")
-    assert str(level.value) == "opt_level: expected one of O0, O1, O2, O3, Os, Oz, found 'O9'"
+    assert (
+        str(level.value) == "opt_level: expected one of "
+        "O0, O1, O2, O3, Os, Oz, Os+attributes, Oz+attributes, found 'O9'"
+    )
     with pytest.raises(OptionsError) as jobs:
         split_functions(corpus, tmp_path / "new", jobs=0)
     assert str(jobs.value) == "jobs: expected a number above 0, found 0"

@@ -297,8 +297,16 @@ def test_bad_reset_options(
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"opt_level": "-Oz"}, "opt_level: expected one of O1, O2, O3, Os, Oz, found '-Oz'"),
-        ({"opt_level": "O0"}, "opt_level: expected one of O1, O2, O3, Os, Oz, found 'O0'"),
+        (
+            {"opt_level": "-Oz"},
+            "opt_level: expected one of "
+            "O1, O2, O3, Os, Oz, Os+attributes, Oz+attributes, found '-Oz'",
+        ),
+        (
+            {"opt_level": "O0"},
+            "opt_level: expected one of O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found 'O0'",
+        ),
         ({"render_mode": "human"}, "render_mode: expected None or 'ansi', found 'human'"),
         (
             {"size_increase_threshold": 0},

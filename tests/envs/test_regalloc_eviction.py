@@ -253,7 +253,11 @@ def test_bad_reset_options(
         ({"illegal_action": "x"}, "illegal_action: expected one of error, fallback, found 'x'"),
         ({"decision_limit": 0}, "decision_limit: expected a whole number above 0, found 0"),
         ({"max_eviction_count": 0}, "max_eviction_count: expected a whole number above 0, found 0"),
-        ({"opt_level": "O0"}, "opt_level: expected one of O1, O2, O3, Os, Oz, found 'O0'"),
+        (
+            {"opt_level": "O0"},
+            "opt_level: expected one of O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found 'O0'",
+        ),
         ({"render_mode": "human"}, "render_mode: expected None or 'ansi', found 'human'"),
     ],
 )

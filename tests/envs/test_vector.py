@@ -123,7 +123,11 @@ def test_rows_have_seeds_of_their_own(sample: Corpus) -> None:
             {"autoreset_mode": "Never"},
             "autoreset_mode: expected one of NextStep, SameStep, Disabled, found 'Never'",
         ),
-        ({"opt_level": "O0"}, "opt_level: expected one of O1, O2, O3, Os, Oz, found 'O0'"),
+        (
+            {"opt_level": "O0"},
+            "opt_level: expected one of O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found 'O0'",
+        ),
     ],
 )
 def test_bad_settings(settings: dict[str, Any], message: str) -> None:

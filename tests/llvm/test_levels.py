@@ -15,9 +15,11 @@ import pytest
 
 from mlgo_gym.corpus._corpus import Module
 from mlgo_gym.curation._functions import split_module
+from mlgo_gym.errors import OptionsError
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm.worker._binding import section_contents
 from mlgo_gym.problems._inlining_for_size import InliningForSize, default
+from tests.cli.command import run
 from tests.conftest import require
 
 LIFTED = InliningForSize(size_increase_threshold=math.inf)
@@ -239,3 +241,45 @@ def run_tool(
     )
     assert done.returncode == status, done.stderr
     return done
+
+
+@pytest.mark.parametrize("level", ["Os", "Oz"])
+def test_attributes_as_clang_puts_them(
+    level: str, compiler: Compiler, clang22: str, tmp_path: Path
+) -> None:
+    """Bitcode made at -O2, marked, is what bitcode made at the level is; `plain` has optnone."""
+    bitcode = {each: from_c(C_SOURCE, each, tmp_path, clang22) for each in ("O2", level)}
+    modules = {each: Module("m", path.read_bytes(), ("-cc1",)) for each, path in bitcode.items()}
+    options = {each: options_of(modules["O2"], each) for each in (level, f"{level}+attributes")}
+    marked = compiler.compile_module(modules["O2"], options[f"{level}+attributes"])
+    plainly = compiler.compile_module(modules["O2"], options[level])
+    made = compiler.compile_module(modules[level], options[level])
+    assert marked.object_sha256 == made.object_sha256
+    assert marked.text_size_bytes < plainly.text_size_bytes
+    assert marked.settings["opt_level"] == f"{level}+attributes"
+
+
+def test_a_level_with_attributes_that_is_none(compiler: Compiler) -> None:
+    module = Module.from_ir("define void @f() { ret void }")
+    with pytest.raises(OptionsError) as error:
+        compiler.compile_module(module, options_of(module, "O2+attributes"))
+    assert str(error.value) == (
+        "opt_level: expected one of O0, O1, O2, O3, Os, Oz, Os+attributes, Oz+attributes, found "
+        "'O2+attributes'"
+    )
+
+
+def test_the_command_line_marks(clang22: str, tmp_path: Path) -> None:
+    from_c(C_SOURCE, "O2", tmp_path, clang22)
+    folder = ["--traces", "traces", "--json", "--corpus"]
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    shutil.copy(tmp_path / "O2.bc", corpus / "m.c.bc")
+    (corpus / "m.c.cmd").write_bytes(b"-cc1\0-O2")
+    (corpus / "corpus_description.json").write_text('{"has_thinlto": false, "modules": ["m.c"]}')
+    line = ["rollout", "--policy", "default", "--opt-level", "Oz+attributes", *folder, "corpus"]
+    done = run(*line, cwd=tmp_path)
+    assert done.returncode == 0
+    (trace,) = (tmp_path / "traces").rglob("*.trace*")
+    again = run("replay", trace, "--corpus", "corpus", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr

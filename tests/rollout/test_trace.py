@@ -268,7 +268,8 @@ def other_observation(trace: Trace) -> Trace:
         ),
         (
             lambda t: replace(t, settings={**t.settings, "opt_level": "fast"}),
-            "settings: opt_level: expected one of O0, O1, O2, O3, Os, Oz, found 'fast'",
+            "settings: opt_level: expected one of O0, O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found 'fast'",
         ),
         (
             lambda t: replace(

@@ -47,9 +47,10 @@ class CompileOptions:
     """What decides the code besides the module itself.
 
     Attributes:
-        opt_level: one of `OPT_LEVELS`, which decides on LLVM's pipeline and changes no function's
-            attributes; ``None`` reads it off them: Oz where one is ``minsize``, Os where one is
-            ``optsize``, otherwise O2.
+        opt_level: one of `ALL_LEVELS`, which decides on LLVM's pipeline. ``Os+attributes`` and
+            ``Oz+attributes`` mark functions for size first, as clang's front end does; the others
+            change no attributes. ``None`` reads the level off them: Oz where one is ``minsize``, Os
+            where one is ``optsize``, otherwise O2.
         relocation_model: ``pic``, ``static`` or ``dynamicnopic``.
         code_model: ``default`` is clang's, the small one.
         vectorize_loops: ``None`` is clang's choice for the level: on for O2, O3 and Os.

@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 
 from mlgo_gym.corpus import comdat_groups
 from mlgo_gym.llvm._request import NativeObject
-from mlgo_gym.llvm._target import Target
+from mlgo_gym.llvm._target import MARKING, Target
 from mlgo_gym.llvm.text._function_split import function_texts
 from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
 
@@ -144,9 +144,28 @@ def optimize(module: Any, target: Target, level_address: int = 0) -> str:
         BitcodeError: LLVM refuses the module, or the level cannot be had.
     """
     level = target.opt_level or _attribute_level(module)
+    if level.endswith(MARKING) and target.run_passes:
+        _mark_for_size(module, _plain(level))
     with _refusals(), _target_machine(module, level, target) as machine:
-        _optimize(module, machine, level, target, level_address)
+        _optimize(module, machine, _plain(level), target, level_address)
     return level
+
+
+def _plain(level: str) -> str:
+    return level.removesuffix(MARKING)
+
+
+def _mark_for_size(module: Any, level: str) -> None:
+    """Mark functions as clang's front end does at a level (``CodeGenModule.cpp``).
+
+    ``-Os`` is ``optsize``, ``-Oz`` is ``minsize`` besides, on all but those with ``optnone``, which
+    LLVM's verifier refuses to see with either.
+    """
+    for function in module.functions:
+        if b"optnone" not in _attributes(function):
+            function.add_function_attribute("optsize")
+            if level == "Oz":
+                function.add_function_attribute("minsize")
 
 
 def emit_object(module: Any, target: Target, level: str) -> bytes:
@@ -208,7 +227,7 @@ def _target_machine(module: Any, level: str, target: Target) -> Any:
     machine = llvm.Target.from_triple(module.triple).create_target_machine(
         cpu=target.cpu,
         features=target.features,
-        opt=_LEVELS[level][1],
+        opt=_LEVELS[_plain(level)][1],
         reloc=target.relocation_model,
         codemodel=target.code_model,
         abiname=target.abi,

@@ -116,7 +116,12 @@ def test_command_lines_that_cannot_be_honoured(command: list[str], message: str)
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("opt_level", "O4", "opt_level: expected one of O0, O1, O2, O3, Os, Oz, found 'O4'"),
+        (
+            "opt_level",
+            "O4",
+            "opt_level: expected one of O0, O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found 'O4'",
+        ),
         (
             "relocation_model",
             "pie",

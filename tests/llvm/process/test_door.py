@@ -71,8 +71,16 @@ def test_options_of_llvm(option: str, small: Corpus, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"opt_level": "O9"}, "opt_level: expected one of O0, O1, O2, O3, Os, Oz, found 'O9'"),
-        ({"opt_level": []}, "opt_level: expected one of O0, O1, O2, O3, Os, Oz, found ()"),
+        (
+            {"opt_level": "O9"},
+            "opt_level: expected one of O0, O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found 'O9'",
+        ),
+        (
+            {"opt_level": []},
+            "opt_level: expected one of O0, O1, O2, O3, Os, Oz, "
+            "Os+attributes, Oz+attributes, found ()",
+        ),
         (
             {"relocation_model": None},
             "relocation_model: expected one of pic, static, dynamicnopic, found None",
