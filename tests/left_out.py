@@ -189,9 +189,22 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return re.sub(r"(?s)^(needs .+?): .*", r"\1", said.removeprefix("Skipped: "))
 
 
+SLOW_EXAMPLES: Final = {
+    "mlgo_gym.lab.programs._check.check_workloads",
+    "mlgo_gym.runners._models.model_policies",
+    "mlgo_gym.training._from_torch.export_torch_mlp",
+    "mlgo_gym.training._train.train",
+    "training-with-other-libraries.md",
+}
+"""Docstrings and pages that train, or run programs for seconds: slow tests."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests that depend on other processes' pace fail once; the run's end names them."""
+    """Mark slow examples; let slow tests fail once, since they depend on other processes' pace."""
     for item in items:
+        if item.name in SLOW_EXAMPLES:
+            item.add_marker(pytest.mark.e2e)
         if any(map(item.get_closest_marker, ("e2e", "network"))):
             item.add_marker(pytest.mark.flaky(reruns=1))
 

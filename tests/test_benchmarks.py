@@ -416,6 +416,7 @@ def test_rank_correlations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "cost         with seconds, programs that differ: 3 pairs, -1.000\n" in said
 
 
+@pytest.mark.e2e
 def test_rank_correlations_of_the_estimate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -108,6 +108,7 @@ def _one_module(folder: Path) -> list[str]:
     return ["--corpus", str(corpus)]
 
 
+@pytest.mark.e2e
 def test_only_training_imports_what_is_slow() -> None:
     """Whoever compiles does not wait for TensorFlow, or for what fits and what draws."""
     script = """

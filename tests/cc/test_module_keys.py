@@ -21,6 +21,7 @@ def key_of(driver: Driver, work: Path, line: str) -> str:
     return done.stdout.decode().strip()
 
 
+@pytest.mark.e2e
 def test_what_a_module_is_known_by(driver: Driver, work: Path) -> None:
     (work / "sub").mkdir()
     for copy in ("sub/f.c", "g.c", "f.cc", "f.i"):

@@ -109,6 +109,7 @@ def by_traces(
     return made
 
 
+@pytest.mark.e2e
 def test_the_answers_are_what_search_found(
     driver: Driver, searched: Searched, work: Path, by_traces: bytes, way: Mapping[str, str]
 ) -> None:

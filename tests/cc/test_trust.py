@@ -13,6 +13,7 @@ from tests.cc.conftest import MODELS, Driver
 from tests.runners.saved import saved_model
 
 
+@pytest.mark.e2e
 def test_machine_code_of_others(driver: Driver, work: Path, tmp_path: Path) -> None:
     model = tmp_path / "frozen"
     files = freeze(MODELS / "never", model, name="policy")

@@ -89,6 +89,7 @@ def test_functions_that_are_asked_for(env: AllocationEnv) -> None:
     assert (info["module"], info["function"]) == ("expr_vm.c", "expr_run")
 
 
+@pytest.mark.e2e
 def test_observations_hold_no_nan(env: AllocationEnv, sample: Corpus) -> None:
     """LLVM sends NaN for live ranges that may not be spilled; the log keeps what it sent."""
     sent = 0

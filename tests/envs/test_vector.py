@@ -211,6 +211,7 @@ def test_a_reset_that_fails_in_one_row(envs: CompilationVectorEnv) -> None:
         envs.reset(options={"reset_mask": np.array([True, False, True])})
 
 
+@pytest.mark.e2e
 def test_rows_are_asked_by_name(sample: Corpus) -> None:
     """As Gymnasium's own vector environments have it."""
     corpus = Corpus(sample.folder, ("expr_vm.c",))

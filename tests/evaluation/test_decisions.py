@@ -47,6 +47,7 @@ def placed(compiler: Compiler, module: Module, policy: object = default) -> Plac
     return place_decisions(compiler, module, PROBLEM, policy)  # type: ignore[arg-type]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("module", ["graph.cpp", "regex_parse.c"])
 def test_every_byte_is_of_one_decision_or_of_none(
     compiler: Compiler, sample: Corpus, module: str
@@ -145,6 +146,7 @@ def test_equal_policies_differ_in_nothing(compiler: Compiler, sample: Corpus) ->
     assert (change.first, change.functions) == (None, ())
 
 
+@pytest.mark.e2e
 def test_modules_in_their_order(sample: Corpus) -> None:
     names = ["digest.c", "lz_pack.c", "bignum.c"]
     setting = Setting(PROBLEM, jobs=2)
@@ -285,6 +287,7 @@ define i32 @top(i32 %x) {
 """
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(("text", "opt_level"), [(CLONED, "O3"), (UNNAMED, "O2")])
 def test_functions_of_one_name_in_the_source(compiler: Compiler, text: str, opt_level: str) -> None:
     """Clones have that of what they were cloned from, and some functions have none."""
@@ -303,6 +306,7 @@ def test_functions_of_one_name_in_the_source(compiler: Compiler, text: str, opt_
             assert functions <= {decision.site.caller} or len(functions) > 1
 
 
+@pytest.mark.e2e
 def test_too_many_levels(compiler: Compiler) -> None:
     """An error of the module, where Python's stack ends."""
     levels = 1100

@@ -111,6 +111,7 @@ def test_what_is_recorded_is_what_the_model_answers(small: Corpus) -> None:
         assert not any(first[name].changed for name in constant)
 
 
+@pytest.mark.e2e
 def test_text(small: Corpus) -> None:
     with known("default", small) as model:
         chosen = most_asking(model.recorded, model.packages, 1)

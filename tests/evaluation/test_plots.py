@@ -74,6 +74,7 @@ def test_importances_as_bars() -> None:
     assert len(importance_plot(found[25:]).axes[0].patches) == 5
 
 
+@pytest.mark.e2e
 def test_where_a_model_turns() -> None:
     """It inlines what costs less than 52, or than 102 where there are two users."""
     values = np.zeros(120, observation_dtype(InliningForSize))

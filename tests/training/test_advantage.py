@@ -297,6 +297,7 @@ def test_a_run_that_is_done_is_validated_again(sample: Corpus, tmp_path: Path) -
     assert (found.modules, found.worse) == (1, 1)
 
 
+@pytest.mark.e2e
 def test_a_round_that_is_no_better_is_not_the_model(sample: Corpus, tmp_path: Path) -> None:
     """Learned of another run's labels alone, which is one round."""
     packages = Packages.of({"sample": sample.only(("json_write.c", "hash_map.c"))})

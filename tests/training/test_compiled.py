@@ -68,6 +68,7 @@ def test_eviction_where_something_must_go(eviction: Recorded) -> None:
     assert np.isfinite(found).all()
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("band", [None, (-25, 60)])
 def test_inlining(inlining: Recorded, band: tuple[int, int] | None) -> None:
     network = InliningNetwork(statistics(inlining, INLINING), (16,), band=band)

@@ -43,6 +43,7 @@ def network_of(problem: Problem, recorded: Recorded) -> PolicyNetwork:
     return network
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "problem", one_in(2, [InliningForSize(), RegallocEviction()]), ids=lambda p: p.name
 )
@@ -121,6 +122,7 @@ def test_a_model_that_looks_at_embeddings(vocabulary: str, sample: Corpus, tmp_p
     assert network_features(problem, "core") == network_features(InliningForSize())
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("setting", ["derived", "hotness"])
 def test_a_model_that_looks_at_call_sites(setting: str, sample: Corpus, tmp_path: Path) -> None:
     """Its card's features say that they are to be read, and a frozen model has the card."""

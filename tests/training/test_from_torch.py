@@ -116,6 +116,7 @@ def test_another_normalisation_answers_otherwise(torch: Any, inlining: Recorded)
     assert not np.allclose(plain, logs)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     ("layers", "message"),
     [

@@ -171,6 +171,7 @@ def test_going_on_is_as_never_stopping(finished: tuple[Path, Path], sample: Corp
         np.testing.assert_array_equal(expected[name], found[name])
 
 
+@pytest.mark.e2e
 def test_the_run_leaves_a_model_with_a_card(finished: tuple[Path, Path]) -> None:
     card = json.loads((finished[0] / "model" / "card.json").read_text())
     assert card["trainer"] == "group"

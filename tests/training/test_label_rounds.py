@@ -108,6 +108,7 @@ def test_labels_that_nothing_can_be_learned_of(sample: Corpus, tmp_path: Path) -
     )
 
 
+@pytest.mark.e2e
 def test_hot_calls_are_worth_bytes(sample: Corpus, tmp_path: Path) -> None:
     """A quarter of all counts is worth a quarter; a 4096th, next to nothing."""
     problem = InliningForSize(hotness=True)

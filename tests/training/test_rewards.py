@@ -299,6 +299,7 @@ def small_corpus(tmp_path: Path) -> Corpus:
     return Corpus(folder, ("f",))
 
 
+@pytest.mark.e2e
 def test_labels_by_another_reward(sample: Corpus, tmp_path: Path) -> None:
     """Those of bytes do not teach what is rewarded otherwise."""
     packages = Packages.of({"p": sample.only(["frame_stream.c"])})

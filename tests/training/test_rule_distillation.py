@@ -139,6 +139,7 @@ def copied(folder: Path, **changed: Any) -> Path:
     return folder
 
 
+@pytest.mark.e2e
 def test_models_that_cannot_be_distilled(sample: Corpus, tmp_path: Path) -> None:
     data = data_of(sample, "scene.cpp")
     freeze(SHIPPED, tmp_path / "frozen", name="model")

@@ -78,6 +78,7 @@ def short(packages: Packages, jobs: int = 1, seed: int = 7) -> TrainedVocabulary
     return train_vocabulary(packages, SeedConfig(4, 3, seed), jobs=jobs)
 
 
+@pytest.mark.e2e
 def test_two_runs_are_equal(packages: Packages) -> None:
     first, second = short(packages), short(packages, jobs=2)
     assert (first.data, first.card) == (second.data, second.card)
@@ -125,6 +126,7 @@ def copied(packages: Packages, folder: Path, first: bytes) -> Packages:
     return Packages.of({"small": Corpus(folder, corpus.names)})
 
 
+@pytest.mark.e2e
 def test_what_cannot_be_read_is_left_out(packages: Packages, tmp_path: Path) -> None:
     said: list[str] = []
     made = train_vocabulary(

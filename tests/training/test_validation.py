@@ -110,6 +110,7 @@ def test_a_function_that_fails_is_left_out(
     assert found.changes == {"score_module_mean": 0.0, "score_mean": 0.0}
 
 
+@pytest.mark.e2e
 def test_no_function_asks(workshop: Workshop, network: CompiledNetwork) -> None:
     assert validate_functions(workshop, [], network).modules == 0
 

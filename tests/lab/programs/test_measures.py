@@ -34,6 +34,7 @@ def play(env: gymnasium.Env, action: int | None, module: str) -> tuple[float, di
             return float(reward), info
 
 
+@pytest.mark.e2e
 def test_episodes(corpus: MakeCorpus) -> None:
     made = corpus(DESCRIPTION, {"twice.c": CALLS})
     env = make_env("inlining-for-size", made, reward="text:0.5,instructions:2")
@@ -50,6 +51,7 @@ def test_episodes(corpus: MakeCorpus) -> None:
     assert reward == pytest.approx(reward_of(info["mix"], info["baseline_mix"]))
 
 
+@pytest.mark.e2e
 def test_modules_that_are_not_reached(corpus: MakeCorpus) -> None:
     unreached = CALLS.replace("twice", "thrice").replace("add", "sum")
     modules = {"twice.c": CALLS, "thrice.c": unreached, "apart.c": unreached}
@@ -73,6 +75,7 @@ def test_modules_that_are_not_reached(corpus: MakeCorpus) -> None:
         env.close()
 
 
+@pytest.mark.e2e
 def test_a_wrong_output_is_no_reward(corpus: MakeCorpus) -> None:
     """The program tells its own inlining by the address that it returns to."""
     env = make_env(
@@ -86,6 +89,7 @@ def test_a_wrong_output_is_no_reward(corpus: MakeCorpus) -> None:
     assert "expected standard output of SHA-256" in info["error"]
 
 
+@pytest.mark.e2e
 def test_branches_share_programs(corpus: MakeCorpus) -> None:
     """Whichever is closed first, and if twice."""
     made = corpus(DESCRIPTION, {"twice.c": CALLS})
@@ -166,6 +170,7 @@ def test_measures_keep_the_contract(corpus: MakeCorpus, reward: str) -> None:
         check_measure(measure, made["twice.c"], InliningForSize())
 
 
+@pytest.mark.e2e
 def test_an_equal_object_is_not_run_again(corpus: MakeCorpus) -> None:
     made = corpus(DESCRIPTION, {"twice.c": CALLS})
     measure = measure_named("instructions", made)

@@ -24,6 +24,7 @@ from tests.lab.programs.conftest import DESCRIPTION, MODULE, OUTPUT, MakeCorpus,
 TABLE = "[workload.twice]\n"
 
 
+@pytest.mark.e2e
 def test_a_corpus_of_ones_own(corpus: MakeCorpus) -> None:
     with Programs(corpus(DESCRIPTION)) as programs:
         workload = programs.workloads["twice"]
@@ -55,6 +56,7 @@ def test_threads_share_programs(corpus: MakeCorpus) -> None:
         assert kept.read_bytes() == results["twice.c"].object_bytes
 
 
+@pytest.mark.e2e
 def test_cpp(corpus: MakeCorpus) -> None:
     """Its library is linked, and constructors run before the main function."""
     module = """#include <string>
@@ -149,6 +151,7 @@ def test_objects_that_are_not_there(corpus: MakeCorpus) -> None:
     )
 
 
+@pytest.mark.e2e
 def test_what_cannot_be_linked_or_compiled(corpus: MakeCorpus) -> None:
     made = corpus(DESCRIPTION, main="int thrice(int);\nint main(void) { return thrice(1); }\n")
     with Programs(made) as programs:
@@ -165,6 +168,7 @@ def test_what_cannot_be_linked_or_compiled(corpus: MakeCorpus) -> None:
             programs.linked(workload).__enter__()
 
 
+@pytest.mark.e2e
 def test_builds_that_differ(corpus: MakeCorpus) -> None:
     """The place of a function depends on the size of those before it."""
     module = """
@@ -179,6 +183,7 @@ def test_builds_that_differ(corpus: MakeCorpus) -> None:
     assert str(found.error).startswith(expected)
 
 
+@pytest.mark.e2e
 def test_a_check(corpus: MakeCorpus) -> None:
     modules = {"twice.c": MODULE, "other.c": "int other(int x) { return x; }\n"}
     (found,) = check_workloads(corpus(DESCRIPTION, modules))
@@ -203,6 +208,7 @@ def test_where_there_is_no_valgrind(corpus: MakeCorpus, monkeypatch: pytest.Monk
                 )
 
 
+@pytest.mark.e2e
 def test_seconds_take_turns(corpus: MakeCorpus) -> None:
     with Programs(corpus(DESCRIPTION)) as programs:
         workload = programs.workloads["twice"]
