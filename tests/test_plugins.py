@@ -18,6 +18,9 @@ import argparse
 from dataclasses import dataclass
 from typing import ClassVar
 
+from contextlib import contextmanager
+
+from mlgo_gym.cli import Addition, Extension
 from mlgo_gym.rollout import Measure, TextSize
 
 
@@ -75,6 +78,32 @@ class Hello:
 
 class Silent:
     DESCRIPTION = "Say nothing."
+
+
+class Counting(Extension, Addition):
+    commands = ("evaluate", "corpus stats")
+
+    def add_options(self, add, command):
+        add("--count", "", f"count the policies of {command}")
+
+    @contextmanager
+    def running(self, options, output):
+        if options.command == "evaluate" and options.count:
+            options.additions.append(self)
+        yield
+        output.remark("counted")
+
+    def checks(self):
+        yield "fingers", lambda: "ten"
+
+    def measure(self, policies, setting, output):
+        self.found = len(policies)
+
+    def record(self, seed):
+        return {"count": self.found}
+
+
+COMMANDS = {"_far": "go far"}
 """
 ENTRY_POINTS = """
     [mlgo_gym.measures]
@@ -94,6 +123,13 @@ ENTRY_POINTS = """
     hello = theirs:Hello
     broken = nowhere:command
     train = theirs:Hello
+    partial = theirs:Silent
+    several = theirs:COMMANDS
+    none = nowhere:COMMANDS
+
+    [mlgo_gym.extensions]
+    broken = nowhere:Extension
+    counting = theirs:Counting
     partial = theirs:Silent
 """
 BROKEN = "cannot be loaded: No module named 'nowhere'"
@@ -240,3 +276,29 @@ def test_bad_commands_leave_the_others(run: Run) -> None:
     for line in ("hello", "a command of theirs", "train a policy on corpora"):
         assert line in done.stdout
     assert run("train", "--help").stdout.startswith("usage: mlgo-gym train")
+
+
+def test_several_commands_at_once(run: Run) -> None:
+    done = run("--help")
+    assert "far" in done.stdout
+    assert "go far" in done.stdout
+    assert said("none", "nowhere:COMMANDS", BROKEN) in done.stderr
+
+
+def test_an_extension(run: Run) -> None:
+    done = run("evaluate", "--policy", "never", "--policy", "always", "--count", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["count"] == 2
+    assert "count the policies of corpus stats" in " ".join(
+        run("corpus", "stats", "--help").stdout.split()
+    )
+    assert "fingers" in run("doctor").stdout
+
+
+def test_bad_extensions_leave_the_others(run: Run) -> None:
+    done = run("corpus", "stats", "--json")
+    assert done.returncode == 0, done.stderr
+    assert said("broken", "nowhere:Extension", BROKEN) in done.stderr
+    assert "expected a subclass of mlgo_gym.cli.Extension, found <class 'theirs.Silent'>" in (
+        done.stderr
+    )

@@ -12,10 +12,9 @@ import argparse
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from mlgo_gym.base import EnvironmentSetupError
+from mlgo_gym.base import EnvironmentSetupError, load, plugins, report
 
 if TYPE_CHECKING:
     from mlgo_gym.cli.options import Options
@@ -95,13 +94,17 @@ class Addition:
 
 @functools.cache
 def extensions() -> tuple[Extension, ...]:
-    """Load the extensions, in the order of their entry points' names.
+    """Load the extensions, in the order of their entry points' names, ours first.
 
-    Raises:
-        EnvironmentSetupError: an entry point cannot be loaded or is no extension.
+    One that cannot be loaded, or is none, is left out with a warning.
     """
-    points = sorted(metadata.entry_points(group=GROUP), key=lambda each: each.name)
-    return tuple(map(_loaded, points))
+    found = []
+    for point in plugins(GROUP, ()).values():
+        try:
+            found.append(load(point, _lacks)())
+        except EnvironmentSetupError as error:
+            report(error)
+    return tuple(found)
 
 
 def extensions_of(command: str) -> Iterator[Extension]:
@@ -119,15 +122,7 @@ def extended(options: argparse.Namespace, output: Output) -> Iterator[None]:
         yield
 
 
-def _loaded(point: metadata.EntryPoint) -> Extension:
-    try:
-        kind = point.load()
-    except Exception as error:
-        raise _error(point, f"cannot be loaded: {error}") from error
-    if not isinstance(kind, type) or not issubclass(kind, Extension):
-        raise _error(point, f"expected a subclass of {Extension.__name__}, found {kind!r}")
-    return kind()
-
-
-def _error(point: metadata.EntryPoint, message: str) -> EnvironmentSetupError:
-    return EnvironmentSetupError(f"entry point {point.name!r} ({point.value}): {message}")
+def _lacks(kind: Any) -> str | None:
+    if isinstance(kind, type) and issubclass(kind, Extension):
+        return None
+    return f"expected a subclass of mlgo_gym.cli.Extension, found {kind!r}"

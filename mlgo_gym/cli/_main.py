@@ -105,12 +105,15 @@ class CommandParser(argparse.ArgumentParser):
         own = self._commands.choices
         if words and words[0] in own:
             return
-        from mlgo_gym.base import load, plugins
+        from mlgo_gym.base import EnvironmentSetupError, load, plugins, report
 
         self._has_plugins = False
         for name, point in plugins(GROUP, tuple(own)).items():
             if point.attr == _SEVERAL:
-                self._add_modules(point.module, load(point, _is_no_mapping))
+                try:
+                    self._add_modules(point.module, load(point, _is_no_mapping))
+                except EnvironmentSetupError as error:
+                    report(error)
                 continue
             meaning = f"a command of {point.dist.name if point.dist else point.module}"
             self._commands.add_parser(name, help=meaning, module=point.module, plugin=point)
