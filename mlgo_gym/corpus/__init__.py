@@ -1,4 +1,4 @@
-"""Corpora: modules with their command lines, the packages they come in, and the sample."""
+"""Corpora: modules with their command lines, the packages they come in, the sample, and objects."""
 
 import lazy_loader
 

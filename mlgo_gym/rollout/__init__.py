@@ -1,4 +1,7 @@
-"""Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic."""
+"""Rollouts: policies over the modules of a corpus, each beside LLVM's own heuristic.
+
+Measures say what compilations are compared by; traces record them, and replay them to the byte.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Model runners: LLVM's ``MLModelRunner`` and whoever answers behind it."""
+"""Model runners, LLVM's ``MLModelRunner``, and models as policies."""
 
 import lazy_loader
 
