@@ -205,7 +205,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.name in SLOW_EXAMPLES:
             item.add_marker(pytest.mark.e2e)
-        if any(map(item.get_closest_marker, ("e2e", "network"))):
+        can_try_again = item.config.pluginmanager.has_plugin("rerunfailures")
+        if can_try_again and any(map(item.get_closest_marker, ("e2e", "network"))):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
