@@ -98,10 +98,14 @@ class Failure:
 
 def without_frames(error: _Error) -> _Error:
     """The error without tracebacks: their frames would keep modules and objects in memory."""
-    each: BaseException | None = error
-    while each is not None:
-        each.__traceback__ = None
-        each = each.__cause__ or each.__context__
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:  # a context may lead back to where it began
+            seen.add(id(each))
+            each.__traceback__ = None
+            left += [each.__cause__, each.__context__]
     return error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.errors import InputError, TrainingLogError
 from mlgo_gym.problems._inlining_for_size import InliningForSize, never
 from mlgo_gym.rollout._log import RolloutLog
-from mlgo_gym.rollout._rollout import Decision, rollout
+from mlgo_gym.rollout._rollout import Decision, rollout, without_frames
 from mlgo_gym.stream._events import Header, Observation
 from mlgo_gym.stream._training_log import TrainingLogReader
 
@@ -67,3 +68,13 @@ def test_other_tensors_than_before(sample: Corpus) -> None:
     assert reader.header.features == (*specs, one, InliningForSize.advice)
     (record,) = reader
     assert record.observation.payload == decision.payload + bytes(range(8)) + decision.advice
+
+
+def test_errors_that_lead_back_to_themselves_lose_their_frames() -> None:
+    first, second = InputError("first"), InputError("second")
+    for each in (first, second):
+        with contextlib.suppress(InputError):
+            raise each
+    first.__cause__, second.__context__ = second, first
+    assert without_frames(first) is first
+    assert first.__traceback__ is second.__traceback__ is None
