@@ -19,7 +19,6 @@ from mlgo_gym.rollout import (
     measure_named,
     measure_of,
     reward_name,
-    runs_programs,
 )
 
 TEXT: Final = "text"
@@ -95,7 +94,8 @@ class Rewards(AbstractContextManager["Rewards"]):
         self._corpora = {
             package: packages.corpora[keys[0]] for package, keys in packages.by_package.items()
         }
-        for kind in measure_kinds(name):
+        self._kinds = measure_kinds(name)
+        for kind in self._kinds:
             kind.check(self._corpora)
         self._opt_level = opt_level
         self._timeout_s = timeout_s
@@ -114,7 +114,7 @@ class Rewards(AbstractContextManager["Rewards"]):
         Raises:
             UsageError: programs are to run, which are here.
         """
-        if runs_programs(self.name):
+        if any(kind.runs_programs for kind in self._kinds):
             raise UsageError(
                 f"reward {self.name!r}: expected workers on this machine, where its programs run, "
                 "found a cluster"
@@ -131,8 +131,10 @@ class Rewards(AbstractContextManager["Rewards"]):
         """
         with self._alone:
             if key.package not in self._made:
-                corpus, kinds = self._corpora[key.package], measure_kinds(self.name)
-                inputs = next(filter(None, (each.inputs_sha256(corpus) for each in kinds)), None)
+                corpus = self._corpora[key.package]
+                inputs = next(
+                    filter(None, (each.inputs_sha256(corpus) for each in self._kinds)), None
+                )
                 measure = measure_named(
                     self.name,
                     corpus,
