@@ -15,6 +15,10 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 __version__ = "0.1.0"
 
+# The errors name this module as theirs. Cloudpickle, which Ray uses, copies a class whose module is
+# not loaded, and no `except` catches a copy.
+importlib.import_module("mlgo_gym.errors")
+
 # Gymnasium takes several times as long to import as the rest of this package. A worker process and
 # the program `mlgo-gym`, whose name is known before any module of its own, make no environments.
 _is_program = bool(sys.argv) and sys.argv[0].endswith("/mlgo-gym")

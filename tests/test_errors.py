@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle  # noqa: TID251 - what is pickled here is our own
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +32,16 @@ def test_pickle(kind: type[MlgoGymError]) -> None:
         found = pickle.loads(pickle.dumps(error, protocol))  # noqa: S301
         assert type(found) is kind
         assert (str(found), found.args, vars(found)) == (str(error), error.args, vars(error))
+
+
+def test_a_class_is_pickled_by_its_name() -> None:
+    """Cloudpickle, which Ray uses, copies a class whose module is not loaded."""
+    program = (
+        "import cloudpickle, sys; from mlgo_gym.base import ModuleError; "
+        "sys.stdout.buffer.write(cloudpickle.dumps(ModuleError('a', 'b')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert type(pickle.loads(done.stdout)) is errors.ModuleError  # noqa: S301
 
 
 def test_data() -> None:

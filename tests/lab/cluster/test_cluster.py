@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import os
@@ -29,6 +30,7 @@ import pytest
 
 from corpus_tools import Clang, build_corpus, find_clang, load_recipe
 from mlgo_gym.cli._main import main
+from mlgo_gym.cli.show._output import Output
 from mlgo_gym.corpus import _corpus
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus, Module
 from mlgo_gym.corpus._packages import Packages
@@ -49,6 +51,7 @@ from mlgo_gym.evaluation._scores import ModuleScores
 from mlgo_gym.lab.cluster import _executor, _worker
 from mlgo_gym.lab.cluster._cluster import RayCluster
 from mlgo_gym.lab.cluster._worker import FREE_BYTES, facts
+from mlgo_gym.lab.cluster.commands._ray import _cluster
 from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Jobs, each, workers
@@ -707,6 +710,28 @@ def test_a_command(nodes: Nodes, capfd: pytest.CaptureFixture[str], command: str
     expected = capfd.readouterr()
     assert main([*arguments, "--ray", nodes.address, "--ray-workers", "2"]) == 0
     assert capfd.readouterr() == expected
+
+
+@pytest.mark.e2e
+def test_messages_of_ray_are_no_output(nodes: Nodes, capfd: pytest.CaptureFixture[str]) -> None:
+    """Ray prints that a node died; a command's JSON stays JSON."""
+    ray = importlib.import_module("ray")
+    utils = importlib.import_module("ray._private.utils")
+    client = ray._private.worker.global_worker.gcs_client
+    options = argparse.Namespace(command="rollout", ray=nodes.address)
+    printed = {"out": "", "err": ""}
+
+    def has_said() -> bool:
+        out, err = capfd.readouterr()
+        printed["out"] += out
+        printed["err"] += err
+        return "a node died" in printed["err"]
+
+    with _cluster(options, Output(as_json=True)):
+        utils.publish_error_to_driver("test", "a node died", client)
+        wait_for(has_said)
+        sys.stdout.write("{}\n")
+    assert printed["out"] + capfd.readouterr().out == "{}\n"
 
 
 def reported(nodes: Nodes, *arguments: str | Path) -> tuple[int, list[dict[str, Any]]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, cast
 
 from mlgo_gym.base import OptionsError
 from mlgo_gym.cli import Extension, place
@@ -49,11 +51,31 @@ class RayExtension(Extension):
             yield
 
 
+class _StdoutWithoutRay:
+    """Standard output, but Ray's messages about its nodes go to standard error.
+
+    Ray prints them to standard output whatever it is told (``listen_error_messages`` in
+    ``ray/_private/worker.py``), also in the middle of a command's JSON.
+    """
+
+    def __init__(self, stdout: TextIO) -> None:
+        self._stdout = stdout
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stdout, name)
+
+    def write(self, text: str) -> int:
+        is_ray = threading.current_thread().name == "ray_listen_error_messages"
+        return (sys.stderr if is_ray else self._stdout).write(text)
+
+
 @contextmanager
 def _cluster(options: argparse.Namespace, output: Output) -> Iterator[None]:
     from mlgo_gym.lab.cluster._cluster import RayCluster
 
-    with RayCluster(options.ray, workers=getattr(options, "ray_workers", None)) as cluster:
+    stdout = cast("TextIO", _StdoutWithoutRay(sys.stdout))
+    workers = getattr(options, "ray_workers", None)
+    with redirect_stdout(stdout), RayCluster(options.ray, workers=workers) as cluster:
         options.jobs = cluster
         if options.command == "doctor":
             from mlgo_gym.lab.cluster.commands._doctor_nodes import look
