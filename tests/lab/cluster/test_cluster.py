@@ -55,6 +55,7 @@ from mlgo_gym.lab.cluster.commands._ray import _cluster
 from mlgo_gym.lab.programs._program import Programs
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.llvm._schedule import Jobs, each, workers
+from mlgo_gym.llvm._zygote import zygote_pid
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._policy import PolicyLike
 from mlgo_gym.problems._regalloc_eviction import RegallocEviction
@@ -150,12 +151,13 @@ def nodes() -> Iterator[Nodes]:
 
 
 def children() -> set[int]:
+    """This process's, but for the zygote that all its workers come from."""
     found = set()
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             if child.status() != psutil.STATUS_ZOMBIE:
                 found.add(child.pid)
-    return found
+    return found - {zygote_pid()}
 
 
 @contextmanager
