@@ -100,7 +100,7 @@ def _llvmlite() -> str:
 
 def _check_compiler() -> Iterator[_Finding]:
     from mlgo_gym.corpus import Module
-    from mlgo_gym.llvm import Compiler
+    from mlgo_gym.llvm import Compiler, check_memory
     from mlgo_gym.problems import InliningForSize, default
 
     try:
@@ -114,6 +114,9 @@ def _check_compiler() -> Iterator[_Finding]:
     yield _Finding("embedded LLVM", True, result.llvm_version)
     asked = f"asked {result.decisions} question about a probe of one call"
     yield _Finding("ML inline advisor", result.decisions == 1, asked)
+    with Compiler() as compiler:
+        for name, wrong in check_memory(compiler).items():
+            yield _Finding(name, wrong is None, wrong or "as probes expect", is_required=False)
 
 
 def _check_sandbox() -> Iterator[_Finding]:

@@ -42,6 +42,7 @@ from ._schedule import ItemWork as ItemWork
 from ._schedule import Jobs as Jobs
 from ._schedule import Made as Made
 from ._schedule import State as State
+from ._self_check import check_memory as check_memory
 from ._target import ALL_LEVELS as ALL_LEVELS
 from ._target import MARKING as MARKING
 from ._target import check_choice as check_choice

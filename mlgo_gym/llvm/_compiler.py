@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +24,7 @@ from mlgo_gym.llvm._limits import Limits, peak_bytes
 from mlgo_gym.llvm._loading import load
 from mlgo_gym.llvm._request import MAX_ANSWERERS, Request
 from mlgo_gym.llvm._result import CompilationResult, Order, Product
+from mlgo_gym.llvm._self_check import facilities_of, require
 from mlgo_gym.llvm._task import COMPILE, Task
 from mlgo_gym.llvm._waiting import Steps, run_to_end
 from mlgo_gym.llvm._watching import told
@@ -88,6 +89,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         self._current: Compilation | None = None
         self._closed = False
         self._functions: tuple[SentPolicy, ...] = ()
+        self._is_checking = False
 
     @property
     def worker_pid(self) -> int | None:
@@ -122,7 +124,8 @@ class Compiler(AbstractContextManager["Compiler"]):
         Raises:
             ModuleError: the module's command line cannot be honoured.
             OptionsError: the task emits what was optimised before, and the options have no level.
-            EnvironmentSetupError: no worker can be started.
+            EnvironmentSetupError: no worker can be started, or LLVM's memory is not as what is
+                read of it expects (docs/llvm-memory.md).
             PolicyError: who is to answer in the worker cannot be loaded there.
             UsageError: the compiler is closed, or another thread is using it.
         """
@@ -133,6 +136,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         order = Order(module, chosen, asked, task, self.timeout_s, keep_object, keep_stderr, inside)
         with self._alone:
             self._end_current()
+            self._check_llvm(order)
             worker = self._ready_worker(chosen.llvm_options)
             worker = self._with_policies(worker, order)
             self._current = Compilation(worker, order, self._branches)
@@ -280,6 +284,24 @@ class Compiler(AbstractContextManager["Compiler"]):
             raise UsageError("compiler: closed")
         if self._current:
             self._current.close()
+
+    def _check_llvm(self, order: Order) -> None:
+        """See that what is read of LLVM's memory is there, before it is first read."""
+        derives = [name for problem in order.problems for name in problem.derives]
+        facilities = facilities_of(derives, order.task)
+        if not facilities or self._is_checking:
+            return
+        own = nullcontext(self)
+        other = Compiler()
+        self._is_checking = other._is_checking = True
+        try:  # LLVM's own options may change what LLVM asks about a probe
+            require(facilities, [other] if order.options.llvm_options else [own, other])
+        except EnvironmentSetupError:
+            if self._worker:
+                self._worker.close()
+            raise
+        finally:
+            self._is_checking = False
 
     def _with_policies(self, worker: Worker, order: Order) -> Worker:
         """The worker, or where policies import what cannot be read there, one that has it."""

@@ -55,8 +55,10 @@ GROUPS: Final[Mapping[tuple[str, ...], str]] = {
     _hotness.FEATURES: "mlgo_put_hotness",
 }
 """All features that are told: those that go together, and which function writes them."""
+CALL_SYMBOLS: Final = (_TABLE, _ASKS, *_COUNTED.values())
+"""The names of what tells of calls, in the library that holds LLVM."""
 SYMBOLS: Final = (_TABLE, _ASKS, *_CALLED)
-"""The names of what has to be found in the library that holds LLVM."""
+"""The same, with what tells how hot they are."""
 _SLOTS: Final = 24
 """How many functions of the class's table are looked at; it has fewer."""
 _MOST_CALLERS: Final = 64
@@ -306,12 +308,12 @@ class CallSite:
         text = code(has_threads=False) + _PLACES + _telling.code()
         self._code = binding.LoadedCode(binding.compile_native(text, None).data, _CALLER)
         places = (ctypes.c_size_t * len(_CALLED)).from_address(self._place("place_of_llvm"))
-        places[:] = [addresses[name] for name in _CALLED]
+        places[:] = [addresses.get(name, 0) for name in _CALLED]
         ctypes.c_size_t.from_address(self._place("place_of_asks")).value = addresses[_ASKS]
         debug = (ctypes.c_size_t * len(_telling.SYMBOLS)).from_address(
             self._place("place_of_debug")
         )
-        debug[:] = [addresses[name] for name in _telling.SYMBOLS]
+        debug[:] = [addresses.get(name, 0) for name in _telling.SYMBOLS]
         self.told: Final = _telling.Told(
             self._place("place_of_told"), self._place("place_of_told_count")
         )

@@ -71,8 +71,7 @@ def slot_of(table: int, slots: int, function: int, name: str) -> int:
     found = list((ctypes.c_size_t * slots).from_address(table))
     if function not in found:
         raise EnvironmentSetupError(
-            f"{library_path()}: expected {name!r} in its class's table, found other functions; "
-            "another version of llvmlite is needed"
+            f"expected {name!r} in its class's table, found other functions"
         )
     return table + found.index(function) * ctypes.sizeof(ctypes.c_size_t)
 

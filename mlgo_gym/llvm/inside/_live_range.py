@@ -32,8 +32,10 @@ _OWN_FINDS: Final = (
     "_ZNK4llvm22DefaultEvictionAdvisor24tryFindEvictionCandidateERKNS_12LiveIntervalE"
     "RKNS_15AllocationOrderEhRKNS_8SmallSetINS_8RegisterELj16ESt4lessIS8_EEE"
 )
-SYMBOLS: Final = (_TABLE, _FINDS, _OWN_TABLE, _OWN_FINDS)
-"""The names of what has to be found in the library that holds LLVM."""
+RANGE_SYMBOLS: Final = (_TABLE, _FINDS)
+"""The names of what tells of live ranges, in the library that holds LLVM."""
+SYMBOLS: Final = (*RANGE_SYMBOLS, _OWN_TABLE, _OWN_FINDS)
+"""The same, with LLVM's own advisor, which functions are left to."""
 
 _SLOTS: Final = 16
 _REGISTER_OFFSET: Final = 112
@@ -139,8 +141,8 @@ class LiveRanges:
         self._left, self._left_count = self._place("left"), self._place("left_count")
         self._functions = (ctypes.c_size_t * 0)()
         self._place("finds").value = addresses[_FINDS]
-        self._place("own_finds").value = addresses[_OWN_FINDS]
-        self._place("own_table").value = addresses[_OWN_TABLE] + _TABLE_OFFSET
+        self._place("own_finds").value = addresses.get(_OWN_FINDS, 0)
+        self._place("own_table").value = addresses.get(_OWN_TABLE, 0) + _TABLE_OFFSET
         put(slot_in(addresses), self._code.address("mlgo_take_interval"))
 
     def value(self) -> bytes:

@@ -32,29 +32,32 @@ _O1, _OZ = "_ZN4llvm17OptimizationLevel2O1E", "_ZN4llvm17OptimizationLevel2OzE"
 
 
 def symbols() -> Mapping[str, int]:
-    """Where what it is known by that LLVM asks about lies in llvmlite's library.
+    """Return the offsets in llvmlite's library of the functions and tables that are used.
+
+    A library without its table of symbols has none of them.
 
     Raises:
-        EnvironmentSetupError: it is not there, as in a library without its table of symbols.
+        EnvironmentSetupError: the library cannot be read.
     """
     names = (*_call_site.SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
     return offsets_of(names, library_path())
 
 
 def level_offset() -> int:
-    """Where LLVM's constant for the level O1 lies; 0 where it is not told or has no size level."""
+    """Return the offset of LLVM's constant for the level O1; 0 where it is not found."""
     try:
-        return offsets_of((_O1, _OZ), library_path())[_O1]
+        found = offsets_of((_O1, _OZ), library_path())
     except EnvironmentSetupError:
         return 0
+    return found[_O1] if len(found) > 1 else 0
 
 
 @functools.cache
 def offsets_of(names: Sequence[str], path: str) -> Mapping[str, int]:
-    """The offsets of symbols of a library that is ELF of 64 bits, little-endian.
+    """Return the offsets of those symbols that a library has: ELF of 64 bits, little-endian.
 
     Raises:
-        EnvironmentSetupError: one is not there, or the library cannot be read.
+        EnvironmentSetupError: the library cannot be read.
     """
     found: dict[str, int] = {}
     try:
@@ -67,11 +70,6 @@ def offsets_of(names: Sequence[str], path: str) -> Mapping[str, int]:
                     found = _found(table, text, names) | found
     except (OSError, ValueError, struct.error) as error:
         raise EnvironmentSetupError(f"{path}: its symbols cannot be read: {error}") from error
-    if missing := [name for name in names if name not in found]:
-        raise EnvironmentSetupError(
-            f"{path}: expected the symbol {missing[0]!r}, by which the call that LLVM asks about "
-            "is known, found none"
-        )
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -26,13 +25,13 @@ def _nothing() -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
 class Knows:
-    """What knows what LLVM asks about."""
+    """What knows what LLVM asks about; each part is made when it is first needed."""
 
-    call_site: CallSite
-    sites: Sites
-    live_ranges: LiveRanges
+    def __init__(self) -> None:
+        self.call_site: CallSite | None = None
+        self.sites: Sites | None = None
+        self.live_ranges: LiveRanges | None = None
 
 
 class Besides:
@@ -104,16 +103,16 @@ class Besides:
         return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def besides_of(knows: Knows | None, derives: Sequence[str], task: Task) -> Besides | None:
-    """What a task has told of what LLVM asks about; nothing where it is not known."""
-    if knows is None or not (derives or task.knows_calls):
+def besides_of(knows: Knows, derives: Sequence[str], task: Task) -> Besides | None:
+    """Return what adds to the questions of a problem, if anything does."""
+    call_site, sites, live_ranges = knows.call_site, knows.sites, knows.live_ranges
+    if FEATURE in derives and live_ranges:
+        return Besides((FEATURE,), live_ranges.value)
+    if call_site is None or not (derives or task.knows_calls):
         return None
-    if FEATURE in derives:
-        return Besides((FEATURE,), knows.live_ranges.value)
-    call_site, sites = knows.call_site, knows.sites
     context: Callable[[], str | None] = _nothing
     told = 0
-    if task.sites:
+    if task.sites and sites:
         context, told = partial(_site, call_site, sites), SITES
     elif task.names:
         context, told = call_site.names, NAMES

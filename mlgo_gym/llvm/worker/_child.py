@@ -37,12 +37,11 @@ from mlgo_gym.llvm._request import (
     request_from_json,
 )
 from mlgo_gym.llvm._task import COMPILE
-from mlgo_gym.llvm.inside import _call_site, _live_range
 from mlgo_gym.llvm.inside._call_site import CallSite
 from mlgo_gym.llvm.inside._fork_handler import ForkHandler
 from mlgo_gym.llvm.inside._interposer import can_interpose
 from mlgo_gym.llvm.inside._library import loaded_at, put
-from mlgo_gym.llvm.inside._live_range import LiveRanges
+from mlgo_gym.llvm.inside._live_range import FEATURE, LiveRanges
 from mlgo_gym.llvm.inside._sites import Sites
 from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.llvm.worker._answers import Answerer, answerer_of
@@ -144,7 +143,7 @@ class _Server:
         self._native = native
         self._fork_handler: ForkHandler | None = None
         self._inside: Inside | None = None
-        self._knows: Knows | None = None
+        self._knows: Final = Knows()
         self._answerers: dict[str, Answerer] = {}
         self._once: dict[str, Answerer] = {}
         self._session = session
@@ -214,8 +213,7 @@ class _Server:
         """Compile what the process needs for such a request, once, while LLVM asks nothing."""
         forks = request.is_forkable and self._fork_handler is None and can_fork()
         takes = bool(request.asking) and self._inside is None and can_interpose()
-        knows = bool(request.symbols) and self._knows is None
-        if forks or takes or knows:
+        if forks or takes or request.symbols:
             self._set_options((*request.plain_options, *COMPILE.llvm_options()))
         if forks:
             handler = self._native.fork_handler
@@ -226,16 +224,24 @@ class _Server:
         if takes:
             self._inside = self._native.inside or Inside()
             self._inside.install(self._tell)
-        if knows:
-            start = loaded_at()
-            addresses = {name: start + offset for name, offset in request.symbols.items()}
-            # Both are looked for before one is written to: what is written stays.
-            _call_site.slot_in(addresses), _live_range.slot_in(addresses)
-            call_site = CallSite(addresses, put)
-            sites = Sites(addresses, call_site.told)
-            self._knows = Knows(call_site, sites, LiveRanges(addresses, put))
-        if self._knows and self._inside:
+        if request.symbols:
+            self._look_inside(request)
+        if self._knows.call_site and self._inside:
             self._inside.tell_by(self._knows.call_site.put_context)
+
+    def _look_inside(self, request: CompileRequest) -> None:
+        """Make what tells of calls and live ranges, as far as a request needs it."""
+        if not (start := loaded_at()):
+            raise EnvironmentSetupError("expected to be told where llvmlite is loaded, found 0")
+        addresses = {name: start + offset for name, offset in request.symbols.items()}
+        derived = {name for *_, derives in request.asking for name in derives}
+        knows = self._knows
+        if not knows.call_site and (request.task.knows_calls or derived - {FEATURE}):
+            knows.call_site = CallSite(addresses, put)
+        if not knows.sites and knows.call_site and request.task.sites:
+            knows.sites = Sites(addresses, knows.call_site.told)
+        if not knows.live_ranges and (request.task.left or FEATURE in derived):
+            knows.live_ranges = LiveRanges(addresses, put)
 
     def _tell(self, message: dict[str, Any], data: bytes) -> None:
         """Say something in the middle of a compilation."""
@@ -269,11 +275,11 @@ class _Server:
         with binding.parse(data, is_text=request.is_text, verify=request.verify) as module:
             before = self._estimates.before(module, data) if request.task.estimates else {}
             level = request.target.opt_level or ""
-            if request.task.sites and self._knows:
+            if request.task.sites and self._knows.sites:
                 self._knows.sites.mark(binding.address(module), debug_info=request.task.debug_info)
             if request.task.optimize:
                 level = binding.optimize(module, request.target, self._level_address)
-            if self._knows:
+            if self._knows.live_ranges:
                 left = binding.function_addresses(module, request.task.left)
                 self._knows.live_ranges.leave(left)
             if self._is_cancelled():

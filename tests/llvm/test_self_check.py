@@ -1,0 +1,104 @@
+"""What is taken of LLVM's memory is checked before it is used: each wrong fact is noticed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mlgo_gym.llvm._self_check import FACILITIES
+
+ROOT = Path(__file__).parents[2]
+DERIVED, HOTNESS, SITES = {"derived features"}, {"hotness"}, {"names and sites of calls"}
+LIVE, LEFT = {"live ranges"}, {"functions left to LLVM"}
+CALLS, RANGES = DERIVED | HOTNESS | SITES, LIVE | LEFT
+PROGRAM = """
+import json, sys
+from mlgo_gym.errors import EnvironmentSetupError
+from mlgo_gym.corpus import Module
+from mlgo_gym.llvm import Compiler
+from mlgo_gym.llvm._self_check import FACILITIES, require
+from contextlib import nullcontext
+
+found = {}
+for facility in FACILITIES:
+    with Compiler() as compiler:
+        compiler._is_checking = True
+        try:
+            require([facility], [compiler])
+        except EnvironmentSetupError as error:
+            found[facility] = str(error)
+print(json.dumps(found))
+"""
+
+
+def failures(folder: Path, path: str, pattern: str, replacement: str) -> dict[str, str]:
+    """The facilities that a process refuses whose code has another fact about LLVM's memory."""
+    shutil.copytree(
+        ROOT / "mlgo_gym", folder / "mlgo_gym", ignore=shutil.ignore_patterns("__pycache__", "lab")
+    )
+    code = folder / "mlgo_gym" / "llvm" / "inside" / path
+    text, count = re.subn(pattern, replacement, code.read_text(), flags=re.MULTILINE)
+    assert count > 0
+    code.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, str] = json.loads(done.stdout)
+    for facility, message in found.items():
+        assert message.startswith(f"{facility}: not with this LLVM: ")
+        assert message.endswith("; install the llvmlite that mlgo_gym asks for")
+    return found
+
+
+CALL, HOT, RANGE = "_call_site.py", "_hotness.py", "_live_range.py"
+FACTS = [
+    (CALL, r"MLInlineAdvisor18getAdviceFromModel", "MLInlineAdvisor18getAdvice", CALLS),
+    (CALL, r'"_ZTVN4llvm15MLInlineAdvisorE"', '"_ZTVN4llvm13InlineAdvisorE"', CALLS),
+    (CALL, r"^_SLOTS: Final = 24", "_SLOTS: Final = 1", CALLS),
+    (CALL, "ptr sret\\(ptr\\) %advice, ptr %advisor, ptr %call, ptr %emitter\\) \\{\\{",
+     "ptr %advisor, ptr %advice, ptr %call, ptr %emitter) {{", CALLS),
+    (CALL, "LLVMGetVisibility", "LLVMGetLinkage", DERIVED),
+    (CALL, "LLVMGetNextUse", "LLVMGetUser", DERIVED),
+    (HOT, r"@member\(ptr %advisor, i64 8\)", "@member(ptr %advisor, i64 24)", HOTNESS),
+    (HOT, r"@member\(ptr %advisor, i64 16\)", "@member(ptr %advisor, i64 8)", HOTNESS),
+    (HOT, r"%found, i64 8", "%found, i64 16", HOTNESS),
+    (HOT, r"%summary, i64 32", "%summary, i64 40", HOTNESS),
+    (HOT, r"%summary, i64 16\)", "%summary, i64 32)", HOTNESS),
+    (HOT, r"%entry, i64 24", "%entry, i64 16", HOTNESS),
+    (HOT, r"%entry, i64 8", "%entry, i64 0", HOTNESS),
+    (HOT, r"%optional, i64 16", "%optional, i64 20", HOTNESS),
+    (RANGE, r"^_REGISTER_OFFSET: Final = 112", "_REGISTER_OFFSET: Final = 104", LIVE),
+    (RANGE, r"^_REGISTER_OFFSET: Final = 112", "_REGISTER_OFFSET: Final = 116", LIVE),
+    (RANGE, r"^_OWN_OFFSET: Final = 96", "_OWN_OFFSET: Final = 88", LEFT),
+    (RANGE, r"%advisor, i64 8$", "%advisor, i64 16", LEFT),
+    (RANGE, r"^_TABLE_OFFSET: Final = 16", "_TABLE_OFFSET: Final = 0", LEFT),
+    (RANGE, r"^_SLOTS: Final = 16", "_SLOTS: Final = 1", RANGES),
+    (RANGE, "22DefaultEvictionAdvisorE\"", "22OtherEvictionAdvisorE\"", LEFT),
+    ("_sites.py", "LLVMDIBuilderCreateDebugLocation", "LLVMDIBuilderCreateExpression", SITES),
+]  # fmt: skip
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(("path", "pattern", "replacement", "refused"), FACTS)
+def test_a_wrong_fact_is_noticed(
+    path: str, pattern: str, replacement: str, refused: set[str], tmp_path: Path
+) -> None:
+    """What depends on it is refused, and nothing else."""
+    assert failures(tmp_path, path, pattern, replacement).keys() == refused
+
+
+def test_the_facts_hold(tmp_path: Path) -> None:
+    assert failures(tmp_path, "_hotness.py", "never in there|^", "") == {}
+    assert {each for *_, refused in FACTS for each in refused} == {*FACILITIES}
