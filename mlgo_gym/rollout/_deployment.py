@@ -27,16 +27,8 @@ from mlgo_gym.llvm import (
     options_of,
 )
 from mlgo_gym.problems import PolicyLike, Problem
-from mlgo_gym.rollout._best import Best, Tries, best_by_problem, best_of, joins
 from mlgo_gym.rollout._measures import KeptObjectUnit, Measure, TextSize, measure_of
-from mlgo_gym.rollout._rollout import (
-    BASELINE,
-    Attempt,
-    Decision,
-    ModuleReport,
-    RecordingPolicy,
-    smallest,
-)
+from mlgo_gym.rollout._rollout import BASELINE, ModuleReport, try_policies
 
 Form = Literal["object", "assembly", "bitcode"]
 """What comes out: an object, assembly, or bitcode as it is after optimisation."""
@@ -96,30 +88,21 @@ def deploy(
     >>> b".text" in made.output
     True
     """
-    measure = measure_of(problem)
-    unit = KeptObjectUnit(compiler, module, options, problem)
-    tries = Tries(unit, problem, BASELINE, by_function=keep_smaller and joins(problem))
-    attempts = []
-    for name, policy in policies.items():
-        decisions: list[Decision] = []
-        recording = RecordingPolicy(policy, problem, decisions)
-        result = tries.attempt(name, recording if keep_decisions else policy)
-        attempts.append(Attempt(name, result, None, tuple(decisions)))
-    best: Best = {"": next(iter(policies), BASELINE)}
-    if keep_smaller and measure.makes_objects:
-        best = best_of(measure, tries.results)
-    elif keep_smaller:
-        judge = measure.unit(compiler, module, options, problem)
-        best = best_by_problem(judge, problem, policies, BASELINE)
-    made = tries.made(best)
-    if keep_smaller:
-        attempts.append(smallest(tries, best, made, attempts))
     measure = measure_of_objects(problem)
-    lacking, baseline = options.not_honoured, tries.results[BASELINE]
-    report = ModuleReport(module.name, measure, baseline, tuple(attempts), None, lacking)
+    unit = KeptObjectUnit(compiler, module, options, problem)
+    judge = partial(measure_of(problem).unit, compiler, module, options, problem)
+    found = try_policies(
+        unit, judge, policies, problem, measure, keeps=keep_decisions, keep_smaller=keep_smaller
+    )
+    for attempt in found.attempts:
+        if attempt.error:
+            raise attempt.error
+    baseline, made = found.tries.results[BASELINE], found.made
+    lacking = options.not_honoured
+    report = ModuleReport(module.name, measure, baseline, found.attempts, None, lacking)
     output = made.object_bytes or b"" if isinstance(made, CompilationResult) else b""
     if form != "object":
-        answering = tries.answering(best)
+        answering = found.tries.answering(found.best)
         answers = {problem: answering} if answering else {}
         output = compiler.produce(module, options, _TASKS[form], answers).data
     return Deployed(report, output)

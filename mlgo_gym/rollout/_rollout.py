@@ -11,11 +11,11 @@ functions. For networks that are faster with many at once there is `runners.Batc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, TypedDict, TypeVar, Unpack
+from typing import Any, Final, TypedDict, TypeVar, Unpack
 
 from mlgo_gym.base import CompilationError, InputError, MlgoGymError
 from mlgo_gym.corpus import Module, ModuleKey, Packages, PackagesLike, language_of
@@ -32,7 +32,7 @@ from mlgo_gym.llvm import (
 )
 from mlgo_gym.problems import PolicyLike, Problem, WatchedPolicy, with_all
 from mlgo_gym.rollout._best import Best, Tries, best_by_problem, joins
-from mlgo_gym.rollout._measures import Measure, Result, check_alone, check_sites, measure_of
+from mlgo_gym.rollout._measures import Measure, Result, Unit, check_alone, check_sites, measure_of
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.stream import Observation
 
@@ -354,32 +354,84 @@ def compared(
     problem: Problem,
     **how: Unpack[Comparison],
 ) -> ModuleReport:
-    """One module, compiled plainly and under each policy; what fails is in the report."""
+    """Compile one module plainly and under each policy; what fails is in the report."""
     measure = how.get("measure") or measure_of(problem)
-    lacking: tuple[str, ...] = ()
-    about = {"language": language_of(module), "module_sha256": module.sha256}
+    about: dict[str, Any] = {"language": language_of(module), "module_sha256": module.sha256}
     try:
         options = options_of(module, how.get("opt_level"))
-        lacking = options.not_honoured
+        about["not_honoured"] = options.not_honoured
         also, sites = how.get("also", {}), how.get("sites", False)
-        unit = measure.unit(compiler, module, options, problem, also, sites=sites)
-        by_function = how.get("keep_smaller", False) and joins(problem)
-        tries = Tries(unit, problem, BASELINE, by_function=by_function)
+        found = try_policies(
+            measure.unit(compiler, module, options, problem, also, sites=sites),
+            partial(measure_of(problem).unit, compiler, module, options, problem),
+            policies,
+            problem,
+            measure,
+            keeps=how.get("keep_decisions", False),
+            keep_smaller=how.get("keep_smaller", False),
+        )
     except (CompilationError, InputError) as error:
-        error = without_frames(error)
-        return ModuleReport(module.name, measure, None, (), error, lacking, **about)
-    keeps = how.get("keep_decisions", False)
+        return ModuleReport(module.name, measure, None, (), without_frames(error), **about)
+    baseline = found.tries.results[BASELINE]
+    return ModuleReport(module.name, measure, baseline, found.attempts, **about)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A module's compilations, plainly and under policies.
+
+    Attributes:
+        tries: the compilations.
+        attempts: those under policies, and the best of all where it was asked for.
+        best: the name of the best, where it was asked for; else the first policy, if there is one.
+        made: what came of the best; ``None`` where it failed.
+    """
+
+    tries: Tries
+    attempts: tuple[Attempt, ...]
+    best: Best
+    made: Result | None
+
+
+def try_policies(
+    unit: Unit,
+    judge: Callable[[], Unit],
+    policies: Mapping[str, PolicyLike],
+    problem: Problem,
+    measure: Measure,
+    *,
+    keeps: bool = False,
+    keep_smaller: bool = False,
+) -> Tried:
+    """Compile a module plainly and under each policy, and find the best.
+
+    Args:
+        unit: the module under the measure.
+        judge: makes the module's unit under the problem's own measure, which is asked for where the
+            measure makes objects and the problem's own does not.
+        policies: by name.
+        problem: what LLVM asks for.
+        measure: what attempts are compared by.
+        keeps: attempts hold their decisions.
+        keep_smaller: find the best, which becomes another attempt, `SMALLEST`.
+
+    Raises:
+        ModuleError: LLVM refused the module.
+        CompilationError: LLVM crashed or outran its deadline without a policy.
+    """
+    tries = Tries(unit, problem, BASELINE, by_function=keep_smaller and joins(problem))
     attempts = [_attempted(tries, *each, problem, keeps=keeps) for each in policies.items()]
-    if how.get("keep_smaller") and all(each.result for each in attempts):
+    best: Best = {"": next(iter(policies), BASELINE)}
+    made = tries.results.get(best[""])
+    if keep_smaller and all(each.result for each in attempts):
         if measure.makes_objects and not measure_of(problem).makes_objects:
-            judge = measure_of(problem).unit(compiler, module, options, problem)
-            best = best_by_problem(judge, problem, policies, BASELINE)
+            best = best_by_problem(judge(), problem, policies, BASELINE)
             made = tries.made(best)
         else:
             best, made = tries.best(measure)
-        attempts.append(smallest(tries, best, made, attempts))
-    own = tries.results[BASELINE]
-    return ModuleReport(module.name, measure, own, tuple(attempts), None, lacking, **about)
+        decisions = {each.policy: each.decisions for each in attempts}
+        attempts.append(Attempt(SMALLEST, made, None, tuple(tries.kept(best, decisions))))
+    return Tried(tries, tuple(attempts), best, made)
 
 
 def _attempted(
@@ -391,9 +443,3 @@ def _attempted(
         return Attempt(name, tries.attempt(name, answering), None, tuple(decisions))
     except (CompilationError, InputError) as error:
         return Attempt(name, None, without_frames(error), tuple(decisions))
-
-
-def smallest(tries: Tries, best: Best, made: Result, attempts: Sequence[Attempt]) -> Attempt:
-    """The best of attempts as one, with those decisions of theirs that came to it."""
-    decisions = {each.policy: each.decisions for each in attempts}
-    return Attempt(SMALLEST, made, None, tuple(tries.kept(best, decisions)))
