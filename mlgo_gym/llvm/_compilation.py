@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final, NoReturn
@@ -39,7 +39,8 @@ def plain_options() -> tuple[str, ...]:
 class Compilation(AbstractContextManager["Compilation"]):
     """One compilation that asks for advice. `mlgo_gym.llvm.Compiler.start` makes it.
 
-    Take observations and answer them, in turns, until there is none.
+    Iterate over its observations, and answer each before the next; or take them one at a time by
+    `next_observation`, which returns ``None`` at the end.
 
     Every wait for LLVM counts against the deadline; the caller's own time does not. After an
     error the compilation is over, its worker is gone or idle, and the compiler can go on. To ask
@@ -51,7 +52,7 @@ class Compilation(AbstractContextManager["Compilation"]):
     >>> from mlgo_gym import SAMPLE_CORPUS, Compiler, Corpus, InliningForSize
     >>> module = Corpus.load(SAMPLE_CORPUS)["digest.c"]
     >>> with Compiler() as compiler, compiler.start(module, InliningForSize()) as compilation:
-    ...     while (observation := compilation.next_observation()) is not None:
+    ...     for observation in compilation:
     ...         compilation.answer(int(observation["cost_estimate"][0] < 5))
     ...     compilation.result.decisions == compilation.decisions
     True
@@ -188,6 +189,22 @@ class Compilation(AbstractContextManager["Compilation"]):
         """
         return self._exchange.take_stderr()
 
+    def __iter__(self) -> Iterator[Observation]:
+        """Yield each observation, once the one before has been answered.
+
+        Raises:
+            UsageError: an observation was not answered.
+            ModuleError: LLVM refused the module.
+            CompilationError: the worker died, or LLVM outran the deadline.
+        """
+        while (observation := self.next_observation()) is not None:
+            yield observation
+            if self._exchange.question and self._exchange.question[1] is observation:
+                raise UsageError(
+                    f"module {self.module.name!r}: expected an answer to each observation, found "
+                    "none"
+                )
+
     def next_observation(self) -> Observation | None:
         """Wait for the next question; ``None`` when the compilation has ended.
 
@@ -280,7 +297,7 @@ class Compilation(AbstractContextManager["Compilation"]):
             return
         try:
             self._exchange.cancel(_ABANDON_TIMEOUT_S)
-            while (observation := self.next_observation()) is not None:
+            for observation in self:
                 self.answer(self.asked_by.fallback_action(observation))
         except (CompilationError, ModuleError):
             return

@@ -106,7 +106,7 @@ def _check_calls(
     module = Module.from_ir(_CALLS, "probe")
     found: list[_Row] = []
     with compiler.start(module, problem, task=task) as compilation:
-        while (observation := compilation.next_observation()) is not None:
+        for observation in compilation:
             values = tuple(int(observation[name][0]) for name in problem.derives)
             found.append(values if problem.derives else observation.context)
             compilation.answer(0)
@@ -140,7 +140,7 @@ def _check_live_ranges(compiler: Compiler) -> None:
     found = set()
     module = Module.from_ir(_pressure(), "probe")
     with compiler.start(module, RegallocEviction(live_range=True)) as compilation:
-        while (observation := compilation.next_observation()) is not None:
+        for observation in compilation:
             found.add(int(observation[_live_range.FEATURE][0]))
             compilation.answer(compilation.asked_by.fallback_action(observation))
     wrong = [each for each in found if not 0 <= each < _MOST_REGISTERS]
@@ -167,7 +167,7 @@ def _check_answers(compiler: Compiler) -> None:
         InliningForSize(size_increase_threshold=math.inf),
     )
     with compiler.start(module, problem) as compilation:
-        while compilation.next_observation() is not None:
+        for _ in compilation:
             compilation.answer(0)
         inside = recorded(problem, compilation.advice)
     with compiler.start(module, problem, inside=inside) as compilation:

@@ -121,7 +121,7 @@ class NamingCompiler:
                 inside={problem: flipped(sent, flips)} if sent else {},
             ) as compilation,
         ):
-            while (observation := compilation.next_observation()) is not None:
+            for observation in compilation:
                 decisions += _answered(compilation.take_kept(problem), counts)
                 site, callee = _named(observation, counts)
                 action = flips.get(site)

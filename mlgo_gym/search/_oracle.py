@@ -297,7 +297,7 @@ class Oracle:
         self.compilations += 1
         policy = choice.policy(self._bases)
         with trunk.fork() as branch, contextlib.suppress(CompilationError):
-            while (observation := branch.next_observation()) is not None:
+            for observation in branch:
                 if self._is_over():
                     return None
                 branch.answer(policy(observation))
@@ -320,7 +320,7 @@ class Oracle:
         policy, best = choice.policy(self._bases), self._found
         observations: list[Observation] = []
         with self._forked() as compilation:
-            while (observation := compilation.next_observation()) is not None:
+            for observation in compilation:
                 if best is not None and self._is_over():
                     return None
                 observations.append(observation)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.corpus._corpus import Corpus, Module
-from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError
+from mlgo_gym.errors import CompilationTimeoutError, CompilerCrashError, UsageError
 from mlgo_gym.llvm._compiler import Compiler
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 
@@ -51,6 +51,25 @@ def descriptors() -> set[int]:
     with os.scandir("/proc/self/fd") as entries:
         found = {int(each.name) for each in entries}
     return {each for each in found if Path(f"/proc/self/fd/{each}").exists()}
+
+
+def test_iterating(compiler: Compiler, sample: Corpus) -> None:
+    """Each observation comes once it was answered, as `next_observation` has it."""
+    module = sample["codec_text.c"]
+    with compiler.start(module, InliningForSize()) as compilation:
+        payloads = []
+        for observation in compilation:
+            payloads.append(observation.payload)
+            compilation.answer(0)
+        assert compilation.result.decisions == len(payloads) > 1
+    with compiler.start(module, InliningForSize()) as compilation:
+        questions = iter(compilation)
+        assert next(questions).payload == payloads[0]
+        with pytest.raises(UsageError) as error:
+            next(questions)
+    assert str(error.value) == (
+        "module 'codec_text.c': expected an answer to each observation, found none"
+    )
 
 
 @contextlib.contextmanager
