@@ -89,6 +89,9 @@ _HONOURED: Final = {
     "loop vectoriser of the pipeline": "-vectorize-loops",
     "SLP vectoriser of the pipeline": "-vectorize-slp",
     "unrolling and interleaving of the pipeline": "-funroll-loops, -fno-unroll-loops",
+    "a section of its own for each function": "-ffunction-sections",
+    "a section of its own for each global variable": "-fdata-sections",
+    "the object's table of significant addresses": "-faddrsig",
     "no pipeline is run: code is generated from the module as it is": """
         -disable-llvm-passes, -disable-llvm-optzns
     """,
@@ -186,8 +189,7 @@ _IN_BITCODE: Final = {
 _NOT_CODE: Final = {
     "zeros stay in .bss": "-fno-zero-initialized-in-bss",
     "read by the pass of AddressSanitizer alone": "-fno-sanitize-address-use-odr-indicator",
-    "the object has no .llvm_addrsig section": "-faddrsig",
-    "data shares sections": "-fdata-sections",
+    "sections have names of their own": "-fno-unique-section-names",
     "data of every size counts as large": "-mlarge-data-threshold=*",
     "debug sections are laid out for no debugger, whole and not compressed": """
         -debugger-tuning=*, -gdwarf64, -gdwarf32, -fdwarf2-cfi-asm, --compress-debug-sections=*,
@@ -206,9 +208,6 @@ _NOT_CODE_BUT_FILES: Final = {
 }
 
 _MISSING: Final = {
-    "functions share .text, where padding counts and jumps are shorter": """
-        -ffunction-sections, -fno-unique-section-names
-    """,
     "blocks stay in the section of their function": """
         -fbasic-block-sections=*, -fsplit-machine-functions
     """,

@@ -18,6 +18,7 @@ from mlgo_gym.base import EnvironmentSetupError, MlgoGymError
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm._loading import recorded
 from mlgo_gym.llvm._task import COMPILE, Task
+from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.llvm.inside import _call_site, _hotness, _live_range, _sites
 from mlgo_gym.llvm.inside._symbols import symbols
 from mlgo_gym.problems import InliningForSize, Problem, RegallocEviction
@@ -49,7 +50,7 @@ define void @first(i32 %x) !prof !7 {
   call void @shared(i32 %y)
   ret void
 }
-define void @second(i32 %x) {
+define void @second(i32 %x) !prof !6 {
   call void @work(i32 %x)
   ret void
 }
@@ -62,6 +63,7 @@ define void @second(i32 %x) {
 !3 = !{i32 500000, i64 1024, i32 2}
 !4 = !{i32 990000, i64 512, i32 2}
 !5 = !{i32 999999, i64 1, i32 4}
+!6 = !{!"function_entry_count", i64 0}
 !7 = !{!"function_entry_count", i64 512}
 !8 = !{!"function_entry_count", i64 1024}
 """
@@ -77,7 +79,7 @@ _HOTNESS: Final = (
     _COUNTED,
     _COUNTED,
     (1, 0, 296, 0, 296, 990_000, 1, 0),
-    (0, 1, 0, 304, 0, _hotness.MOST, 0, 0),
+    (1, 1, 0, 304, 0, _hotness.MOST, 0, 1),
 )
 """`_hotness.FEATURES` of each call."""
 
@@ -185,12 +187,21 @@ def _check_forks(compiler: Compiler) -> None:
                 raise EnvironmentSetupError("modules are compiled again: slower, equal results")
 
 
+def _check_sections(compiler: Compiler) -> None:
+    module = Module.from_ir("@data = global i32 7\ndefine void @f() { ret void }", "probe")
+    options = CompileOptions(function_sections=True, data_sections=True, addrsig=True)
+    found = {name for name, _ in compiler.compile_module(module, options).sections}
+    if missing := {".text.f", ".data.data", ".llvm_addrsig"} - found:
+        raise EnvironmentSetupError(f"a probe: expected the section {min(missing)!r}, found none")
+
+
 _PROBES: Final[dict[str, _Probe]] = {
     "derived features": _check_derived,
     "hotness": _check_hotness,
     "names and sites of calls": _check_sites,
     "live ranges": _check_live_ranges,
     "functions left to LLVM": _check_left,
+    "sections of functions and data": _check_sections,
 }
 _SYMBOLS: Final[Mapping[str, Sequence[str]]] = {
     "derived features": _call_site.CALL_SYMBOLS,
@@ -198,6 +209,7 @@ _SYMBOLS: Final[Mapping[str, Sequence[str]]] = {
     "names and sites of calls": (*_call_site.CALL_SYMBOLS, *_sites.SYMBOLS),
     "live ranges": _live_range.RANGE_SYMBOLS,
     "functions left to LLVM": _live_range.SYMBOLS,
+    "sections of functions and data": (),
 }
 FACILITIES: Final = tuple(_PROBES)
 """What depends on LLVM's memory and is refused where LLVM is another."""
@@ -212,10 +224,10 @@ _FAILURES: Final[dict[str, str | None]] = {}
 """What was found wrong of each facility that was checked in this process."""
 
 
-def facilities_of(derives: Iterable[str], task: Task) -> frozenset[str]:
+def facilities_of(derives: Iterable[str], task: Task, options: CompileOptions) -> frozenset[str]:
     """Return the facilities that a compilation uses.
 
-    >>> sorted(facilities_of(["live_range"], COMPILE))
+    >>> sorted(facilities_of(["live_range"], COMPILE, CompileOptions()))
     ['live ranges']
     """
     names = set(derives)
@@ -225,6 +237,7 @@ def facilities_of(derives: Iterable[str], task: Task) -> frozenset[str]:
         "names and sites of calls": task.knows_calls,
         "live ranges": _live_range.FEATURE in names,
         "functions left to LLVM": bool(task.left),
+        "sections of functions and data": options.function_sections or options.data_sections,
     }
     return frozenset(name for name, is_used in used.items() if is_used)
 

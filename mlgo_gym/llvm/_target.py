@@ -21,6 +21,7 @@ ALL_LEVELS: Final = (*OPT_LEVELS, f"Os{MARKING}", f"Oz{MARKING}")
 _RELOCATION_MODELS: Final = ("pic", "static", "dynamicnopic")
 CODE_MODELS: Final = ("default", "small", "kernel", "medium", "large")
 _SWITCHES: Final = ("vectorize_loops", "vectorize_slp", "unroll_loops")
+_BOOLEANS: Final = ("run_passes", "function_sections", "data_sections", "addrsig")
 _LENGTHS: Final = {"cpu": 256, "features": 1 << 16, "abi": 256}
 """The most characters of each text; x86-64's features in full take 2,000."""
 _SHOWN: Final = 40
@@ -47,6 +48,9 @@ class Target:
     features: str = ""
     abi: str = ""
     run_passes: bool = True
+    function_sections: bool = False
+    data_sections: bool = False
+    addrsig: bool = False
 
     def __post_init__(self) -> None:
         if self.opt_level is not None:
@@ -56,7 +60,8 @@ class Target:
         for name in _SWITCHES:
             if getattr(self, name) is not None:
                 _check_switch(name, getattr(self, name))
-        _check_switch("run_passes", self.run_passes)
+        for name in _BOOLEANS:
+            _check_switch(name, getattr(self, name))
         for name, length in _LENGTHS.items():
             _check_text(name, getattr(self, name), length)
 

@@ -17,7 +17,7 @@ from mlgo_gym.curation._verification import Check, CheckOutcome, _Task, verify_c
 from mlgo_gym.errors import OptionsError
 from tests.cli.command import Done, run
 
-SECTIONS = "-ffunction-sections: functions share .text, where padding counts and jumps are shorter"
+BLOCKS = "-fbasic-block-sections=: blocks stay in the section of their function"
 
 SOURCES = {
     "good.o": "int external(int); int good(int a) { return external(a) * 3; }",
@@ -37,7 +37,7 @@ def corpus(clang22: str, tmp_path: Path) -> Path:
             place.parent.mkdir(parents=True, exist_ok=True)
         source = tmp_path / "source.c"
         source.write_text(text)
-        flags = ["-ffunction-sections"] if name == "sections.o" else []
+        flags = ["-fbasic-block-sections=all"] if name == "sections.o" else []
         command = [clang22, "-c", "-Oz", "-Xclang", "-fembed-bitcode=all", *flags, str(source)]
         subprocess.run([*command, "-o", str(objects / name)], check=True)
         parsed = lief.ELF.parse(str(objects / name))
@@ -80,7 +80,7 @@ def test_every_outcome(corpus: Path, clang22: str, jobs: str) -> None:
     assert "clang exited with 1" in details["sub/broken.o"]["original"]["detail"]
     assert details["other.o"]["original"]["detail"].startswith(".text: ")
     assert found["total"]["original"] == {"equal": 2, "failed": 1, "differs": 1, "no object": 1}
-    assert found["not_honoured"] == {SECTIONS: 1}
+    assert found["not_honoured"] == {BLOCKS: 1}
 
 
 def test_the_table_names_what_is_wrong(corpus: Path, clang22: str) -> None:
@@ -88,7 +88,7 @@ def test_the_table_names_what_is_wrong(corpus: Path, clang22: str) -> None:
     assert done.returncode == 1
     rows = [line for line in done.stdout.splitlines() if ".o" in line]
     assert [line.split()[1] for line in rows] == ["sub/broken.o", "sub/broken.o", "other.o"]
-    assert done.stderr == f"mlgo-gym: not honoured in 1 module: {SECTIONS}\n"
+    assert done.stderr == f"mlgo-gym: not honoured in 1 module: {BLOCKS}\n"
 
 
 def test_what_is_good_gives_status_0(corpus: Path, clang22: str) -> None:

@@ -17,6 +17,7 @@ from mlgo_gym.llvm._self_check import FACILITIES
 ROOT = Path(__file__).parents[2]
 DERIVED, HOTNESS, SITES = {"derived features"}, {"hotness"}, {"names and sites of calls"}
 LIVE, LEFT = {"live ranges"}, {"functions left to LLVM"}
+SECTIONS = {"sections of functions and data"}
 CALLS, RANGES = DERIVED | HOTNESS | SITES, LIVE | LEFT
 PROGRAM = """
 import json, sys
@@ -63,6 +64,7 @@ def failures(folder: Path, path: str, pattern: str, replacement: str) -> dict[st
 
 
 CALL, HOT, RANGE = "_call_site.py", "_hotness.py", "_live_range.py"
+OPTIONS = "_target_options.py"
 FACTS = [
     (CALL, r"MLInlineAdvisor18getAdviceFromModel", "MLInlineAdvisor18getAdvice", CALLS),
     (CALL, r'"_ZTVN4llvm15MLInlineAdvisorE"', '"_ZTVN4llvm13InlineAdvisorE"', CALLS),
@@ -86,6 +88,8 @@ FACTS = [
     (RANGE, r"^_TABLE_OFFSET: Final = 16", "_TABLE_OFFSET: Final = 0", LEFT),
     (RANGE, r"^_SLOTS: Final = 16", "_SLOTS: Final = 1", RANGES),
     (RANGE, "22DefaultEvictionAdvisorE\"", "22OtherEvictionAdvisorE\"", LEFT),
+    (OPTIONS, r"^_WORD_OFFSET: Final = 772", "_WORD_OFFSET: Final = 764", SECTIONS),
+    (OPTIONS, r"1 << 2, 1 << 3, 1 << 27", "1 << 3, 1 << 2, 1 << 26", SECTIONS),
     ("_sites.py", "LLVMDIBuilderCreateDebugLocation", "LLVMDIBuilderCreateExpression", SITES),
 ]  # fmt: skip
 

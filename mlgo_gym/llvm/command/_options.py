@@ -61,6 +61,10 @@ class CompileOptions:
         abi: LLVM's name of the ABI; empty: the target's own.
         llvm_options: options of LLVM's own, such as ``-inline-threshold=5``.
         run_passes: off, code is generated from the module as it is.
+        function_sections: each function has a section of its own, which a linker can drop.
+        data_sections: each global variable has one.
+        addrsig: the object names the symbols whose address is significant; a linker that folds
+            safely (``--icf=safe``) leaves these alone.
         not_honoured: the options of the module's command line that the embedded compiler does not
             honour, each with what comes of it; see ``docs/commands.md``.
 
@@ -83,6 +87,9 @@ class CompileOptions:
     abi: str = ""
     llvm_options: tuple[str, ...] = ()
     run_passes: bool = True
+    function_sections: bool = False
+    data_sections: bool = False
+    addrsig: bool = False
     not_honoured: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -120,8 +127,8 @@ class CompileOptions:
 
         >>> CompileOptions.from_command(["-cc1", "-Oz", "-vectorize-slp"]).vectorize_loops
         False
-        >>> CompileOptions.from_command(["-cc1", "-Oz", "-ffunction-sections"]).not_honoured
-        ('-ffunction-sections: functions share .text, where padding counts and jumps are shorter',)
+        >>> CompileOptions.from_command(["-cc1", "-Oz", "-falign-loops=32"]).not_honoured
+        ('-falign-loops=: loops are aligned as LLVM does by itself',)
         """
         arguments = list(read_arguments(command))
         last = {each.name: each.value for each in arguments}
@@ -141,6 +148,9 @@ class CompileOptions:
             abi=last.get("-target-abi", ""),
             llvm_options=passed,
             run_passes=_NO_PASSES.isdisjoint(last),
+            function_sections="-ffunction-sections" in last,
+            data_sections="-fdata-sections" in last,
+            addrsig="-faddrsig" in last,
             not_honoured=(*not_honoured(arguments, has_profile=has_profile), *refused),
         )
 

@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 from mlgo_gym.corpus import comdat_groups
 from mlgo_gym.llvm._request import NativeObject
 from mlgo_gym.llvm._target import MARKING, Target
+from mlgo_gym.llvm.inside._target_options import set_sections
 from mlgo_gym.llvm.text._function_split import function_texts
 from mlgo_gym.llvm.text._module_text import ModuleText, name_in_assembly
 
@@ -231,6 +232,12 @@ def _target_machine(module: Any, level: str, target: Target) -> Any:
         reloc=target.relocation_model,
         codemodel=target.code_model,
         abiname=target.abi,
+    )
+    set_sections(
+        machine,
+        functions=target.function_sections,
+        data=target.data_sections,
+        addrsig=target.addrsig,
     )
     if not module.data_layout:
         module.data_layout = str(machine.target_data)

@@ -45,7 +45,8 @@ HONOURED = """
 -O2 -mharden-sls=all | -O2 -mfunction-return=thunk-extern | -O2 -fsanitize=undefined
 -O2 -fsanitize=signed-integer-overflow -fsanitize-trap=all | -O2 -fsanitize=safe-stack
 -O2 -fsanitize=kcfi | -O2 -g | -O2 -g1 | -O2 -fno-use-cxa-atexit | -O2 -fno-use-init-array
--O2 -fdata-sections | -O2 -gsplit-dwarf -g | -O2 -fstack-size-section | -O2 -fno-common -pthread
+-O2 -fdata-sections | -O2 -ffunction-sections -fdata-sections -faddrsig
+-O2 -gsplit-dwarf -g | -O2 -fstack-size-section | -O2 -fno-common -pthread
 -O2 -fno-zero-initialized-in-bss | -O2 -Wa,-mrelax-relocations=no | -O2 -fno-verbose-asm
 -O2 -mllvm -inline-threshold=5 | -O2 -mllvm -align-all-functions=6
 -O2 -mbranches-within-32B-boundaries | -O2 -mllvm -enable-gvn-hoist -mllvm -unroll-threshold=7
@@ -55,7 +56,6 @@ IMPURE = "it is not one of those known to run, read, write and show nothing"
 
 # Flags, and the options of -cc1 that are reported for them, and no other.
 NOT_HONOURED = [
-    ("-O2 -ffunction-sections", "-ffunction-sections"),
     ("-O2 -mcmodel=medium", "-mcmodel=medium"),
     ("-O2 -femulated-tls", "-femulated-tls"),
     ("-O2 -falign-loops=32", "-falign-loops="),
