@@ -14,7 +14,7 @@ from mlgo_gym.base import InputError, OptionsError, TraceError
 from mlgo_gym.corpus import OTHER_LANGUAGE, ModuleKey, Packages, PackagesLike, language_of
 from mlgo_gym.evaluation._scores import ModuleScores, scores_of
 from mlgo_gym.evaluation._summary import Scored
-from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
+from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs, settings_of_code
 from mlgo_gym.model import find_model
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import (
@@ -218,7 +218,11 @@ def _with_oracle(scores: ModuleScores, folder: Path | None) -> ModuleScores:
 
 def _check(trace: Trace, scores: ModuleScores, path: Path) -> None:
     expected, found = (
-        {"module_sha256": each.module_sha256, "llvm_version": each.llvm_version, **each.settings}
+        {
+            "module_sha256": each.module_sha256,
+            "llvm_version": each.llvm_version,
+            **settings_of_code(each.settings),
+        }
         for each in (scores, trace)
     )
     for name, value in expected.items():

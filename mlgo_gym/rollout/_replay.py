@@ -13,12 +13,14 @@ from mlgo_gym.base import OptionsError, TraceError, TrainingLogError, UsageError
 from mlgo_gym.corpus import Module
 from mlgo_gym.llvm import (
     COMPILE,
+    OPTIONAL,
     Compilation,
     CompilationResult,
     CompileOptions,
     Compiler,
     recorded,
     run_to_end,
+    settings_of_code,
     site_of,
 )
 from mlgo_gym.problems import HASH, PolicyLike, Problem, WatchedPolicy, problems, with_all
@@ -221,11 +223,13 @@ def _file(trace: Trace, key: str, kind: type[Problem], files: Mapping[str, objec
 def options_of_trace(trace: Trace) -> CompileOptions:
     """The options that a trace was recorded with; its level is the one that was used."""
     names = [each.name for each in fields(CompileOptions)]
-    missing = [name for name in names if name not in trace.settings]
+    missing = [name for name in names if name not in (*trace.settings, *OPTIONAL)]
     if missing:
-        raise TraceError(trace.module, f"settings: expected {', '.join(names)}, found no {missing}")
+        needed = ", ".join(name for name in names if name not in OPTIONAL)
+        raise TraceError(trace.module, f"settings: expected {needed}, found no {missing}")
+    known = {name: _frozen(trace.settings[name]) for name in names if name in trace.settings}
     try:
-        return CompileOptions(**{name: _frozen(trace.settings[name]) for name in names})
+        return CompileOptions(**known)
     except OptionsError as error:
         raise TraceError(trace.module, f"settings: {error}") from error
 
@@ -245,10 +249,10 @@ def _check(trace: Trace, module: Module, options: CompileOptions | None) -> Comp
     if module.sha256 != trace.module_sha256:
         raise _differs(trace, "module_sha256", trace.module_sha256, module.sha256)
     recorded = options_of_trace(trace)
-    for name, value in (options.settings() if options else {}).items():
-        own = recorded.settings()[name]
-        if value != own:
-            raise _differs(trace, name, own, value)
+    given, own = (settings_of_code(each.settings()) if each else {} for each in (options, recorded))
+    for name, value in given.items():
+        if value != own.get(name, False):
+            raise _differs(trace, name, own.get(name, False), value)
     return recorded
 
 

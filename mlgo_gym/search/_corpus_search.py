@@ -42,6 +42,7 @@ from mlgo_gym.llvm import (
     each,
     installed_llvmlite,
     options_of,
+    settings_of_code,
 )
 from mlgo_gym.problems import InliningForSize, PolicyLike, as_policy
 from mlgo_gym.rollout import Trace, trace_path
@@ -219,7 +220,8 @@ class _Records:
         with of_module(module.name):
             reward = self.rewards.of(key) if self.rewards else None
         options = options_of(module, self.opt_level)
-        settings = options.settings() | self.problem.settings() | {"llvmlite": installed_llvmlite()}
+        settings = settings_of_code(options.settings()) | self.problem.settings()
+        settings |= {"llvmlite": installed_llvmlite()}
         same = {"module_sha256": module.sha256, "settings": json.loads(json.dumps(settings))}
         same |= {"reward": self.reward, "most_text": self.setting.most_text}
         label = self.packages.label(key)

@@ -15,7 +15,7 @@ import pytest
 from mlgo_gym.base._tensor_spec import TensorSpec
 from mlgo_gym.corpus._corpus import Corpus, Module
 from mlgo_gym.errors import TraceError, UsageError
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.problems._inlining_for_size import InliningForSize, always, never
@@ -192,6 +192,24 @@ def test_replay_gives_the_same_object(compiler: Compiler, small: Corpus, trace: 
     assert problem_of(other) == lifted
     assert options_of_trace(other).opt_level == "O2"
     replay(compiler, other, small["frame_stream.c"], CompileOptions("O2"))
+
+
+def test_traces_from_before_sections_were_honoured(compiler: Compiler, small: Corpus) -> None:
+    """They lack the settings, and the commands of corpora have ``-faddrsig``."""
+    module = small["frame_stream.c"]
+    plain = replace(options_of(module), addrsig=False)
+    assert options_of(module).addrsig
+    trace = record(compiler, module, InliningForSize(), never, plain)
+    assert not {"function_sections", "data_sections", "addrsig"} & trace.settings.keys()
+    result = replay(compiler, trace, module, options_of(module))
+    assert result.object_sha256 == trace.object_sha256
+    now = record(compiler, module, InliningForSize(), never)
+    assert now.settings["addrsig"] is True
+    assert now.object_sha256 != trace.object_sha256
+    assert now.text_size_bytes == trace.text_size_bytes
+    sections = replace(plain, function_sections=True)
+    with pytest.raises(TraceError, match="function_sections: expected False, found True"):
+        replay(compiler, trace, module, sections)
 
 
 def test_another_policy_goes_on(compiler: Compiler, small: Corpus, trace: Trace) -> None:

@@ -42,6 +42,20 @@ _JOINED: Final = sorted(
 )
 
 
+_NOT_CODE: Final = ("data_sections", "addrsig")
+OPTIONAL: Final = ("function_sections", *_NOT_CODE)
+"""Fields of `CompileOptions` that records may lack, which means that they are off."""
+
+
+def settings_of_code(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that code depends on, of a compilation's.
+
+    >>> settings_of_code({"opt_level": "Oz", "addrsig": True})
+    {'opt_level': 'Oz'}
+    """
+    return {name: value for name, value in settings.items() if name not in _NOT_CODE}
+
+
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
     """What decides the code besides the module itself.
@@ -106,8 +120,13 @@ class CompileOptions:
         )
 
     def settings(self) -> dict[str, Any]:
-        """The fields by name, as JSON values, for records."""
-        return asdict(self)
+        """The fields by name, as JSON values, for records.
+
+        Sections and addresses are in it where they are asked for, as records before they could be
+        have it.
+        """
+        settings = asdict(self)
+        return {name: each for name, each in settings.items() if each or name not in OPTIONAL}
 
     def target(self) -> Target:
         """What a worker is told of them, but for LLVM's own options."""
