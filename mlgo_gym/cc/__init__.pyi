@@ -1,6 +1,3 @@
-from ._builds import BuildComparison as BuildComparison
-from ._builds import compare_builds as compare_builds
-
 # isort: split
 # For other packages of this project; not documented, and may change.
 

@@ -147,7 +147,8 @@ class Options:
 
     def reward(self, default: str, limit: str) -> None:
         """``--reward``, and ``--most-text``, which limits the text beside it."""
-        what = "what is to be less: text, linked, cost, estimate, instructions, or several as in "
+        what = "what is to be less: text, linked, linked_text_gc (after --gc-sections), "
+        what += "linked_text_icf (and --icf=safe), cost, estimate, instructions, or several as in "
         self("--reward", "REWARD", f"{what}'text:0.5,instructions:0.5' (default: {default})")
         what = f"{limit} more than so many times LLVM's own text, at least 1; with --reward"
         self("--most-text", "NUMBER", what)

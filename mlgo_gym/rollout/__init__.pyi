@@ -1,4 +1,6 @@
 from ._deployment import deploy as deploy
+from ._link import LinkedSizes as LinkedSizes
+from ._link import linked_sizes as linked_sizes
 from ._linked_text import Code as Code
 from ._linked_text import linked_text_bytes as linked_text_bytes
 from ._log import RolloutLog as RolloutLog

@@ -4,8 +4,9 @@ Inline functions and instances of templates are in every object that uses them. 
 in one object saves nothing as long as another has them; the sum of the objects' sizes says
 otherwise.
 
-Of all groups of one name a linker takes the first, here in the order of the corpus. Padding, and
-what a linker may drop besides (``--gc-sections``, ``--icf``), are left out.
+Of all groups of one name a linker takes the first, here in the order of the corpus. `LinkedText`
+leaves out padding, and what a linker may drop or fold: that is in `LinkedTextGc` and
+`LinkedTextIcf`, which take sections apart (`rollout._link`).
 """
 
 from __future__ import annotations
@@ -17,16 +18,33 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.base import InternalError, ModuleError
-from mlgo_gym.corpus import Corpus
-from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, CompilationResult, Compiler, Jobs, each, options_of
+from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.llvm import (
+    DEFAULT_TIMEOUT_S,
+    CompilationResult,
+    CompileOptions,
+    Compiler,
+    Jobs,
+    each,
+    options_of,
+)
 from mlgo_gym.problems import PolicyLike, Problem
-from mlgo_gym.rollout._measures import Measure, MeasureSetting, ObjectUnit, Result, Unit
+from mlgo_gym.rollout._link import ElfObject, Link
+from mlgo_gym.rollout._measures import (
+    KeptObjectUnit,
+    Measure,
+    MeasureSetting,
+    ObjectUnit,
+    Result,
+    Unit,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,3 +207,120 @@ def _code_of(
     problem, answers = policy or (None, None)
     options = options_of(module, opt_level)
     return Code.of(compiler.compile_module(module, options, problem=problem, policy=answers))
+
+
+class SectionsUnit(KeptObjectUnit):
+    """A module that is compiled as for a linker that drops and folds functions.
+
+    That is with ``-ffunction-sections -fdata-sections -faddrsig``, whatever its command says.
+    """
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        module: Module,
+        options: CompileOptions,
+        problem: Problem,
+        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
+        *,
+        sites: bool = False,
+    ) -> None:
+        options = options.with_sections()
+        super().__init__(compiler, module, options, problem, also, sites=sites)
+
+
+class LinkedTextGc(Measure):
+    """The code that a linker keeps of a module after ``--gc-sections``.
+
+    The package's other objects are as they are. Two scores of a module differ as the linked package
+    does (`linked_sizes`).
+
+    Args:
+        package: the objects of the package by module, in the linker's order.
+
+    Raises:
+        ModuleError: an object is not ELF.
+
+    >>> LinkedTextGc({}).key
+    'linked_text_gc_bytes'
+    """
+
+    unit: ClassVar[type[Unit]] = SectionsUnit
+    unit_in_mix: ClassVar[type[Unit]] = SectionsUnit
+    key: ClassVar[str] = "linked_text_gc_bytes"
+    title: ClassVar[str] = "linked, gc"
+    meaning: ClassVar[str] = "bytes of code that a linker keeps of the module after --gc-sections"
+    folds: ClassVar[bool] = False
+
+    def __init__(self, package: Mapping[str, bytes]) -> None:
+        self._package: Final = {name: _read(name, data) for name, data in package.items()}
+        self._places: Final = {name: place for place, name in enumerate(package)}
+        self._digest: Final = hashlib.sha256(b"".join(package.values())).hexdigest()
+        self._shares: Final = self._linked(self._package) if package else np.zeros(0)
+
+    @classmethod
+    def prepare(cls, setting: MeasureSetting) -> LinkedTextGc:
+        """Compile the package's objects."""
+        if _OBJECTS not in setting.shared:
+            compiler = partial(Compiler, timeout_s=setting.timeout_s)
+            work = partial(_object_of, setting)
+            done = each(setting.corpus, work, compiler, jobs=setting.jobs, in_order=True)
+            setting.shared[_OBJECTS] = {one.item: one.value for one in done if not one.error}
+        return cls(setting.shared[_OBJECTS])
+
+    def context(self) -> dict[str, str]:
+        """The hash of the package's objects."""
+        return {"objects_sha256": self._digest}
+
+    def score(self, result: Result) -> float:
+        """The bytes that are kept of the module, and what it makes the others keep.
+
+        Raises:
+            ModuleError: the package has no such module, or its object is not ELF.
+        """
+        if not isinstance(result, CompilationResult) or result.object_bytes is None:
+            raise InternalError(f"{self.key}: expected a result with its object, found {result!r}")
+        place = self._places.get(result.module)
+        if place is None:
+            raise ModuleError(result.module, "expected a module of the package that is linked")
+        package = self._package | {result.module: _read(result.module, result.object_bytes)}
+        change = self._linked(package).sum() - self._shares.sum()
+        return max(0.0, float(self._shares[place] + change))
+
+    def _linked(self, package: Mapping[str, ElfObject]) -> NDArray[Any]:
+        return Link(list(package.values())).shares(folded=self.folds)
+
+
+class LinkedTextIcf(LinkedTextGc):
+    """The code that a linker keeps of a module after ``--gc-sections --icf=safe``.
+
+    >>> LinkedTextIcf({}).key
+    'linked_text_icf_bytes'
+    """
+
+    key: ClassVar[str] = "linked_text_icf_bytes"
+    title: ClassVar[str] = "linked, icf"
+    meaning: ClassVar[str] = (
+        "bytes of code that a linker keeps of the module after --gc-sections --icf=safe"
+    )
+    folds: ClassVar[bool] = True
+
+
+_OBJECTS: Final = "objects with sections"
+
+
+def _object_of(setting: MeasureSetting, compiler: Compiler, name: str) -> bytes:
+    module = setting.corpus[name]
+    problem, policy = setting.policy or (None, None)
+    options = options_of(module, setting.opt_level).with_sections()
+    made = compiler.compile_module(
+        module, options, problem=problem, policy=policy, keep_object=True
+    )
+    return made.object_bytes or b""
+
+
+def _read(module: str, data: bytes) -> ElfObject:
+    try:
+        return ElfObject.read(data)
+    except ValueError as error:
+        raise ModuleError(module, f"linked_text_gc, linked_text_icf: {error}") from error

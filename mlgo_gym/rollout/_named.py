@@ -1,7 +1,7 @@
 """Measures by name: what a reward can be, alone or in a mix.
 
-`text` and `linked` are here. Others come by entry points of the group ``mlgo_gym.measures``, whose
-name is what ``--reward`` and ``reward=`` take::
+`text`, `linked`, `linked_text_gc` and `linked_text_icf` are here. Others come by entry points of
+the group ``mlgo_gym.measures``, whose name is what ``--reward`` and ``reward=`` take::
 
     [project.entry-points."mlgo_gym.measures"]
     doubled = "my_package:DoubledText"
@@ -19,7 +19,7 @@ from mlgo_gym.base import OptionsError, load, missing_parts, plugins
 from mlgo_gym.corpus import Corpus
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Jobs
 from mlgo_gym.problems import InliningForSize, PolicyLike
-from mlgo_gym.rollout._linked_text import LinkedText
+from mlgo_gym.rollout._linked_text import LinkedText, LinkedTextGc, LinkedTextIcf
 from mlgo_gym.rollout._measures import (
     KeptObjectUnit,
     Measure,
@@ -32,7 +32,12 @@ from mlgo_gym.rollout._measures import (
 GROUP: Final = "mlgo_gym.measures"
 _PART: Final = re.compile(r"\s*(?P<name>[a-z][a-z0-9_-]*)\s*(:\s*(?P<weight>[0-9.]+)\s*)?")
 _OWN: Final[Mapping[str, type[Measure]]] = MappingProxyType(
-    {"text": TextSize, "linked": LinkedText}
+    {
+        "text": TextSize,
+        "linked": LinkedText,
+        "linked_text_gc": LinkedTextGc,
+        "linked_text_icf": LinkedTextIcf,
+    }
 )
 
 

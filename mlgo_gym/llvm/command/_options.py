@@ -119,6 +119,16 @@ class CompileOptions:
             self, opt_level=opt_level, vectorize_loops=None, vectorize_slp=None, unroll_loops=None
         )
 
+    def with_sections(self) -> CompileOptions:
+        """These options for a linker that drops and folds functions.
+
+        As with ``-ffunction-sections -fdata-sections -faddrsig``.
+
+        >>> CompileOptions().with_sections().function_sections
+        True
+        """
+        return replace(self, function_sections=True, data_sections=True, addrsig=True)
+
     def settings(self) -> dict[str, Any]:
         """The fields by name, as JSON values, for records.
 
