@@ -10,6 +10,7 @@ folded, ``findKeepUniqueSections`` in ``lld/ELF/Driver.cpp`` for what is never f
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import re
 from collections import defaultdict
@@ -26,7 +27,7 @@ _SHT_SYMTAB, _SHT_RELA, _SHT_NOTE, _SHT_NOBITS, _SHT_REL, _SHT_GROUP = 2, 4, 7, 
 _SHT_ARRAYS: Final = (14, 15, 16)  # SHT_INIT_ARRAY, SHT_FINI_ARRAY, SHT_PREINIT_ARRAY
 _SHT_LLVM_ADDRSIG: Final = 0x6FFF4C03
 _SHF_WRITE, _SHF_ALLOC, _SHF_EXECINSTR, _SHF_MERGE, _SHF_STRINGS = 1, 2, 4, 0x10, 0x20
-_SHF_LINK_ORDER, _SHF_GNU_RETAIN = 0x80, 0x200000
+_SHF_LINK_ORDER, _SHF_GROUP, _SHF_GNU_RETAIN = 0x80, 0x200, 0x200000
 _SHN_LORESERVE: Final = 0xFF00
 _MOST: Final = 1 << 40
 _NUMBERS: Final = ("offset", "size", "align")
@@ -220,12 +221,17 @@ def _uleb128s(data: bytes) -> Iterator[int]:
             value = shift = 0
 
 
-def linked_sizes(objects: Sequence[bytes]) -> LinkedSizes:
+def linked_sizes(objects: Sequence[bytes], *, exports: Sequence[str] = ("*",)) -> LinkedSizes:
     """Return the sizes of the code that ``ld.lld -shared`` keeps of ELF objects, in their order.
 
     Functions can be dropped and folded alone if they have sections of their own
     (``-ffunction-sections``), and folded if the objects say which addresses matter
     (``-faddrsig``).
+
+    Args:
+        objects: the bytes of each object.
+        exports: patterns of the symbols that are exported, as a version script lists them; of
+            these, those of default or protected visibility are.
 
     Raises:
         ValueError: an object is no relocatable ELF file.
@@ -239,7 +245,7 @@ def linked_sizes(objects: Sequence[bytes]) -> LinkedSizes:
     >>> linked_sizes([made.object_bytes])
     LinkedSizes(text=22, gc=6, icf=6)
     """
-    return Link([ElfObject.read(each) for each in objects]).sizes()
+    return Link([ElfObject.read(each) for each in objects], exports).sizes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +259,11 @@ class Link:
 
     Args:
         objects: in the linker's order.
+        exports: as in `linked_sizes`.
     """
 
-    def __init__(self, objects: Sequence[ElfObject]) -> None:
+    def __init__(self, objects: Sequence[ElfObject], exports: Sequence[str] = ("*",)) -> None:
+        self._exports: Final = re.compile("|".join(map(fnmatch.translate, exports)))
         self._objects = objects
         self._first = np.cumsum([0, *(len(each.sections) for each in objects)])
         self._flags = np.concatenate([each.sections["flags"].astype(np.int64) for each in objects])
@@ -348,7 +356,8 @@ class Link:
                         is_strong.add(name)
 
     def _is_exported(self, name: bytes) -> bool:
-        return self._visibility.get(name, 0) in _EXPORTED
+        is_visible = self._visibility.get(name, 0) in _EXPORTED
+        return is_visible and bool(self._exports.match(name.decode("utf-8", "replace")))
 
     def _symbol_targets(self, number: int) -> tuple[_Array, _Array, _Array]:
         """Return the node, value and identity of each symbol of an object.
@@ -366,7 +375,8 @@ class Link:
             name = each.symbol_names[index]
             found = self._definitions.get(name)
             nodes[index], values[index] = (found.node, found.value) if found else (-1, 0)
-            if found is None or self._visibility.get(name, 0) == 0:
+            is_default = self._visibility.get(name, 0) == 0
+            if found is None or (is_default and self._is_exported(name)):
                 identity[index] = 1 + self._names_of_symbols[name]
         return nodes, values, identity
 
@@ -514,7 +524,8 @@ class Link:
             each = self._objects[owner]
             section = each.sections[node - int(self._first[owner])]
             classes[node] = contents[
-                _content(each.data, section) + int(section["flags"]).to_bytes(8, "little")
+                _content(each.data, section)
+                + (int(section["flags"]) & ~_SHF_GROUP).to_bytes(8, "little")
             ]
         source, offset, kind, target, position, identity, addend = self._relocations[
             can_fold[self._relocations[:, 0]]

@@ -43,9 +43,11 @@ define i32 @exported(i32 %x) {
 """
 
 
-def lld_sizes(objects: Sequence[bytes], folder: Path) -> LinkedSizes:
+def lld_sizes(objects: Sequence[bytes], folder: Path, exports: str = "*") -> LinkedSizes:
     """The sizes of the executable sections that lld writes of its input."""
     linker = require("ld.lld-22", "lld-22")
+    script = folder / "exports"
+    script.write_text(f"{{ global: {exports}; local: *; }};")
     files = [folder / f"{number}.o" for number in range(len(objects))]
     for file, data in zip(files, objects, strict=True):
         file.write_bytes(data)
@@ -53,6 +55,7 @@ def lld_sizes(objects: Sequence[bytes], folder: Path) -> LinkedSizes:
     for way in WAYS:
         output = folder / "linked.so"
         flags = ["-shared", "-z", "undefs", "--allow-multiple-definition", *way]
+        flags += [f"--version-script={script}"] if exports != "*" else []
         subprocess.run([linker, *flags, "-o", output, *files], check=True, capture_output=True)
         linked = ElfObject.read(output.read_bytes())
         is_code = (linked.sections["flags"].astype(np.int64) & SHF_EXECINSTR) != 0
@@ -82,6 +85,19 @@ def test_the_sizes_are_lld_s(
     names = [each for each in sample if each.endswith(end)]
     objects = objects_of(compiler, sample, names, policy)
     assert linked_sizes(objects) == lld_sizes(objects, tmp_path)
+
+
+def test_a_version_script(sample: Corpus, compiler: Compiler, tmp_path: Path) -> None:
+    """What is not exported can be dropped and folded, in groups or not."""
+    names = [each for each in sample if each.endswith(".cpp")]
+    objects = objects_of(compiler, sample, names, never)
+    whole = linked_sizes(objects)
+    for exports in ("_ZN*", "*run*", "nothing"):
+        found = linked_sizes(objects, exports=[exports])
+        assert found == lld_sizes(objects, tmp_path, exports)
+        assert found.text == whole.text
+        assert found.gc <= whole.gc
+    assert linked_sizes(objects, exports=["_ZN*"]).icf < linked_sizes(objects, exports=["_ZN*"]).gc
 
 
 def test_what_is_folded_and_dropped(compiler: Compiler, tmp_path: Path) -> None:
