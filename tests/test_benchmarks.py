@@ -152,6 +152,14 @@ TINY = {
             *(f"{way} # s # labels a second" for way in ("in the worker", "LLVM by itself")),
         ),
     ),
+    "linked_sizes": Tiny(
+        ("benchmarks.linked_sizes --corpus build/corpora/libsass-Oz",),
+        (
+            "package linked default inlining-for-size inlining-for-size-derived lld less ours",
+            *(f"libsass-Oz {way} # # % # % 0" for way in ("text", "gc", "icf")),
+        ),
+        (("ld.lld-22", "lld-22"),),
+    ),
     "oracle": Tiny(
         ("benchmarks oracle --seconds 0.5 --modules 1",),
         ("scene.cpp: # bytes, found #: #% less; # compilations", "total: # bytes, found #: #%"),

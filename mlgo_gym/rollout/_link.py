@@ -82,7 +82,7 @@ class ElfObject:
             raise ValueError("expected an ELF object, found another format")
         try:
             found = cls._read(data)
-        except (IndexError, TypeError) as error:
+        except (IndexError, TypeError, OverflowError) as error:
             raise ValueError(f"expected an ELF object, found a damaged one: {error}") from error
         found.check()
         return found
@@ -105,6 +105,7 @@ class ElfObject:
             (ends[has_bytes] <= len(self.data)).all(),
             (sections["size"] <= _MOST).all() and (sections["align"] <= _MOST).all(),
             (self.sections["link"][ordered] < count).all(),
+            (self.symbols["value"].astype(np.float64) <= _MOST).all(),
             ((placed < count) | (placed >= _SHN_LORESERVE)).all(),
             all((each < symbols).all() for each in chosen),
             all(max(members, default=0) < count for *_, members in self.groups),
@@ -188,9 +189,10 @@ class _Layout:
         has_addend = int(section["type"]) == _SHT_RELA
         found = _array(data, section, self._rela if has_addend else self._rel)
         shift, mask = (32, 0xFFFFFFFF) if self._is_wide else (8, 0xFF)
-        info = found["info"].astype(np.int64)
-        addend = found["addend"].astype(np.uint64).astype(np.int64) if has_addend else info * 0
-        return np.stack([found["offset"].astype(np.int64), info >> shift, info & mask, addend], 1)
+        info = found["info"].astype(np.uint64)
+        columns = [found["offset"], info >> np.uint64(shift), info & np.uint64(mask)]
+        columns.append(found["addend"] if has_addend else np.zeros_like(info))
+        return np.stack([each.astype(np.uint64).astype(np.int64) for each in columns], 1)
 
 
 def _content(data: bytes, section: Any) -> bytes:

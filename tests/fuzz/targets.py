@@ -45,7 +45,7 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import CompilationError, InputError, TraceError
-from mlgo_gym.llvm._compiler import Compiler
+from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
 from mlgo_gym.model import find_model
@@ -55,6 +55,7 @@ from mlgo_gym.model._output_spec import parse_output_spec, read_model_json
 from mlgo_gym.problems._inlining_for_size import InliningForSize
 from mlgo_gym.problems._regalloc_priority import RegallocPriority
 from mlgo_gym.problems._vocabulary import Vocabulary
+from mlgo_gym.rollout._linked_text import LinkedTextIcf
 from mlgo_gym.rollout._replay import options_of_trace, problem_of
 from mlgo_gym.rollout._trace import Trace
 from mlgo_gym.search._corpus_search import _Record
@@ -369,6 +370,14 @@ def _object() -> list[bytes]:
     return [made.object_bytes or b""]
 
 
+def _objects_to_link() -> list[bytes]:
+    module = Corpus.load(SAMPLE_CORPUS)["interval_tree.cpp"]
+    options = options_of(module).with_sections()
+    with Compiler() as compiler:
+        made = compiler.compile_module(module, options, keep_object=True)
+    return [*_object(), made.object_bytes or b""]
+
+
 def _bitcode() -> list[bytes]:
     return [Path(SAMPLE_CORPUS, f"{name}.bc").read_bytes() for name in ("digest.c", "json_write.c")]
 
@@ -399,6 +408,11 @@ def _read_object(path: Path) -> None:
     found = ObjectFile.parse(read_object(path))
     found.compiler()
     found.contents(".text")
+
+
+def _link(path: Path) -> None:
+    data = read_object(path)
+    LinkedTextIcf({"first": data, "second": data})
 
 
 TARGETS = {
@@ -505,5 +519,6 @@ TARGETS = {
     "static archive": Target("it.a", lambda: [ARCHIVE], _read_archive, whole=500_000),
     "build": Target("it.o", _object, read_build, whole=100_000),
     "object": Target("it.o", _object, _read_object, names_it=False, whole=400_000),
+    "linked objects": Target("it.o", _objects_to_link, _link, names_it=False, whole=100_000),
     "bitcode": Target("it.bc", _bitcode, _compile, whole=20_000),
 }  # fmt: skip
