@@ -28,7 +28,7 @@ class MlgoGymError(Exception):
 
 
 class InputError(MlgoGymError, ValueError):
-    """What was given cannot be used."""
+    """The input cannot be used."""
 
 
 class SpecError(InputError):

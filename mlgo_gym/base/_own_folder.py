@@ -17,7 +17,7 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_folder() -> Path:
-    """What ``MLGO_CACHE`` names, by default ``mlgo-gym`` where caches of this user are."""
+    """Return the folder of ``MLGO_CACHE``, by default ``mlgo-gym`` among the user's caches."""
     given = os.environ.get("MLGO_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(given) if given else Path(base) / "mlgo-gym"

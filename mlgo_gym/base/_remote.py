@@ -253,7 +253,7 @@ class WorkedFolder:
             del self._seen[name]
 
     def _files(self) -> dict[str, tuple[int, int]]:
-        """Those that are whole, with what tells whether they have changed."""
+        """List the files that are whole, with a token that changes when they do."""
         paths = [path for path in sorted(self.path.rglob("*")) if path.is_file()]
         names = {path: path.relative_to(self.path) for path in paths}
         whole = [each for each in paths if not any(p.startswith(".") for p in names[each].parts)]

@@ -1,4 +1,4 @@
-"""What ``mlgo-cc`` keeps between compilations, and why it may be trusted.
+"""The files that ``mlgo-cc`` keeps between compilations, and why they may be trusted.
 
 ::
 
@@ -67,7 +67,7 @@ def is_kept(path: Path, *, is_program: bool = False) -> bool:
 
 
 def checksum(name: str, data: bytes) -> bytes:
-    """What stands at the end of a file of that name.
+    """Return the bytes at the end of a file of that name.
 
     >>> checksum("clang-0", b"22")[:16]
     b'0dda1761dc73e874'
@@ -103,7 +103,7 @@ def copy_model(model: Path, target: Path, more: bytes) -> str:
 
 
 def named_file(path: str, data: bytes | None) -> bytes:
-    """What stands in a key for a file that was named besides, which may not be there."""
+    """Return the part of a key for a file that was named, which may not be there."""
     name = os.fsencode(path) + b"\0"
     if data is None:
         return name

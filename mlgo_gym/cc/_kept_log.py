@@ -1,4 +1,4 @@
-"""What ``mlgo-cc --mlgo-keep-smaller`` has kept, as its log says.
+"""The log of what ``mlgo-cc --mlgo-keep-smaller`` has kept.
 
 A line for each object that was made, with tabs: what was kept, its bytes of code, those of clang's
 own object, and the object's path.
@@ -30,7 +30,7 @@ class KeptObjects:
 
 
 def read_kept_log(path: Path) -> list[KeptObjects]:
-    """What was kept, by what it was; of an object that was made more than once, the last time.
+    """Count the kept objects by whose they are; an object made twice counts as the last time.
 
     Raises:
         InputError: the file cannot be read, or a line is no line of such a log.

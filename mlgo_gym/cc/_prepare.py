@@ -227,7 +227,7 @@ def _sources(
 
 
 def _call_site(native: NativeModel) -> str:
-    """What tells features of the call site, where a model takes some."""
+    """Return the code for features of the call site, where a model takes some."""
     groups = groups_of([each.spec.name for each in native.inputs])
     if not groups:
         return ""

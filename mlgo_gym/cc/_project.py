@@ -110,7 +110,7 @@ def known_build(build: Path, corpus: Corpus) -> Build:
 
 
 def _known(path: Path, asked: str) -> dict[str, Any]:
-    """What an earlier run wrote, which must be of the same build."""
+    """Return the record of an earlier run, which must be of the same build."""
     known = read_json(path, _MAX_BYTES)
     found = known.get("build") if isinstance(known, dict) else known
     if found != asked:

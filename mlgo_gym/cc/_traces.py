@@ -1,4 +1,4 @@
-"""What search finds for a build's modules, as ``mlgo-cc --mlgo-traces`` reads it.
+"""Answers that search finds for a build's modules, as ``mlgo-cc --mlgo-traces`` reads them.
 
 A folder of traces has ``answers.txt``, small and made for version control, in ASCII::
 

@@ -123,7 +123,7 @@ def _check_answering(options: argparse.Namespace) -> int:
 
 
 def _form(options: argparse.Namespace) -> Form:
-    """What comes out; the ending of a folder's name says nothing."""
+    """Return the form of the output; the ending of a folder's name says nothing."""
     suffix = "" if options.corpus else options.output.suffix
     return options.emit or _FORMS.get(suffix, "object")
 
@@ -131,7 +131,7 @@ def _form(options: argparse.Namespace) -> Form:
 def _inputs(
     options: argparse.Namespace, form: Form
 ) -> tuple[Callable[[str], Module], dict[str, Path]]:
-    """What reads a module of a name, and where each name's output goes."""
+    """Return the reader of modules by name, and the output of each name."""
     path: Path | None = options.input
     if (path is None) != bool(options.corpus):
         found = "neither" if path is None else "both"

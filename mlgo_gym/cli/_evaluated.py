@@ -1,4 +1,4 @@
-"""What is left of an evaluation besides what is printed: plots, a page, and entries in cards."""
+"""Files of an evaluation besides what is printed: plots, a page, and entries in cards."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def searched(
 
 
 def _grid(found: Sequence[ModuleSearch]) -> Grid:
-    """What was found; by a reward, its change is in the place of the compilations."""
+    """Return a table of the findings; a reward's change takes the place of compilations."""
     counts = [
         (each.default_size_bytes, each.size_bytes, each.compilations, each.spent_s)
         for each in found

@@ -83,7 +83,7 @@ def train_watched(
 
 
 class Shown(Watcher):
-    """What is shown of a training run."""
+    """The display of a training run."""
 
     def __init__(self, show: Callable[[str], None], output: Output) -> None:
         self._show = show

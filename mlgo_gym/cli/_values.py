@@ -1,4 +1,4 @@
-"""What the values of options are: argparse's types, by what help calls the values."""
+"""Types of options' values for argparse, by their names in the help."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Options:
         self._parser.add_argument(*names.split(), **made | {"help": what.lstrip()} | settings)
 
     def either(self) -> Options:
-        """What adds options of which one must be given."""
+        """Return a group of options of which one must be given."""
         return Options(self._parser.add_mutually_exclusive_group(required=True))
 
     def corpus(self) -> None:
@@ -237,7 +237,7 @@ def models_of(options: argparse.Namespace) -> list[str]:
 
 
 def access_of(options: argparse.Namespace) -> dict[str, Any]:
-    """What `model_policies` is told of trust, tokens and certificates."""
+    """Return the arguments of `model_policies` for trust, tokens and certificates."""
     if options.mode != "interactive":
         return {"trusted": options.trust_code}
     certificate = options.tls_certificate and small_file(options.tls_certificate)

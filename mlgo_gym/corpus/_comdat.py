@@ -1,4 +1,4 @@
-"""Which sections of an ELF object belong to COMDAT groups, of which a linker keeps one copy.
+"""Sections of an ELF object that belong to COMDAT groups, of which a linker keeps one.
 
 A group is a section of type ``SHT_GROUP``: a word of flags, then the indices of its members. Its
 header's ``sh_link`` is the symbol table and its ``sh_info`` the symbol whose name is the signature.
@@ -23,7 +23,7 @@ _GRP_COMDAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """What differs between ELF's classes: where ``e_shoff`` is, and how headers are packed."""
+    """The differences of ELF's classes: the place of ``e_shoff``, and packed headers."""
 
     section_table: str
     section_table_offset: int

@@ -127,7 +127,7 @@ class ModuleFile:
 
 
 def read_files(taken: Any) -> Any:
-    """The same with its modules read that are yet to be, also in tuples.
+    """Return the value with its modules read, also those in tuples.
 
     Raises:
         ModuleError: one cannot be.
@@ -202,7 +202,7 @@ class Corpus:
         return ModuleFile.of(name, f"{self._place}/{name}", self.global_command)
 
     def only(self, names: Iterable[str]) -> Corpus:
-        """The same corpus with some of its modules, in the order given.
+        """Return the corpus with some of its modules, in the order given.
 
         Raises:
             CorpusError: the corpus has no such module.
@@ -322,6 +322,6 @@ def language_of(module: Module) -> str:
 
 
 def _value(command: Sequence[str], option: str) -> str:
-    """What stands behind an option; empty where it is not there."""
+    """Return the value of an option; empty where it is not there."""
     at = command.index(option) + 1 if option in command else len(command)
     return next(iter(command[at : at + 1]), "")

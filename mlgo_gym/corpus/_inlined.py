@@ -1,4 +1,4 @@
-"""Which code of an object came of which call, as its debug information tells it.
+"""The calls that an object's code came from, as its debug information tells it.
 
 Lines are ids of calls (`mlgo_gym.llvm.Task.debug_info`). DWARF has for each call that was inlined
 a ``DW_TAG_inlined_subroutine`` with the line of the call and the addresses of its code, inside that
@@ -75,7 +75,7 @@ class FunctionCode:
 
     @property
     def rest_bytes(self) -> int:
-        """What came of no call."""
+        """The bytes that came of no call."""
         return self.size_bytes - sum(each.own_bytes for each in self.inlined)
 
 
@@ -183,7 +183,7 @@ class _Unit:
         return self._symbols.name(place, low.value, self._name(entry))
 
     def inlined(self, entry: DIE, function: str, start: int) -> tuple[InlinedCode, ...]:
-        """What is inlined in a function that starts at an address, outer calls first."""
+        """Return the code inlined in a function that starts at an address, outer calls first."""
         found: list[InlinedCode] = []
         inner_bytes: list[int] = []
         pending: list[tuple[DIE, tuple[int, ...], int]] = [

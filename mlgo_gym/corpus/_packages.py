@@ -156,7 +156,7 @@ class Packages:
         }
 
     def label(self, key: ModuleKey) -> str:
-        """What a module is called where all are shown or written: ``PACKAGE/MODULE``.
+        """Return a module's name where all are shown or written: ``PACKAGE/MODULE``.
 
         Where there is but one package, the module's own name.
         """
@@ -295,7 +295,7 @@ def shortest_names(paths: Sequence[Path], taken: Collection[str] = ()) -> dict[P
 
 
 def corpus_info(folder: Path) -> dict[str, Any]:
-    """What a corpus says of its origin; empty where it says nothing that can be read."""
+    """Return a corpus's record of its origin; empty where there is none that can be read."""
     try:
         info = read_json(folder / INFO_NAME, LARGEST_TEXT_BYTES)
     except OSError:

@@ -63,7 +63,7 @@ def join_corpora(folders: Sequence[Path]) -> JoinedCorpora:
 
 
 def _package(recorded: object, folder: Path, name: str) -> str:
-    """What a module's package is called; ``name`` is the module's where the corpus is alone."""
+    """Return the name of a module's package; ``name`` is its own where the corpus is alone."""
     if isinstance(recorded, str) and "/" not in recorded and not name_problem(recorded):
         return recorded
     if name:

@@ -53,7 +53,7 @@ class Builders(AbstractContextManager["Builders"]):
         self._workers = workers(_Unpacked, jobs)
 
     def __call__(self, recipe: Recipe, sdist: Path) -> CompileSources:
-        """What compiles the sources of a recipe.
+        """Return the function that compiles the sources of a recipe.
 
         Raises:
             EnvironmentSetupError: when it is called, where a worker has another clang, other
@@ -110,7 +110,7 @@ class _CompileSource:
     opt_level: str
 
     def __call__(self, unpacked: _Unpacked, source: str) -> _Compiled | str:
-        """What was compiled, or why nothing was.
+        """Return the compiled source, or the reason why there is none.
 
         Raises:
             EnvironmentSetupError: this machine is not as the one that asks.

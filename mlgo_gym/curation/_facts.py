@@ -1,4 +1,4 @@
-"""What LLVM says of a module before anything is compiled: its function bodies and its profile."""
+"""Facts that LLVM tells of a module before it is compiled: function bodies and profile."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def describe_module(compiler: Compiler, module: Module) -> ModuleFacts:
 def describe_modules(
     corpora: PackagesLike, *, jobs: Jobs = 1, timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> Generator[Done[ModuleKey, ModuleFacts]]:
-    """What is in each of several modules, in their order.
+    """Describe each of several modules, in their order.
 
     Args:
         corpora: the modules, of packages or of a corpus.

@@ -53,7 +53,7 @@ class FunctionModule:
 
 @dataclass(frozen=True, slots=True)
 class FunctionSplit:
-    """What was written: the new modules, their instructions, and why others were left out."""
+    """The new modules, their instructions, and why others were left out."""
 
     modules: tuple[str, ...]
     instructions: int

@@ -1,4 +1,4 @@
-"""Which modules hold the same code, and how much of one corpus another one repeats.
+"""Modules that hold the same code, and how much of a corpus another one repeats.
 
 A body counts where it is the module's own. Bodies of which the linker keeps one of all copies
 (``linkonce_odr`` and its kind) and initialisers of variables come with headers: every C++ module

@@ -45,7 +45,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """What goes where, by side, and which near-duplicates keep units together.
+    """The sides of a split, and the near-duplicates that keep units together.
 
     Overlaps are the share of the test side's instructions whose bodies are in ``train`` too, the
     own one without bodies that come with headers. Hashes, in hexadecimal digits, are by module.

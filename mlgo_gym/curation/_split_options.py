@@ -1,4 +1,4 @@
-"""What decides how corpora are split."""
+"""Options that decide how corpora are split."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Compiler, Jobs, each, options_of
 
 
 class CheckOutcome(StrEnum):
-    """What a check of a module came to."""
+    """The outcome of a module's check."""
 
     EQUAL = "equal"
     COMPILED = "compiled"
@@ -110,7 +110,7 @@ def verify_corpus(
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What is done with a module."""
+    """The work that is done on a module."""
 
     packages: Packages
     clang: Clang | None

@@ -116,7 +116,7 @@ class Batch(Mapping[str, _Array]):
         return {name: self._required(name) for name in names}
 
     def observations(self) -> _Array:
-        """What LLVM sent, ``[N]`` of `observation_dtype`: the bytes are those of LLVM."""
+        """The observations that LLVM sent, ``[N]`` of `observation_dtype`: LLVM's bytes."""
         dtype = observation_dtype(self.problem)
         array = np.empty(self.row_count, dtype)
         for name in dtype.names or ():
@@ -190,7 +190,7 @@ def without(schema: Any, later: int) -> Any:
 
 
 def unknown(name: str, rows: int) -> Any:
-    """What such a file would have in a column that it does not have."""
+    """Return the values of a column that a file does not have."""
     if name == SITE:
         return _text_column([""], [rows])
     return pa.nulls(rows, pa.float64())

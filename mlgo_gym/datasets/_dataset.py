@@ -112,7 +112,7 @@ class Dataset:
 
     @property
     def problem(self) -> Problem | type[Problem]:
-        """What LLVM asked for."""
+        """The problem that LLVM asked about."""
         return self.header.problem
 
     @property

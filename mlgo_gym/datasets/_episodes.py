@@ -30,7 +30,7 @@ _Array = np.ndarray[Any, Any]
 
 
 class SourceKey(NamedTuple):
-    """What one policy did with one module: a dataset has it once."""
+    """The key of an episode: one policy on one module, which a dataset has once."""
 
     package: str
     module: str
@@ -40,7 +40,7 @@ class SourceKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where episodes come from: corpus, module, policy, and `CompilationResult.settings`."""
+    """The origin of episodes: corpus, module, policy, and `CompilationResult.settings`."""
 
     package: str = ""
     module: str = ""
@@ -54,7 +54,7 @@ class Source:
 
     @property
     def key(self) -> SourceKey:
-        """What a dataset has once."""
+        """The key that a dataset has once."""
         return SourceKey(self.package, self.module, self.module_sha256, self.policy)
 
     @property

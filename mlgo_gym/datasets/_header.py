@@ -1,4 +1,4 @@
-"""What all decisions of a dataset have in common, and whether two datasets go together.
+"""The facts that all decisions of a dataset share, and whether two datasets go together.
 
 It stands in the metadata of every Parquet file, under the key `METADATA_KEY`, as JSON::
 
@@ -41,7 +41,7 @@ _UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True)
 class DatasetHeader:
-    """What all decisions of a dataset have in common, as above; the score is a single float."""
+    """The facts that all decisions of a dataset share, as above; the score is one float."""
 
     problem: Problem | type[Problem]
     settings: Mapping[str, Any] | None = None
@@ -84,7 +84,7 @@ class DatasetHeader:
         return replace(self, problem=problem)
 
     def score_differences(self, other: DatasetHeader) -> list[str]:
-        """What the outcomes of another dataset are, where they are not those of this one."""
+        """Return the outcomes of another dataset, where they are not those of this one."""
         mine, others = (
             f"{each.name} {each.shape}" if each else "none" for each in (self.score, other.score)
         )
@@ -95,7 +95,7 @@ class DatasetHeader:
         return Header((*self.problem.sent(), self.problem.advice), self.score)
 
     def differences(self, other: DatasetHeader) -> list[str]:
-        """What decides and is not as in another dataset: neither the score nor llvmlite does."""
+        """Return the differences to another dataset that matter: not the score, not llvmlite."""
         if self.problem.name != other.problem.name:
             return [f"problem: expected {self.problem.name}, found {other.problem.name}"]
         mine, others = self._decisive(), other._decisive()

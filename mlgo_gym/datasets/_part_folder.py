@@ -1,4 +1,4 @@
-"""Where a writer puts parts: a folder here that it has alone, or one that a URI names.
+"""The folder that a writer puts parts into: its own one here, or one that a URI names.
 
 There nothing is locked, and others may write to it. Each writer's parts have names of its own, an
 object is there whole or not at all, and one that is put again replaces itself: a writer that is
@@ -19,18 +19,18 @@ from mlgo_gym.datasets._parts import SUFFIX, cannot, part_name, part_paths
 
 
 class PartFolder(Protocol):
-    """Where parts are."""
+    """A folder of parts."""
 
     def there(self) -> list[tuple[int, Path]]:
-        """Those that are there, with their numbers, to be read."""
+        """Return the parts that are there, with their numbers, to be read."""
 
     def new(self, number: int) -> contextlib.AbstractContextManager[Path]:
-        """Where to write the part of a number; it is there when the block ends well."""
+        """Return the path for the part of a number; the part is there when the block ends well."""
 
 
 @contextlib.contextmanager
 def part_folder(place: Path | str) -> Iterator[PartFolder]:
-    """Where a writer puts parts, as long as it writes."""
+    """Return the folder of a writer's parts, for as long as it writes."""
     with contextlib.ExitStack() as stack:
         try:
             if isinstance(place, str):

@@ -60,7 +60,7 @@ class ModuleEntry:
 
     @property
     def key(self) -> SourceKey:
-        """What a dataset has once."""
+        """The key that a dataset has once."""
         return SourceKey(self.package, self.module, self.module_sha256, self.policy)
 
 
@@ -85,7 +85,7 @@ def part_paths(folder: Path) -> list[tuple[int, Path]]:
 
 
 def part_name(number: int, writer: str = "") -> str:
-    """What a part is called; a writer that is not alone has 16 digits of its own.
+    """Return the name of a part; a writer that is not alone has 16 digits of its own.
 
     >>> part_name(3), part_name(3, "0123456789abcdef")
     ('part-00003.parquet', 'part-00003-0123456789abcdef.parquet')
@@ -219,7 +219,7 @@ def reading(path: Path) -> Iterator[BufferedReader]:
 
 
 def cannot(verb: str, path: Path | str, error: OSError) -> DatasetError:
-    """What an error of the operating system says of a file."""
+    """Return the text of an operating system's error about a file."""
     return DatasetError(str(path), f"cannot be {verb}: {error.strerror or error}")
 
 

@@ -114,7 +114,7 @@ class DatasetWriter(contextlib.AbstractContextManager["DatasetWriter"]):
             self._write()
 
     def differences(self, header: DatasetHeader, *, of_decisions: bool = True) -> list[str]:
-        """What keeps out decisions that have this header, or what has it and no decisions."""
+        """Return the differences that keep out decisions of this header."""
         if of_decisions:
             return self._taking(header.problem).differences(header)
         return self.header.differences(header.taking(self.header.problem))

@@ -1,4 +1,4 @@
-"""What the environments share: a corpus, a compiler, and steps that answer LLVM's questions."""
+"""The common part of environments: a corpus, a compiler, and steps that answer LLVM."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from mlgo_gym.stream import Observation
 
 
 class EnvSettings(TypedDict, total=False):
-    """What every environment takes by keyword."""
+    """Keywords that every environment takes."""
 
     opt_level: str | None
     reward: str | Measure | None
@@ -52,7 +52,7 @@ class EnvSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequest:
-    """What ``reset`` is asked for; where it is ``None``, what comes next."""
+    """The module that ``reset`` is asked for; ``None`` is the next."""
 
     module: Module | None = None
     function: str | None = None
@@ -270,15 +270,15 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
 
     @abstractmethod
     def _baseline(self) -> Result:
-        """What the episode is compared with."""
+        """Return the result that the episode is compared with."""
 
     @abstractmethod
     def _result(self, compilation: Compilation) -> tuple[Result, dict[str, Any]]:
-        """What came out of an episode, and what the info says of it besides its score."""
+        """Return the result of an episode, and its record for the info besides the score."""
 
     @abstractmethod
     def _where(self, compilation: Compilation) -> str:
-        """Where the episode is, for a person."""
+        """Describe the state of the episode for a person."""
 
     def _first(self, compilation: Compilation) -> Steps[None]:
         """Wait for the first question."""
@@ -303,7 +303,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         return {f"baseline_{name}": score for name, score in scores.items()}
 
     def _choose(self, action: Any, observation: Observation) -> tuple[Action, dict[str, Any]]:
-        """What LLVM is answered, and what the info says of the choice."""
+        """Return the answer to LLVM, and the record of the choice for the info."""
         values = np.asarray(action)
         is_number = values.size == 1 and values.dtype.kind in "fiu"
         chosen: Action = values.item() if is_number else action

@@ -1,4 +1,4 @@
-"""Which environment a problem has."""
+"""The environment of each problem."""
 
 from __future__ import annotations
 

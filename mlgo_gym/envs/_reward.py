@@ -1,4 +1,4 @@
-"""What an environment's reward is for."""
+"""The measure behind an environment's reward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What models and policies are worth: every module is compiled plainly and under each."""
+"""The worth of models and policies: every module is compiled plainly and under each."""
 
 from __future__ import annotations
 

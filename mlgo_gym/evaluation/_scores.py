@@ -1,4 +1,4 @@
-"""What an evaluation keeps of a module: its scores under LLVM's own heuristic and each policy."""
+"""The scores that an evaluation keeps of a module, under LLVM and under each policy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ModuleScores:
 
 
 def scores_of(report: ModuleReport, language: str) -> ModuleScores:
-    """What is kept of a report."""
+    """Return the scores of a report."""
     results: dict[str, Result] = {BASELINE: report.baseline} if report.baseline else {}
     results |= {each.policy: each.result for each in report.attempts if each.result}
     policies = {name: result for name, result in results.items() if name != BASELINE}

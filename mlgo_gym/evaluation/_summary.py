@@ -50,7 +50,7 @@ class Worse:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """What policies are compared by: a geometric mean of ratios, otherwise a ratio of totals.
+    """A number to compare policies by: a geometric mean of ratios, or a ratio of totals.
 
     Means are of modules or of functions; ``of_packages`` are those where each package counts the
     same, which are there where packages are several.
@@ -157,7 +157,7 @@ class Scored:
         return {name: self._shares(name) for name in (BASELINE, *self.policies) if self._has_code}
 
     def statistics(self) -> list[Statistic]:
-        """Those that these modules have."""
+        """Return the statistics that can be computed for these modules."""
         has = {"score": bool(self.modules and self.modules[0].costs), "text": self._has_code}
         return [
             each
@@ -168,13 +168,13 @@ class Scored:
 
     @property
     def main_statistic(self) -> Statistic:
-        """What policies are to be compared by first: linked text, or the mean of the scores."""
+        """The statistic to compare policies by first: linked text, or the mean of the scores."""
         keys = {each.key: each for each in self.statistics()}
         return keys.get("score_mean") or keys["linked_text"]
 
     @property
     def module_statistic(self) -> Statistic:
-        """What a module by itself is compared by: its text, or its score."""
+        """The statistic of a module by itself: its text, or its score."""
         keys = {each.key: each for each in self.statistics()}
         return keys.get("score") or keys["text"]
 
@@ -259,7 +259,7 @@ class Scored:
         return np.concatenate(shares)
 
     def _sums(self, statistic: Statistic, policy: str) -> tuple[NDArray[Any], NDArray[Any]]:
-        """What is summed up above and below the line, each ``[modules]``."""
+        """Return the terms above and below the fraction's line, each ``[modules]``."""
         if statistic.of_packages:
             return np.zeros(0), np.ones(len(self.packages))
         if statistic.key == "score_mean":

@@ -1,4 +1,4 @@
-"""What a policy costs in time: compiling with it against compiling with LLVM's own heuristic.
+"""The cost of a policy in time: compiling with it against LLVM's own heuristic.
 
 The two alternate, module by module, in one worker, so that whatever else the machine does meets
 both alike. A time is what a caller waits for: the runner is made, LLVM compiles and asks, and the

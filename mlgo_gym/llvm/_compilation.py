@@ -87,7 +87,7 @@ class Compilation(AbstractContextManager["Compilation"]):
         self._exchange.send(self._request())
 
     def take_kept(self, problem: Problem) -> Sequence[tuple[Observation, bytes]]:
-        """What was answered in the worker since the last call, with the advice, if it is kept.
+        """Return the decisions made in the worker since the last call, where they are kept.
 
         It is known once a question has come that was left to its host, or the end.
         """
@@ -114,7 +114,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What decides the code besides the module, for the record."""
+        """The settings that decide the code besides the module, for the record."""
         return settings_of(self._order.options, self.problems)
 
     @property
@@ -139,7 +139,7 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def interest(self) -> Mapping[int, int]:
-        """What to wait for: descriptors and the events of ``select.poll``."""
+        """The descriptors to wait for, with their events of ``select.poll``."""
         return self._exchange.worker.interest
 
     @property
@@ -159,14 +159,14 @@ class Compilation(AbstractContextManager["Compilation"]):
 
     @property
     def result(self) -> CompilationResult:
-        """What came out, once `next_observation` has returned ``None``."""
+        """The object's result, once `next_observation` has returned ``None``."""
         if self._result is None:
             raise UsageError(f"module {self.module.name!r}: the compilation has no result")
         return self._result
 
     @property
     def product(self) -> Product:
-        """What came out of a task other than making an object, once it has ended."""
+        """The product of a task other than making an object, once it has ended."""
         if self._product is None:
             raise UsageError(f"module {self.module.name!r}: the compilation has no product")
         return self._product
@@ -182,7 +182,7 @@ class Compilation(AbstractContextManager["Compilation"]):
         return None if header is None else problem.as_sent(header)
 
     def take_stderr(self) -> str:
-        """What LLVM has printed to its standard error since the last call.
+        """Return the text that LLVM has printed to its standard error since the last call.
 
         All that it printed before the pending observation, or until it ended, is there, if it was
         started with ``keep_stderr``; otherwise it is empty.

@@ -42,7 +42,7 @@ _READING: Final = re.compile(r"Could not find (incbin|include) file ('.*')$", re
 
 
 class Exchange:
-    """What goes to a worker, and comes from it, over one module.
+    """One request to a worker about one module, and the questions that come back.
 
     Poll, and wait where nothing has come, until it is over; answer each question. Every wait
     counts against the deadline. Where something fails, it is over and the worker is killed; where
@@ -118,7 +118,7 @@ class Exchange:
         return (*asking, *(option for option, _ in self._files))
 
     def asking(self) -> tuple[tuple[str, str, bool, tuple[str, ...]], ...]:
-        """What a `CompileRequest` says of each problem."""
+        """Return the fields of each problem in a `CompileRequest`."""
         return tuple(
             (channel.base, sent.key, sent.keep, problem.derives)
             if (sent := self._inside.get(problem))
@@ -227,7 +227,7 @@ class Exchange:
         return branch
 
     def take_stderr(self) -> str:
-        """What LLVM has printed since the last call, until it was over."""
+        """Return the text that LLVM has printed since the last call, until it was over."""
         if not self.is_over:
             return self.worker.take_stderr()
         taken, self._stderr = self._stderr, ""
@@ -270,7 +270,7 @@ class Exchange:
         self.answer = answer, payload
 
     def _take_answered(self, about: Sequence[Mapping[str, Any]], payload: bytes) -> bytes:
-        """What was answered in the worker stands at the end of the bytes; returns the rest."""
+        """Take the answers given in the worker off the end of the bytes; return the rest."""
         sizes = (sum(each["advice"]) + each["stream"] + each["times"] for each in about)
         start = len(payload) - sum(sizes)
         rest, file = payload[:start], io.BytesIO(payload[start:])
@@ -319,7 +319,7 @@ class Exchange:
 
 
 def _observations(problem: Problem, stream: bytes) -> Iterator[Observation]:
-    """What LLVM has asked, as the problem documents it."""
+    """Return LLVM's observations, as the problem documents them."""
     fit: Fit | None = None
     for event in read_events(io.BytesIO(stream)):
         match event:

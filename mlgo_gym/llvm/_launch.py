@@ -188,7 +188,7 @@ def start_child(limits: Limits, functions: Sequence[SentPolicy] = ()) -> Link:
 
 
 def limits_to_json(limits: Limits) -> list[float]:
-    """What limits are made of again: numbers, none of them infinite."""
+    """Return limits as numbers, none of them infinite."""
     return [min(each, _MOST) for each in astuple(limits)]
 
 

@@ -1,4 +1,4 @@
-"""What a child that compiles may take and touch: memory, time of the CPU, files, system calls.
+"""Limits of a child that compiles: memory, processor time, files and system calls.
 
 The child holds itself to it, before it sees what it is not to trust, by limits and a sandbox that
 it cannot lift again. What its last words then mean, the host tells.
@@ -31,7 +31,7 @@ _WORDS: Final = re.compile(r"out of memory|bad_alloc|MemoryError|[Cc]annot alloc
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a worker may take: bytes of memory at once, and seconds of the CPU for a request."""
+    """Limits of a worker: bytes of memory at once, and processor seconds for a request."""
 
     peak_bytes: float = DEFAULT_PEAK_BYTES
     cpu_s: float = float(_MOST)
@@ -80,7 +80,7 @@ def peak_bytes(chosen: float | None) -> float:
 
 
 def lack_of_memory(last_words: str, limits: Limits) -> str | None:
-    """Where a child's last words are of memory: which limit it met, and what lifts it."""
+    """Return the limit of memory that a child's last words name, and what lifts it."""
     if not _WORDS.search(last_words):
         return None
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]

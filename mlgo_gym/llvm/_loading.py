@@ -27,7 +27,7 @@ def load(
 
 
 def flipped(policy: SentPolicy, flips: Mapping[tuple[str, int], int]) -> SentPolicy:
-    """Who gives a policy's answers, but others to some of a caller's questions, by their number.
+    """A policy that answers like `policy`, except for the given (caller, question number) pairs.
 
     It is for a compilation whose worker tells names (`Task.names`).
     """
@@ -40,7 +40,7 @@ def flipped(policy: SentPolicy, flips: Mapping[tuple[str, int], int]) -> SentPol
 
 
 def recorded(problem: Problem, advice: Sequence[bytes]) -> dict[Problem, SentPolicy]:
-    """Who gives these answers to a problem, and leaves what follows to the host; or nobody."""
+    """A policy that gives these answers and leaves later questions to the host; or none."""
     checks = problem.for_worker()
     if checks is None or not advice:
         return {}

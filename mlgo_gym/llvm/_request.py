@@ -1,4 +1,4 @@
-"""What a worker is told: requests, in one form for both ends, and what clones its process.
+"""Requests to a worker, in one form for both ends, and messages that clone its process.
 
 A frame is a JSON object and, optionally, raw bytes::
 

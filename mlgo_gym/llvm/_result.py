@@ -1,4 +1,4 @@
-"""What goes into a compilation and what comes out of it."""
+"""The order for a compilation, and its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEXT: Final = (".text", ".ltext", "__text")
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is compiled, and how: all that it takes to do it again."""
+    """A module and how it is compiled: all that is needed to do it again."""
 
     module: Module
     options: CompileOptions
@@ -31,7 +31,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class CompilationResult:
-    """What came out of a compilation.
+    """The result of a compilation that made an object.
 
     Attributes:
         settings: what decided the code besides: level, models, problem and its settings.
@@ -109,7 +109,7 @@ class CompilationResult:
 
     @property
     def score(self) -> float:
-        """What policies are compared by: the size of the code, in bytes."""
+        """The size of the code, in bytes, by which policies are compared."""
         return self.text_size_bytes
 
     @property
@@ -128,7 +128,7 @@ class CompilationResult:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """What a task other than making an object hands back.
+    """The product of a task other than making an object.
 
     Attributes:
         settings: what decided it besides: level, models, problems and their settings.
@@ -160,13 +160,13 @@ class Product:
     def of(
         cls, answer: Mapping[str, Any], data: bytes, stderr: str, record: Mapping[str, Any]
     ) -> Self:
-        """What a worker answered, with its bytes, and the rest."""
+        """Make a product of a worker's answer, its bytes, and the record."""
         sizes = tuple(answer.get("sizes", ()))
         return cls(opt_level=answer["opt_level"], data=data, sizes=sizes, stderr=stderr, **record)
 
 
 def settings_of(options: CompileOptions, problems: Sequence[Problem]) -> dict[str, Any]:
-    """What decides the code besides the module, for the record."""
+    """Return the settings that decide the code besides the module, for the record."""
     settings = options.settings()
     for problem in problems:
         settings |= problem.settings()

@@ -23,7 +23,7 @@ _AHEAD: Final = 4
 
 
 class State(Protocol):
-    """What a worker keeps from one item to the next, such as a `Compiler`."""
+    """The state that a worker keeps from one item to the next, such as a `Compiler`."""
 
     def interrupt(self) -> None:
         """End, from another thread, what is under way; nothing follows but `close`."""
@@ -37,7 +37,7 @@ _State = TypeVar("_State", bound=State)
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[_Item, _Value]):
-    """What became of an item.
+    """An item with its value, or its error.
 
     Attributes:
         item: the item.
@@ -53,7 +53,7 @@ class Done(Generic[_Item, _Value]):
 
     @property
     def value(self) -> _Value:
-        """What the work returned.
+        """The value that the work returned.
 
         Raises:
             CompilationError: the work raised it.
@@ -77,7 +77,7 @@ class Executor(ABC, Generic[_State]):
     def run(
         self, work: Callable[[_State, _Item], _Value], items: Iterable[_Item], *, in_order: bool
     ) -> Generator[_Value]:
-        """What a function makes of each item, one call of this after the other.
+        """Yield a function's value for each item, one call of this after the other.
 
         What the function raises ends everything, and so does closing the generator: what is under
         way is interrupted, and waited for, before the generator ends.
@@ -152,7 +152,7 @@ def each(
     size: Callable[[_Item], float] | None = None,
     in_order: bool = False,
 ) -> Generator[Done[_Item, _Value]]:
-    """What a function makes of each item, or why it makes nothing.
+    """Call a function for each item; yield its values, or its errors.
 
     An item that cannot be compiled, or not be used, is reported, and the others go on. What else
     the function raises ends everything. Closing the generator early interrupts what is under way;
@@ -202,7 +202,7 @@ def _run_and_close(
 
 @dataclass(frozen=True, slots=True)
 class Made(Generic[_Value]):
-    """What came of an item, wherever: a value, or why there is none."""
+    """The outcome of an item, wherever it was worked on: a value, or an error."""
 
     error: CompilationError | InputError | None
     made: tuple[_Value, ...] = ()
@@ -221,7 +221,7 @@ class ItemWork(Generic[_State, _Item, _Value]):
         return self.done(item, tried(self._work, state, self.take(item)))
 
     def take(self, item: _Item) -> Any:
-        """What the work is called with, or as `Made` why it cannot be."""
+        """Return the work's argument, or the error as `Made`."""
         try:
             return item if self._read is None else self._read(item)
         except (CompilationError, InputError) as error:
@@ -229,11 +229,11 @@ class ItemWork(Generic[_State, _Item, _Value]):
 
     @property
     def sent(self) -> Callable[[_State, Any], Made[_Value]]:
-        """What is done with it."""
+        """Return the outcome of the item that was sent."""
         return partial(tried, self._work)
 
     def done(self, item: _Item, outcome: Made[_Value]) -> Done[_Item, _Value]:
-        """What became of the item."""
+        """Return the item with its outcome."""
         return Done(item, outcome.error, outcome.made)
 
 

@@ -36,7 +36,7 @@ class Call:
 
     @property
     def place(self) -> str:
-        """Where it is in the source, or else in its function."""
+        """The place in the source, or else in the function."""
         if self.line:
             return f"{self.file}:{self.line}:{self.column}"
         return f"{self.function}#{self.number}"
@@ -44,7 +44,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a decision about a call is.
+    """The place of a decision about a call.
 
     Attributes:
         caller: the symbol of the function that has the call now.
@@ -73,7 +73,7 @@ class Site:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """What it is known by in its module, whatever is decided elsewhere."""
+        """The ids of the calls, the same whatever is decided elsewhere."""
         return tuple(call.id for call in self.calls)
 
     def __str__(self) -> str:

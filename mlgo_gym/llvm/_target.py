@@ -1,4 +1,4 @@
-"""What a worker is told of how a module is compiled, checked wherever it comes from."""
+"""Settings of a compilation that a worker is sent, checked wherever they come from."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What decides the code besides the module itself; see `llvm.command._options`.
+    """Settings that decide the code besides the module; see `llvm.command._options`.
 
     ``None`` as level reads it off the functions' attributes; ``None`` as a switch is what clang
     chooses for the level. Without `run_passes` a module is taken as it is.

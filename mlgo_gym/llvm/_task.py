@@ -13,7 +13,7 @@ _ALLOCATED: Final = "virtregrewriter"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a compilation does with a module, and what it hands back.
+    """A compilation's steps, and the product that it hands back.
 
     Attributes:
         optimize: it goes through the optimiser; what has been through it need not.

@@ -45,7 +45,7 @@ class Timing:
     def answered_inside(
         self, problem: Problem, asked: Iterable[tuple[Observation, bytes]], times: bytes
     ) -> None:
-        """What was answered in the worker, and the moments that it has written down."""
+        """Record the answers given in the worker, with the moments that it has written down."""
         moments = array("q", times)
         pairs = zip(moments[::2], moments[1::2], strict=False)
         for (observation, advice), (asked_ns, answered_ns) in zip(asked, pairs, strict=False):

@@ -24,7 +24,7 @@ Steps = Generator[Compilation, None, _Result]
 
 
 def wait_for_any(compilations: Sequence[_Compilation]) -> list[_Compilation]:
-    """Those to look at, once something has come; the time counts against the deadlines of all."""
+    """Wait until something has come; return the compilations to look at."""
     poll = select.poll()
     owners: dict[int, _Compilation] = {}
     for compilation in compilations:

@@ -73,12 +73,12 @@ def tell(ended: Ended) -> None:
 
 
 def counted() -> Counts:
-    """What has ended in this process so far, watched or not; exact where one thread compiles."""
+    """Return the counts of all compilations that have ended in this process."""
     return Watch.counts
 
 
 def told(sent: SentPolicy) -> SentPolicy:
-    """What answers in a worker, which tells of it afterwards where somebody watches."""
+    """Return a policy for the worker that also keeps its answers where somebody watches."""
     return replace(sent, keep=True) if _WATCHERS else sent
 
 

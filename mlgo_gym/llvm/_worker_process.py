@@ -199,7 +199,7 @@ class Worker:
         self._kept = bytearray() if keep else None
 
     def take_stderr(self) -> str:
-        """What has been kept since the last call, all that the child wrote so far included."""
+        """Return the text kept since the last call, all that the child wrote so far included."""
         self._drain_stderr()
         taken = (self._kept or b"").decode("utf-8", "replace")
         if self._kept is not None:

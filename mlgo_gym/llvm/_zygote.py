@@ -200,7 +200,7 @@ class _Zygotes:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What this process keeps of what ties a worker to it."""
+    """This process's ends of the pipes and sockets that tie a worker to it."""
 
     frames: socket.socket
     control: socket.socket
@@ -216,7 +216,7 @@ class _Ends:
 
 
 def _answer(control: socket.socket, timeout_s: float) -> tuple[int, int, int] | None:
-    """What a new worker says of itself; ``None`` where it says nothing, or is none."""
+    """Return a new worker's answer; ``None`` where there is none."""
     control.settimeout(timeout_s)
     try:
         data = control.recv(WORKER_ANSWER.size)
@@ -232,7 +232,7 @@ def _late() -> dict[str, str]:
 
 
 def _fixed() -> tuple[Any, ...]:
-    """What a process has from its start on, or has read while it loads."""
+    """Return the properties that a process has from its start, or has read while it loads."""
     try:
         folder = os.getcwd()  # noqa: PTH109 - it may be gone
     except OSError:

@@ -64,7 +64,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_ .,:;/+*=()<>\[\]{}-]")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a header belongs to and how that is used; are features identifiers?"""
+    """The kind of model of a header, how it is used, and whether features are identifiers."""
 
     what: str
     use: str

@@ -39,7 +39,7 @@ LAST_TESTS: Final = "final_tests"
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """What a model was made for.
+    """The purpose and origin of a model.
 
     Attributes:
         problem: the problem's name.

@@ -87,7 +87,7 @@ def activate(step: Step, value: str) -> str:
 
 
 def instruction(operation: str) -> Fold:
-    """What an operation of `Writer.binary` makes of two operands."""
+    """Return the value that an operation of `Writer.binary` makes of two operands."""
     return lambda writer, kind, left, right: writer.binary(operation, kind, left, right)
 
 

@@ -39,7 +39,7 @@ _TAKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceFiles:
-    """What `emit_c` has written.
+    """The files that `emit_c` has written.
 
     Attributes:
         source: ``NAME.c``.

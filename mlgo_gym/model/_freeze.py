@@ -68,7 +68,7 @@ _TEXTS: Final = ("name", *_OBJECT_TEXTS, "model_sha256")
 
 @dataclass(frozen=True, slots=True)
 class FrozenFiles:
-    """What `freeze` has written.
+    """The files that `freeze` has written.
 
     Attributes:
         description: ``NAME.json``.

@@ -87,7 +87,7 @@ class NativeModel:
         return BoundModel(self, inputs, outputs)
 
     def failure(self, status: int) -> ModelError:
-        """What a result of ``NAME_evaluate`` other than 0 means."""
+        """Return the meaning of a result of ``NAME_evaluate`` other than 0."""
         number = status - 1
         kind = self.operators[number] if 0 <= number < len(self.operators) else "unknown"
         return ModelError(

@@ -1,4 +1,4 @@
-"""Where the instructions of a lowered graph come from, as debug locations in its LLVM IR.
+"""Origins of the instructions of a lowered graph, as debug locations in its LLVM IR.
 
 Each operator is a function of its own to DWARF, inlined into the model's, and so is what is fused
 into it. Profilers and debuggers name them so, and the code is the same without.
@@ -49,7 +49,7 @@ class Origins:
 
     @contextlib.contextmanager
     def within(self, name: str) -> Iterator[None]:
-        """What is marked inside comes of this."""
+        """Give everything marked inside this origin."""
         outer = self.found[self._open[-1]].ids if self._open else ()
         known = [(each.name, each.ids[1:]) for each in self.found]
         is_known = bool(outer) and (name, outer) in known

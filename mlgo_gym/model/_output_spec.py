@@ -70,7 +70,7 @@ def choose_outputs(
     advice: str,
     source: str,
 ) -> tuple[tuple[str, int], ...]:
-    """Which of a graph's outputs are meant: logging names and numbers, the decision first.
+    """Choose a graph's outputs: logging names and numbers, the decision first.
 
     A spec finds its output by ``NAME:PORT``, as LLVM does, or else by its name. Without specs the
     decision is the output of the advice's name, or the only one, and the others follow.

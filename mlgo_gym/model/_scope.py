@@ -1,4 +1,4 @@
-"""What the lowerings of operators share: where tensors are, and how to complain."""
+"""Helpers that the lowerings of operators share: places of tensors, and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Scope:
         self._constant_bytes = 0
 
     def pointer(self, tensor: int) -> str:
-        """Where a tensor lives; constants are placed when they are first needed."""
+        """Return the place of a tensor; constants are placed when they are first needed."""
         if tensor not in self.pointers:
             described = self.graph.tensors[tensor]
             self.pointers[tensor] = self.constant(
@@ -178,7 +178,7 @@ class Step:
         return [int(each) for each in tensor.values().reshape(-1)]
 
     def source(self, index: int) -> str:
-        """Where input ``index`` lives."""
+        """Return the place of input ``index``."""
         return self.scope.pointer(self._operator.inputs[index])
 
     def allocate(self) -> str:

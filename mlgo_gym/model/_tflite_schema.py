@@ -1,4 +1,4 @@
-"""What policies need of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` (version 3)."""
+"""The part of ``tensorflow/compiler/mlir/lite/schema/schema.fbs`` (version 3) in use."""
 
 from __future__ import annotations
 

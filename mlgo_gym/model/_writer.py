@@ -1,4 +1,4 @@
-"""What the lowering writes a function with; `_ir` makes LLVM IR of it, `_c_writer` C.
+"""The interface that lowerings write to: `_ir` makes LLVM IR of it, `_c_writer` C.
 
 Methods that return text return an operand: what holds a value, an address or a variable in the
 language that is written. A kind is a type of elements (`model._graph.DTYPES`; a ``bool`` in memory
@@ -92,7 +92,7 @@ class Writer(ABC):
 
     @abstractmethod
     def reinterpret(self, kind: str, target: str, value: str) -> str:
-        """The same bits, ``float32`` or ``int32``."""
+        """Return the same bits as ``float32`` or ``int32``."""
 
     @abstractmethod
     def call(self, function: str, kind: str, value: str) -> str:
@@ -126,7 +126,7 @@ class Writer(ABC):
 
     @abstractmethod
     def address(self, kind: str, pointer: str, offset: str) -> str:
-        """Where the element at an offset is."""
+        """Return the address of the element at an offset."""
 
     @abstractmethod
     def constant(self, kind: str, data: bytes, about: str) -> str:
@@ -138,7 +138,7 @@ class Writer(ABC):
 
     @abstractmethod
     def input(self, number: int, kind: str, name: str) -> str:
-        """Where an input is; what it is called is for readers."""
+        """Return the place of an input; its name is for readers."""
 
     @abstractmethod
     def output(self, number: int, kind: str, pointer: str, count: int) -> None:
@@ -161,7 +161,7 @@ class Writer(ABC):
         """Tell a reader what follows."""
 
     def within(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002 - for who profiles
-        """What is written inside comes of this, and of what that is in."""
+        """Give everything written inside this origin, and the origins around it."""
         return nullcontext()
 
     # Sums of ``float32``, in an order that suits a CPU's vectors

@@ -48,7 +48,7 @@ class Fit:
             self._moved = self._moved_advice(self._sent)
 
     def observation(self, asked: Observation) -> Observation:
-        """What LLVM asks, as the problem documents it."""
+        """Return LLVM's observation as the problem documents it."""
         if self._sent is None:
             return asked
         row = np.frombuffer(asked.payload, self._sent)
@@ -79,7 +79,7 @@ class Fit:
 
 
 def with_all(problem: Problem, sent: Iterable[Observation]) -> tuple[Problem, list[bytes]]:
-    """What is recorded of a compilation: the problem with all that was sent, and its raw tensors.
+    """Return the problem with all that LLVM sent, and the raw tensors, for a record.
 
     Answers to the problem are answers to that one; where nothing was asked, it is the problem.
     """

@@ -61,7 +61,7 @@ class OfBoth(Generic[_T]):
 
 
 def differences(needed: Sequence[Feature], found: Sequence[TensorSpec]) -> list[str]:
-    """What is needed and not sent like that, feature by feature."""
+    """Return the documented features that are not sent as documented, one by one."""
     by_name = {spec.name: spec for spec in found}
     width = _width(needed, by_name.get)
     return [
@@ -73,13 +73,13 @@ def differences(needed: Sequence[Feature], found: Sequence[TensorSpec]) -> list[
 
 
 def as_wide(needed: Sequence[Feature], found: Sequence[TensorSpec]) -> tuple[Feature, ...]:
-    """What is needed, as wide as it is sent; there are no `differences`."""
+    """Return the documented features, as wide as they are sent."""
     width = _width(needed, {spec.name: spec for spec in found}.get)
     return tuple(_as_wide(each, width) for each in needed)
 
 
 def besides(needed: Sequence[Feature], found: Sequence[TensorSpec]) -> Iterator[Feature]:
-    """What is sent and not needed, of which no more is known than its type."""
+    """Return the extra features that are sent, of which only the type is known."""
     known = {each.spec.name for each in needed}
     for spec in found:
         if spec.name not in known:

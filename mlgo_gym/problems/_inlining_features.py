@@ -1,4 +1,4 @@
-"""What the inliner's policies are given: LLVM's features, those of the call site, embeddings.
+"""Inputs of the inliner's policies: LLVM's features, those of call sites, embeddings.
 
 Those of LLVM 22 are in ``llvm/Analysis/InlineModelFeatureMaps.h``. The first 25 come from
 ``InlineCostFeaturesAnalyzer`` in ``llvm/lib/Analysis/InlineCost.cpp``, which walks through the
@@ -183,7 +183,7 @@ all counts of the profile, plus 320, rounded down: 320 for all, 8 less for half 
 
 
 def embeddings(dimension: int) -> tuple[Feature, ...]:
-    """What LLVM sends after the others where it has a vocabulary (LLVM's pull request 143479)."""
+    """The embeddings that LLVM sends last where it has a vocabulary (pull request 143479)."""
     return tuple(
         Feature(
             TensorSpec(f"{which}_embedding", "float", (dimension,)),

@@ -42,7 +42,7 @@ _ENCODED: Final = {action: _ADVICE.encode(action) for action in (0, 1)}
 
 
 def default(observation: Observation) -> int:
-    """What LLVM's own heuristic would answer."""
+    """Answer as LLVM's own heuristic would."""
     return int(observation[DEFAULT_ADVICE][0])
 
 
@@ -219,7 +219,7 @@ class InliningForSize(Problem):
         return spaces.Discrete(2)
 
     def default_action(self, observation: Observation) -> int:
-        """What LLVM sends beside the features."""
+        """Return LLVM's own answer, which it sends beside the features."""
         return default(observation)
 
     def describe(self, observation: Observation) -> list[str]:

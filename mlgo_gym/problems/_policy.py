@@ -41,7 +41,7 @@ def in_turn(actions: Iterable[Action]) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class SentPolicy:
-    """Who answers inside a worker, as it is sent there.
+    """A policy inside a worker, in the form in which it is sent there.
 
     Attributes:
         key: what it is known by, the same for the same answers.
@@ -66,7 +66,7 @@ class SentPolicy:
 
 
 class Policy(ABC):
-    """What answers observations, with a beginning and an end for each compilation.
+    """A policy answers observations, with a beginning and an end for each compilation.
 
     A policy may be used by several threads at once, each with compilations of its own. It is a
     context manager: closing it releases what outlives compilations.
@@ -87,10 +87,10 @@ class Policy(ABC):
 
     @abstractmethod
     def begin(self, module: Module) -> AbstractContextManager[Answer]:
-        """What answers one compilation of a module; leaving the context ends it."""
+        """Return a context whose value answers one compilation of a module."""
 
     def for_worker(self, problem: Problem) -> SentPolicy | None:  # noqa: ARG002
-        """What answers inside the worker, without leaving LLVM's process, if it can.
+        """Return a policy that answers inside the worker, in LLVM's process, if there is one.
 
         It gives the answers that `begin` would; where it declines, those are asked.
 
@@ -117,7 +117,7 @@ PolicyLike = Policy | Answer
 
 
 class FunctionPolicy(Policy):
-    """The same function for every compilation."""
+    """A policy that uses one function for every compilation."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -127,7 +127,7 @@ class FunctionPolicy(Policy):
 
 
 class WatchedPolicy(Policy):
-    """The same policy, and ``watch`` is told of every decision, with the raw advice."""
+    """A policy that calls ``watch`` with every decision and its raw advice."""
 
     def __init__(
         self, policy: PolicyLike, problem: Problem, watch: Callable[[Observation, bytes], None]
@@ -150,7 +150,7 @@ class WatchedPolicy(Policy):
             yield watched
 
     def for_worker(self, problem: Problem) -> SentPolicy | None:
-        """What the policy answers with in the worker, which tells of it afterwards."""
+        """Return the policy's part in the worker, which keeps its answers."""
         sent = self._policy.for_worker(problem)
         return replace(sent, keep=True) if sent else None
 

@@ -1,4 +1,4 @@
-"""What a problem is: features, advice and the LLVM options that hand the heuristic out.
+"""Problems: features, advice and the LLVM options that hand a heuristic out.
 
 A problem documents what it needs; it does not decide what LLVM sends. Names, types and shapes come
 from the header that LLVM writes when the advisor is built: `Problem.check_header` compares the two
@@ -109,7 +109,7 @@ class Problem(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, str | float]:
-        """What was chosen for this problem, for the record: JSON values by name."""
+        """Return the settings of this problem, for the record: JSON values by name."""
 
     @abstractmethod
     def action_space(self) -> spaces.Space[Any]:
@@ -119,7 +119,7 @@ class Problem(ABC):
         self,
         observation: Observation | None,  # noqa: ARG002
     ) -> np.ndarray[Any, np.dtype[np.int8]] | None:
-        """Which actions LLVM takes, ``int8 (actions,)``; ``None`` where it takes all.
+        """Return a mask of legal actions, ``int8 (actions,)``; ``None`` where all are legal.
 
         Args:
             observation: what is asked; ``None`` where nothing is, which masks all but one.
@@ -127,7 +127,7 @@ class Problem(ABC):
         return None
 
     def besides(self, observation: Observation) -> dict[str, np.ndarray[Any, Any]]:
-        """What LLVM sent that is no feature and that the class does not know, as fresh arrays."""
+        """Return the extra tensors that LLVM sent and the class does not know, as fresh arrays."""
         known = {each.spec.name for each in (*self.features, *type(self).extras)}
         sent = observation.sent
         if len(sent) == len(known):
@@ -151,16 +151,16 @@ class Problem(ABC):
         return tuple(each.spec.name for each in sent if each.is_derived)
 
     def default_action(self, observation: Observation) -> Action | None:  # noqa: ARG002
-        """What LLVM's own heuristic would answer; ``None`` where LLVM does not say."""
+        """Return LLVM's own answer; ``None`` where LLVM does not say."""
         return None
 
     def describe(self, observation: Observation) -> list[str]:
-        """What a person sees of a question: lines of text, of the features of one number."""
+        """Describe a question for a person: lines of text, of the features of one number."""
         values = {each.spec.name: observation[each.spec.name] for each in self.features}
         return [f"{name}: {array.item():g}" for name, array in values.items() if array.size == 1]
 
     def describe_action(self, action: Action) -> str:
-        """What a person sees of an answer."""
+        """Describe an answer for a person."""
         return f"{action:g}"
 
     @classmethod
@@ -186,7 +186,7 @@ class Problem(ABC):
         return layout or tuple(feature.spec for feature in self.features + self.extras)
 
     def for_worker(self) -> dict[str, Any] | None:
-        """What it takes to check answers where LLVM asks, as JSON values; ``None`` if it cannot."""
+        """Return the facts to check answers in the worker, as JSON values, or ``None``."""
         if self.allowed is None:
             return None
         sent = [[spec.name, spec.type, list(spec.shape)] for spec in self.sent()]
@@ -198,7 +198,7 @@ class Problem(ABC):
         return tuple(feature for feature in self.features if feature.may_be_infinite)
 
     def header_differences(self, header: Header) -> list[str]:
-        """What is needed and not sent like that; what is sent besides is no difference."""
+        """Return documented features that LLVM does not send as documented. Ignore extra ones."""
         found = differences(self.features + self.extras, header.features)
         if header.advice != self.advice:
             found.append(f"advice: expected {self.advice}, found {header.advice}")
@@ -297,7 +297,7 @@ _DESCRIBED: Final = ("features", "extras", _LAYOUT)
 
 
 def laid_out(sent: Iterable[Feature]) -> dict[str, Any]:
-    """What an object says of an order other than features and extras."""
+    """Return an object's layout, where it is another than features and extras."""
     return {_LAYOUT: tuple(each.spec for each in sent)}
 
 

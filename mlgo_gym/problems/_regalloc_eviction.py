@@ -167,12 +167,12 @@ def keep(observation: Observation) -> int:
 
 
 def lowest_density(observation: Observation) -> int:
-    """Whoever's spill weight is lowest makes room, the live range that asks included."""
+    """Evict the live range of the lowest spill weight, the one that asks included."""
     return _least(observation, ("use_def_density",))
 
 
 def lowest_reads_and_writes(observation: Observation) -> int:
-    """Whoever is read and written least often makes room, the live range that asks included."""
+    """Evict the live range that is read and written least, the one that asks included."""
     kinds = ("reads", "writes", "read_writes")
     return _least(observation, [f"weighed_{each}_by_max" for each in kinds])
 

@@ -1,4 +1,4 @@
-"""Which problems there are: the entry points of the group ``mlgo_gym.problems``.
+"""The problems that are installed: entry points of the group ``mlgo_gym.problems``.
 
 A package of anybody's adds one by an entry point; the name is what the command line calls it::
 
@@ -82,7 +82,7 @@ def problem_named(name: str) -> type[Problem]:
 
 
 def option_name(kind: type[Problem]) -> str:
-    """What the command line calls a problem.
+    """Return the command line's name of a problem.
 
     >>> option_name(problem_named("RegallocEviction"))
     'regalloc-eviction'

@@ -56,7 +56,7 @@ _Vectors = dict[str, dict[str, list[float]]]
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What LLVM computes embeddings of functions by; equal where the files are.
+    """A vocabulary that LLVM computes embeddings by; equal where the files are.
 
     Attributes:
         name: a preset's, or the path it was read from.
@@ -122,7 +122,7 @@ class Vocabulary:
         return self.name in _COUNTING
 
     def settings(self) -> dict[str, str | float]:
-        """What it is, for the record: its name, which decides nothing, and its hash."""
+        """Return its name, which decides nothing, and its hash, for the record."""
         return {"ir2vec": self.name, "ir2vec_sha256": self.sha256}
 
 

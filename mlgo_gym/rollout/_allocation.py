@@ -84,7 +84,7 @@ class AllocationResult:
 
     @property
     def score(self) -> float:
-        """What policies are compared by: the sum of the functions' scores."""
+        """The sum of the functions' scores, by which policies are compared."""
         return AllocationScore.total(self.scores.values()).value
 
     @property
@@ -132,7 +132,7 @@ class Allocator:
         )
 
     def find_functions(self, optimized: OptimizedModule) -> OptimizedModule:
-        """The same module with the names of the functions that ask, alike under every policy."""
+        """Return the module with the names of the functions that ask, alike under every policy."""
         return run_to_end(self.finding_functions(optimized))
 
     def finding_functions(self, optimized: OptimizedModule) -> Steps[OptimizedModule]:

@@ -82,7 +82,7 @@ class Tries:
         return result
 
     def best(self, measure: Measure) -> tuple[Best, Result]:
-        """Who is best by the unit's own measure, and what came of that.
+        """Return the best by the unit's own measure, and its result.
 
         Never worse than the best of the whole, which takes its place where functions are not by
         themselves after all, as with ``-enable-ipra``.
@@ -95,14 +95,14 @@ class Tries:
         return {"": whole}, self.results[whole]
 
     def made(self, best: Best) -> Result:
-        """What comes of the best: a result that there is, or of one compilation more."""
+        """Return the result of the best, if need be of one more compilation."""
         whole = self._whole(best)
         if whole is not None:
             return self.results[whole]
         return self._unit.attempt(self._joined(best))
 
     def answering(self, best: Best) -> PolicyLike | None:
-        """Who answers like the best; ``None`` where that is LLVM's own heuristic everywhere."""
+        """Return a policy that answers like the best; ``None`` for LLVM's own heuristic."""
         whole = self._whole(best)
         return self._joined(best) if whole is None else self._policies.get(whole)
 
@@ -143,7 +143,7 @@ class Tries:
 def best_by_problem(
     unit: Unit, problem: Problem, policies: Mapping[str, PolicyLike], own: str
 ) -> Best:
-    """Who is best at a unit of the problem's own measure, for objects of the same module."""
+    """Find the best by the problem's own measure, for objects of the same module."""
     measure = measure_of(problem)
     tries = Tries(unit, problem, own, by_function=joins(problem))
     for name, policy in policies.items():

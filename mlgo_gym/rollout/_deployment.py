@@ -37,7 +37,7 @@ _TASKS: Final[Mapping[str, Task]] = MappingProxyType({"assembly": ASSEMBLE, "bit
 
 
 class Deployment(TypedDict, total=False):
-    """What comes out of a module, and what is kept: `deploy`."""
+    """The product of a deployment, and the records that are kept: `deploy`."""
 
     form: Form
     keep_decisions: bool
@@ -46,7 +46,7 @@ class Deployment(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What came of a module."""
+    """A deployed module."""
 
     report: ModuleReport
     output: bytes = field(repr=False)
@@ -119,7 +119,7 @@ def deploy_modules(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     **how: Unpack[Deployment],
 ) -> Generator[Done[str, Deployed]]:
-    """The same for modules by their names, in order; one that fails does not end the rest."""
+    """Deploy modules by their names, in order; one that fails does not end the rest."""
 
     def work(compiler: Compiler, name: str) -> Deployed:
         module = read(name)

@@ -71,7 +71,7 @@ class Code:
 
     @property
     def own_bytes(self) -> int:
-        """What is in no group, so that a linker keeps it in any case."""
+        """The code in no group, which a linker keeps in any case."""
         return self.text_bytes - sum(self.comdat_bytes.values())
 
 
@@ -112,7 +112,7 @@ def _kept(package: Sequence[Code]) -> dict[str, int]:
 
 
 class LinkedText(Measure):
-    """What a linker keeps for a module, the package's other objects being as they are.
+    """The code that a linker keeps of a module, with the package's other objects as they are.
 
     It is what the module has in no COMDAT group, and of each group that no object before it has,
     what is kept: its own copy, or else that of the next object. Where another module's choice

@@ -47,7 +47,7 @@ def reward_of(score: float, baseline: float) -> float:
 
 
 class Result(Protocol):
-    """What came out of a compilation, as far as comparisons look at it.
+    """The result of a compilation, as far as comparisons look at it.
 
     >>> from mlgo_gym import Compiler, Module
     >>> module = Module.from_ir("define i32 @f(i32 %x) { ret i32 %x }")
@@ -62,7 +62,7 @@ class Result(Protocol):
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What decided the code besides."""
+        """The settings that decided the code."""
 
     @property
     def llvm_version(self) -> str:
@@ -74,7 +74,7 @@ class Result(Protocol):
 
     @property
     def score(self) -> float:
-        """What policies are compared by; less is better."""
+        """The number that policies are compared by; less is better."""
 
     @property
     def digest(self) -> str:
@@ -127,7 +127,7 @@ class Unit(ABC):
 
 @dataclass(frozen=True)
 class MeasureSetting:
-    """What a measure is prepared with.
+    """The inputs that a measure is prepared with.
 
     Attributes:
         corpus: the package that modules come from.
@@ -152,7 +152,7 @@ class MeasureSetting:
 
 
 class Measure(ABC):
-    """What compilations are compared by.
+    """A score of compilations, by which they are compared.
 
     Attributes:
         unit: makes what is compiled again and again.
@@ -208,15 +208,15 @@ class Measure(ABC):
 
     @property
     def task(self) -> Task:
-        """What a compilation does whose result it looks at, where it is an object's."""
+        """The task of a compilation whose result it looks at, where that is an object's."""
         return self.unit.task
 
     def context(self) -> dict[str, str]:
-        """What must be the same besides for scores to be compared, as JSON values."""
+        """Return the facts that must be equal for scores to be compared, as JSON values."""
         return {}
 
     def score(self, result: Result) -> float:
-        """What compilations are compared by; less is better."""
+        """Return the number that compilations are compared by; less is better."""
         return result.score
 
     def scores(self, result: Result) -> dict[str, float]:
@@ -350,7 +350,7 @@ class AllocationCost(Measure):
 
 
 def measure_of(problem: Problem | type[Problem]) -> Measure:
-    """What a problem's compilations are compared by.
+    """Return the measure that a problem's compilations are compared by.
 
     Raises:
         EnvironmentSetupError: the problem names none that there is.

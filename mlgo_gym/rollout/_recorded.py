@@ -117,7 +117,7 @@ class RecordedContexts(Policy):
         return nullcontext(answer)
 
     def for_worker(self, problem: Problem) -> SentPolicy | None:
-        """The same answers, one after the other."""
+        """Return the same answers for the worker, one after the other."""
         advice = [each for known in self._answers.values() for each in known]
         return recorded(problem, advice).get(problem)
 

@@ -206,13 +206,13 @@ def _header(trace: Trace) -> Header:
 
 
 def settings_of_problem(trace: Trace) -> dict[str, Any]:
-    """What of a trace's settings is its problem's."""
+    """Return the settings of a trace that are its problem's."""
     names = {each.name for each in fields(CompileOptions)}
     return {key: value for key, value in trace.settings.items() if key not in names}
 
 
 def _file(trace: Trace, key: str, kind: type[Problem], files: Mapping[str, object]) -> Any:
-    """What a setting is set to that names a file: what is given, or a name of the problem's own."""
+    """Return the file that a setting names: a given one, or a name of the problem's own."""
     name = trace.settings[key]
     if key in files or name in kind.file_settings[key]:
         return files.get(key, name)

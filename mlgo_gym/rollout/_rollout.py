@@ -65,7 +65,7 @@ class Decision:
 
 
 class RecordingPolicy(WatchedPolicy):
-    """The same policy, which puts every decision into a list."""
+    """A policy that also puts every decision into a list."""
 
     def __init__(self, policy: PolicyLike, problem: Problem, decisions: list[Decision]) -> None:
         def watch(observation: Observation, advice: bytes) -> None:
@@ -89,7 +89,7 @@ class Failure:
     where: str = ""
 
     def within(self, where: str) -> Failure:
-        """The same failure, with a wider place in front; ``""`` adds nothing."""
+        """Return the failure with a wider place in front; ``""`` adds nothing."""
         return Failure(self.error, ": ".join(filter(None, (where, self.where))))
 
     def __str__(self) -> str:
@@ -210,7 +210,7 @@ class ModuleReport:
         return next((each for each in self.attempts if each.policy == policy), None)
 
     def without_decisions(self) -> ModuleReport:
-        """The same report without the attempts' decisions, which take the most memory."""
+        """Return the report without the attempts' decisions, which take the most memory."""
         return replace(self, attempts=tuple(replace(each, decisions=()) for each in self.attempts))
 
     def reward(self, attempt: Attempt) -> float | None:
@@ -218,7 +218,7 @@ class ModuleReport:
         return self.rewards(attempt).get("")
 
     def rewards(self, attempt: Attempt) -> dict[str, float]:
-        """The same for each context that is scored, the whole module being the one called ``""``.
+        """Return the reward of each context that is scored; ``""`` is the whole module.
 
         Empty where the attempt or the baseline failed.
         """
@@ -310,7 +310,7 @@ def made_of_reports(
     in_order: bool,
     **how: Unpack[Comparison],
 ) -> Generator[tuple[ModuleKey, _Value]]:
-    """What a function makes of each report, by whom that was made; the others as in `rollout`."""
+    """Yield a function's value for each report; other arguments are as in `rollout`."""
     CompileOptions(how.get("opt_level"))
     measure = how.get("measure") or measure_of(problem)
     check_alone(measure, problem, how.get("also", {}))

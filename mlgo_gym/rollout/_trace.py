@@ -219,7 +219,7 @@ class Trace:
 
 
 def trace_path(folder: Path, module: str) -> Path:
-    """Where a folder of traces has the one of a module."""
+    """Return the path of a module's trace in a folder of traces."""
     return folder / f"{module}.trace"
 
 

@@ -106,7 +106,7 @@ class InteractiveModelRunner(MLModelRunner):
 
     @contextlib.contextmanager
     def _sending(self) -> Iterator[None]:
-        """What is logged meanwhile goes to the host."""
+        """Send the lines logged meanwhile to the host."""
         try:
             yield
             self._outbound.flush()

@@ -46,7 +46,7 @@ def runner_factory(
     token: str | None = None,
     certificate: bytes | None = None,
 ) -> RunnerFactory:
-    """What makes runners of a mode.
+    """Return a function that makes runners of a mode.
 
     Args:
         model: a folder or file; with ``interactive``, the host's address (``HOST:PORT`` or
@@ -144,7 +144,7 @@ def _read(root: Path, files: Sequence[Path]) -> tuple[tuple[str, bytes], ...]:
 def _unpacked(
     mode: str, within: str, files: tuple[tuple[str, bytes], ...], settings: Mapping[str, object]
 ) -> RunnerOfMode:
-    """The same for a model that came with its files.
+    """Load a model that came with its files.
 
     Raises:
         ModelError: it is frozen, and this CPU lacks what it needs.
@@ -157,7 +157,7 @@ def _unpacked(
 
 @functools.cache
 def _folder_of(files: tuple[tuple[str, bytes], ...]) -> Path:
-    """Where files are, until this process ends."""
+    """Write files to a folder that lives until this process ends."""
     folder = _FOLDERS.enter_context(scratch_folder())
     for within, data in files:
         path = folder / within

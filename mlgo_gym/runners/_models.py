@@ -109,7 +109,7 @@ def problem_of_models(models: Sequence[str]) -> type[Problem]:
 
 
 def settings_of_models(models: Sequence[str], problem: type[Problem]) -> dict[str, Any]:
-    """What the first card says is needed: files, by known names or paths, and switches.
+    """Return the first card's settings: files, by known names or paths, and switches.
 
     Raises:
         ModelError: it names another file than the one beside it.

@@ -124,7 +124,7 @@ class ReleaseModeModelRunner(MLModelRunner):
         return self._result
 
     def extra_outputs(self) -> Mapping[str, Array]:
-        """What the model computed besides the decision, as copies by (logging) name."""
+        """The model's outputs besides the decision, as copies by (logging) name."""
         return {name: self._outputs[number].copy() for name, number in self._extra}
 
     def close(self) -> None:

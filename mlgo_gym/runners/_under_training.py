@@ -125,7 +125,7 @@ class ModelUnderTrainingRunner(MLModelRunner):
         self._log.log_outcome(score)
 
     def extra_outputs(self) -> dict[str, Array]:
-        """What the model gave out besides the decision, by logging name; copies."""
+        """The model's outputs besides the decision, as copies by logging name."""
         return {
             spec.name: np.array(values).reshape(spec.shape)
             for spec, values in zip(self._extra, self._outputs[1:], strict=True)

@@ -1,4 +1,4 @@
-"""What other answers save: many flips in one compilation, and a search oracle on forks."""
+"""Savings of other answers: many flips in one compilation, and an oracle on forks."""
 
 import lazy_loader
 

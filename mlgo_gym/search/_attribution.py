@@ -44,7 +44,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class FlipEffect:
-    """What a flip changed: of each function that has another size, by how much it is smaller."""
+    """The effect of a flip: by how much each changed function is smaller."""
 
     flip: Flip
     saved_bytes: Mapping[str, int] = field(repr=False)
@@ -147,7 +147,7 @@ def effects_of(
 def flipped(
     compiler: NamingCompiler, base: NamedCompilation, flips: Sequence[Flip]
 ) -> tuple[NamedCompilation, list[Flip]]:
-    """What comes of flips in one compilation, and those of them whose decisions came again."""
+    """Compile with flips; return the compilation and the flips whose decisions came again."""
     other = compiler.compile(
         {
             base.decisions[index].site: 1 - base.decisions[index].action
@@ -169,7 +169,7 @@ def flipped(
 def joint_effects(
     base: NamedCompilation, other: NamedCompilation, flipped: Sequence[int]
 ) -> list[FlipEffect]:
-    """What many flips did together that do get in each other's way.
+    """Return the joint effects of flips that get in each other's way.
 
     Flips that are good one by one need not be good together. Those that may change a function in
     common, directly or through others between them, become one flip. They are positions among the
@@ -194,7 +194,7 @@ def joint_effects(
 
 
 class _Influence:
-    """What a decision may change, from what is inlined where."""
+    """The functions that a decision may change, by what is inlined where."""
 
     def __init__(self, decisions: Iterable[NamedDecision]) -> None:
         self._inlined_into: dict[str, set[str]] = defaultdict(set)
@@ -255,7 +255,7 @@ def _groups(decisions: Sequence[NamedDecision], *, by_callee: bool) -> list[list
 def _other_answers(
     decisions: Sequence[NamedDecision], group: Sequence[int], random: np.random.Generator
 ) -> tuple[int, ...]:
-    """Those of a group that change where all get the answer that fewer of them have now."""
+    """Return the decisions to flip so that the whole group gets its minority answer."""
     inlined = sum(decisions[index].action for index in group)
     is_even = 2 * inlined == len(group)
     answer = int(random.integers(2)) if is_even else int(2 * inlined < len(group))

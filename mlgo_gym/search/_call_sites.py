@@ -1,4 +1,4 @@
-"""Which function calls which: the names behind LLVM's questions about inlining.
+"""Names of caller and callee behind LLVM's questions about inlining.
 
 LLVM's observations name neither caller nor callee. The worker, which sees the call that is asked
 about (`mlgo_gym.llvm.inside._call_site`), tells them as each observation's context, so that a
@@ -148,7 +148,7 @@ def _answered(
 
 
 def _named(observation: Observation, counts: Counter[str]) -> tuple[CallSite, str]:
-    """Where the next decision is, and the callee; ``counts`` has the callers' decisions so far."""
+    """Return the call site of the next decision, and the callee."""
     names = observation.context.split("\0")
     if len(names) != 2:
         raise EnvironmentSetupError(

@@ -1,4 +1,4 @@
-"""What the oracle searches among: policies that treat alike calls alike.
+"""The policies that the oracle searches among: they treat alike calls alike.
 
 LLVM's observations name neither caller nor callee, so calls are told apart by their features. A
 choice is a base policy, limits of the inline cost by how often the callee is used, and answers for

@@ -61,7 +61,7 @@ _ABSENT: Final = MappingProxyType({"reward": None, "most_text": None, "wrong": 0
 
 @dataclass(frozen=True, slots=True)
 class ModuleSearch:
-    """What is known about a module (see `Found`), over all runs; numbers are 0 with an error.
+    """The findings about a module (see `Found`), over all runs; 0 with an error.
 
     Attributes:
         reward: what was searched by, and the scores are of; ``None`` is the problem's own measure.
@@ -173,7 +173,7 @@ class _Begun:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """What is known about a module now, and what of that is to be written."""
+    """The state of a module's search, and the part of it to be written."""
 
     search: ModuleSearch
     record: _Record | None = None
@@ -316,7 +316,7 @@ class _Record:
     same: dict[str, Any]
 
     def read(self) -> tuple[ModuleSearch, Choice | None]:
-        """What an earlier search of the same left; where there is none, an error says so."""
+        """Read the record of an earlier search of the same module."""
         reward = self.same.get("reward")
         nothing = ModuleSearch(self.module, error="not searched yet", reward=reward)
         if not self.path.exists():

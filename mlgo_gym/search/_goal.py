@@ -1,4 +1,4 @@
-"""What a search looks for and for how long, and what it finds."""
+"""The goal and duration of a search, and its findings."""
 
 from __future__ import annotations
 

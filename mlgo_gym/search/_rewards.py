@@ -45,7 +45,7 @@ def check_most_text(most_text: float | None, name: str | None, reward: str | Non
 
 
 class Reward(NamedTuple):
-    """What a package is measured by, and what must be the same for scores to be compared."""
+    """The measure of a package, and the facts that must be equal for scores to be compared."""
 
     measure: Measure
     same: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What LLVM says of its decisions: events, training logs and the channel to a host."""
+"""LLVM's decisions as text and bytes: events, training logs and the channel to a host."""
 
 import lazy_loader
 

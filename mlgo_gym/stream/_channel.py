@@ -178,7 +178,7 @@ def _nameless() -> IO[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What a channel holds of the system: two descriptors, and names until LLVM has them open."""
+    """A channel's resources: two descriptors, and names until LLVM has them open."""
 
     folder: Path | None
     inbound: int

@@ -1,4 +1,4 @@
-"""What training logs and channels (`stream._training_log`) are made of."""
+"""Events, which training logs and channels (`stream._training_log`) are made of."""
 
 from __future__ import annotations
 

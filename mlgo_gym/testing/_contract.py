@@ -1,4 +1,4 @@
-"""What the suites have in common: the error of a broken clause, and how clauses are stated."""
+"""The parts that all suites share: the error of a broken clause, and clauses."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def check_env(make: str | Callable[[], _Env], *, seed: int = 0) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What ``reset`` or ``step`` returned, as values that can be compared."""
+    """The values that ``reset`` or ``step`` returned, in a form that can be compared."""
 
     observation: object
     reward: float

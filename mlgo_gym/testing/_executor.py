@@ -76,7 +76,7 @@ def check_executor(
 
 
 class _State:
-    """What a worker keeps: a log, which is locked while the state is open, and another lock."""
+    """A worker's state: a log, which is locked while the state is open, and another lock."""
 
     def __init__(self, folder: str) -> None:
         self.name: Final = uuid4().hex

@@ -69,7 +69,7 @@ class _Check:
     measure: Measure
 
     def names(self) -> None:
-        """What records and pages call a score is text."""
+        """The names of a score in records and on pages are text."""
         for name in ("key", "title", "meaning"):
             text = getattr(self.measure, name, None)
             if not isinstance(text, str) or not text:
@@ -99,7 +99,7 @@ class _Check:
         shared.close()
 
     def score_after_sharing(self, name: str, result: Result) -> None:
-        """What another user has closed is there for the others."""
+        """A measure that one user has closed is there for the others."""
         try:
             self.measure.score(result)
         except Exception as error:

@@ -23,7 +23,7 @@ _RECORDING = 0.6
 
 @dataclass(frozen=True)
 class CloneConfig(FittedConfig):
-    """What decides the result; docs/training.md says what each setting means."""
+    """The settings that decide the result; docs/training.md explains each."""
 
     policy: str = ""
 

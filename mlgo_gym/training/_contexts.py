@@ -1,4 +1,4 @@
-"""What is compiled again and again while a policy learns, and what that costs against LLVM's own.
+"""Contexts: modules and functions that are compiled again while a policy learns.
 
 For the inliner a context is a module, and its cost the size of its code. For register allocation it
 is a function that asks, taken out of its module once it was optimised (`rollout._allocation`), and
@@ -136,7 +136,7 @@ class Workshop:
         return [TrainingContext(str(key), module, score)] if score else []
 
     def score(self, compiler: Compiler, context: TrainingContext, policy: PolicyLike) -> float:
-        """What comes out under a policy, by the reward or the problem's measure.
+        """Return the score under a policy, by the reward or the problem's measure.
 
         Raises:
             ModuleError: LLVM refused it.
@@ -158,7 +158,7 @@ class Workshop:
         return self.rewards is None and self._measure.by_function
 
     def _measured(self, compiler: Compiler, name: str, module: Module) -> tuple[Measure, Unit]:
-        """What a module is scored by, and what compiles it."""
+        """Return the measure of a module, and its unit."""
         measure = self.rewards.of(self._keys[name]).measure if self.rewards else self._measure
         return measure, measure.unit(compiler, module, options_of(module), self.problem)
 
@@ -168,7 +168,7 @@ class Workshop:
         work: Callable[[Compiler, Any], _T],
         read: Callable[[_K], Any] | None = None,
     ) -> Generator[Done[_K, _T]]:
-        """What a function makes of each item with one of the compilers, in the items' order.
+        """Yield a function's value for each item, with one of the compilers, in order.
 
         It is called with what is read of the item.
         """

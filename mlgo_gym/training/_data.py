@@ -1,4 +1,4 @@
-"""What trainers train on and choose on."""
+"""The data that trainers train on and choose on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Data:
-    """What is trained and chosen on; `warn` gets each failure, and the other modules go on.
+    """The data to train and choose on; `warn` gets each failure, and the others go on.
 
     With `rewards` code is worth what these say, otherwise what the problem's own measure does;
     models with more than `most_text` times the text of LLVM's own are chosen last.

@@ -32,7 +32,7 @@ _PARTS: Final = 10_000
 
 @dataclass(frozen=True)
 class AdvantageConfig:
-    """What decides the result; docs/training.md says what each setting means."""
+    """The settings that decide the result; docs/training.md explains each."""
 
     seed: int = 0
     rounds: int = 3
@@ -64,7 +64,7 @@ def labels_of(
     hot_bytes: float = 0.0,
     start: PolicyNetwork | None = None,
 ) -> Labels:
-    """What inlining would save, in bytes, of which those of linked text count so much.
+    """Return the bytes that inlining would save; those of linked text have a weight.
 
     By a reward it is in ten-thousandths of the baseline. To inline a call of all the counts of a
     profile would be worth so many hot bytes besides, and others their share of that. What a network

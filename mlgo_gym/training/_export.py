@@ -124,7 +124,7 @@ def logits_graph(network: PolicyNetwork, problem: Problem) -> bytes:
 
 
 def weight_name(number: int) -> str:
-    """What an input of `logits_graph` is called that is one of the network's weights."""
+    """Return the name of a network's weight among the inputs of `logits_graph`."""
     return f"weight_{number}"
 
 
@@ -147,7 +147,7 @@ def load_network(directory: Path) -> PolicyNetwork:
 
 
 def _inputs(network: PolicyNetwork, problem: Problem) -> dict[str, tf.TensorSpec]:
-    """What the network takes of what LLVM sends, in that order."""
+    """Return the network's inputs among the features that LLVM sends, in order."""
     taken = {*network.features(), "mask"}
     return {
         spec.name: tf.TensorSpec(spec.shape, tf.as_dtype(spec.dtype), name=spec.name)

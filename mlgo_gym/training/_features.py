@@ -1,4 +1,4 @@
-"""Which of a problem's features a network is given: ``core-edge_count``, say.
+"""The features of a problem that a network is given: ``core-edge_count``, say.
 
 A text of names, joined by ``+`` and ``-``: sets, such as ``core``, what LLVM's advisor sends,
 ``ir2vec``, embeddings of callee and caller, or ``counts``, the same where the vocabulary counts,

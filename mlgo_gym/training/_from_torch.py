@@ -37,7 +37,7 @@ from mlgo_gym.training._networks import networked_problems
 
 @dataclass(frozen=True, slots=True)
 class VectorNormalization:
-    """What a training environment's wrappers do to the vector of features.
+    """The normalisation that a training environment's wrappers apply to the features.
 
     Attributes:
         signed_log: each number becomes ``sign(x) * log(1 + |x|)`` (`SignedLogObservation`).
@@ -105,7 +105,7 @@ class TorchPolicy(keras.Model):  # type: ignore[misc, unused-ignore]
         return tuple(each.spec.name for each in self.problem.features)
 
     def config(self) -> dict[str, Any]:
-        """What it is, as JSON values; `mlgo_gym.training.load_network` does not make it."""
+        """Its configuration as JSON values; `mlgo_gym.training.load_network` does not make it."""
         normalization = asdict(self._normalization)
         if not math.isfinite(self._normalization.limit):
             normalization["limit"] = None

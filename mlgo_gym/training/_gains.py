@@ -1,4 +1,4 @@
-"""What other answers gain by a reward: each flip is compiled by itself, and measured as a whole.
+"""Gains of other answers by a reward: each flip is compiled and measured by itself.
 
 A measure of what programs take says nothing of single functions, so that the changes of several
 flips in one compilation cannot be told apart, as those of bytes can (`search._attribution`).
@@ -17,7 +17,7 @@ from mlgo_gym.search import Flip, NamedCompilation, NamingCompiler, flipped
 
 
 class Gains:
-    """What flips of one module's decisions gain, which is added up by decision.
+    """The gains of flips of one module's decisions, added up by decision.
 
     A flip's gain is the reward with it less the reward without, shares of what LLVM's own
     heuristics take; positive is better. Its decisions share it equally.
@@ -68,7 +68,7 @@ class Gains:
                 self._counts[chosen] += 1
 
     def facts(self) -> dict[str, Any]:
-        """What an episode has of it: scores, reward, and labels, the means over flips."""
+        """Return an episode's scores and reward, and labels: the means over flips."""
         known = np.where(self._counts > 0, self._counts, np.nan)
         labels = {"saved_share": self._sums / known, "sample_weight": self._counts}
         return {**self._scores, "reward": self._reward, "labels": labels}

@@ -43,7 +43,7 @@ _Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class GroupConfig:
-    """What decides the result; docs/training.md says what each setting means."""
+    """The settings that decide the result; docs/training.md explains each."""
 
     seed: int = 0
     generations: int = 1000
@@ -95,7 +95,7 @@ def train(run: TrainingRun, config: GroupConfig, data: Data) -> Validation:
 
 @dataclass(slots=True)
 class _Progress:
-    """Where training is, besides the weights: in checkpoints as it is here."""
+    """The state of training besides the weights, in checkpoints as it is here."""
 
     generation: int = 0
     best: float | None = None

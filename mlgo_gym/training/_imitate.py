@@ -27,7 +27,7 @@ from mlgo_gym.training._validation import Validation
 
 @dataclass(frozen=True)
 class ImitateConfig(FittedConfig):
-    """What decides the result; docs/training.md says what each setting means."""
+    """The settings that decide the result; docs/training.md explains each."""
 
     traces: str = ""
     departure_weight: float = 3.0

@@ -57,7 +57,7 @@ def kept_contexts(
 
 
 def key_of(packages: Packages, problem: Problem, rewards: Rewards | None = None) -> dict[str, Any]:
-    """What contexts depend on; modules that cannot be read count by their names alone."""
+    """Return the key of contexts; modules that cannot be read count by their names."""
     digest = hashlib.sha256()
     for key in packages:
         found: list[Any] = [*key]
@@ -117,7 +117,7 @@ class KeptContexts:
         self._last = monotonic()
 
     def _read(self) -> tuple[list[TrainingContext], int]:
-        """What the file holds, and of how many modules."""
+        """Return the contexts in the file, and of how many modules they are."""
         try:
             data = io.BytesIO(read_bounded(self._path, MAX_BYTES))
             with np.load(data, allow_pickle=False) as file:
@@ -138,7 +138,7 @@ def _module(context: TrainingContext) -> Module:
 
 
 def _described(context: TrainingContext) -> list[Any]:
-    """What JSON says of a context."""
+    """Describe a context in JSON values."""
     code, module, function = context.code, _module(context), None
     if isinstance(code, OptimizedModule):
         ((name, frequencies),) = code.frequencies.items()

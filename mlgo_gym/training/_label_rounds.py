@@ -49,7 +49,7 @@ class LabelRounds:
     data: Data
 
     def shares(self) -> Shares:
-        """What the objects of each package have in common; surveyed once in a run.
+        """The code that the objects of each package share; surveyed once in a run.
 
         By a reward nobody asks for it.
         """

@@ -64,7 +64,7 @@ _NEAR_PART: Final = 85 / 145
 
 
 class Labelled(NamedTuple):
-    """What came of a module: its decisions, if there are any, and why flips went wrong."""
+    """A labelled module: its decisions, if there are any, and the errors of flips."""
 
     source: Source
     episode: Episode | None = None
@@ -170,7 +170,7 @@ def _labelled(
 def _gained(
     naming: NamingCompiler, base: NamedCompilation, measure: Measure, setting: LabelSetting
 ) -> tuple[dict[str, Any], tuple[MlgoGymError, ...]]:
-    """What flips gain by a reward, and why some went wrong."""
+    """Return the gains of flips by a reward, and the errors of others."""
     module, random = naming.module, _generator(naming.module, setting)
     with of_module(module.name):
         unit = measure.unit(naming.compiler, module, naming.options, setting.problem)
@@ -210,7 +210,7 @@ def _effects(
     setting: LabelSetting,
     wanted: Wanted,
 ) -> list[FlipEffect]:
-    """What batches of flips did, of single decisions and of callees in turns."""
+    """Return the effects of batches of flips, of single decisions and callees in turns."""
     effects: list[FlipEffect] = []
     for batch in range(2 * setting.batches):
         flips = disjoint_flips(base, random, wanted, by_callee=bool(batch % 2))

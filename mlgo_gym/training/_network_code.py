@@ -66,7 +66,7 @@ class NetworkCode:
         return _received, (self._model, self._sent, self._weights)
 
     def _bind(self) -> Callable[[bytes], _Array]:
-        """What this thread asks with: buffers of its own, but for the weights."""
+        """Bind a thread's own buffers to the network; the weights are shared."""
         inputs = {
             port.spec.name: np.zeros(port.spec.shape, port.spec.dtype)
             for port in self._model.inputs

@@ -44,7 +44,7 @@ _STAGES: Final = 7
 
 
 class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
-    """What every network has: its configuration, and a head that starts at zero."""
+    """The base of every network: its configuration, and a head that starts at zero."""
 
     problem: ClassVar[type[Problem]]
     rule_features: ClassVar[tuple[str, ...]] = ()
@@ -63,7 +63,7 @@ class PolicyNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
         self._head = keras.layers.Dense(1, kernel_initializer="zeros")
 
     def config(self) -> dict[str, Any]:
-        """What it takes to make the network again, without its weights, as JSON values."""
+        """The configuration to make the network again, without weights, as JSON values."""
         return {
             "problem": self.problem.name,
             "normalization": self.normalization.to_json(),

@@ -113,7 +113,7 @@ class TrainingRun:
 
     @property
     def model(self) -> Path:
-        """Where the best model so far is, once there is one."""
+        """The path of the best model so far, once there is one."""
         return self.directory / "model"
 
     def read_json(self, name: str) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class TrainingRun:
         return value
 
     def restore(self) -> Checkpoint | None:
-        """Where an earlier run in this folder stopped."""
+        """Return the state in which an earlier run in this folder stopped."""
         path = self.directory / _CHECKPOINT_FILE
         if not path.exists():
             return None
@@ -224,7 +224,7 @@ class TrainingRun:
             )
 
     def _spent_before_s(self) -> float:
-        """What the last whole line of progress says, which is newer than the checkpoint."""
+        """Return the seconds in the last whole line of progress, newer than the checkpoint."""
         path = self.directory / _PROGRESS_FILE
         if not path.exists():
             return 0.0

@@ -1,4 +1,4 @@
-"""What training on contexts starts from: compilers, contexts and the network."""
+"""The start of training on contexts: compilers, contexts and the network."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class TeacherConfig:
 
 @dataclass(frozen=True)
 class Labels:
-    """What is known of decisions: features ``[N, numbers]``, ``[N]`` of all else.
+    """The labels of decisions: features ``[N, numbers]``, ``[N]`` of all else.
 
     Each number has its feature's name. Advantages are bytes that inlining saves, or NaN; defaults,
     LLVM's, are 1 or -1, and those of a model as far from 0 as it is certain.

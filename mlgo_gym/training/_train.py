@@ -62,7 +62,7 @@ TENSORFLOW_SETTINGS: Final = {
 
 
 class Watcher:
-    """What is told of a run as it goes on; this one keeps it to itself.
+    """A function that is called as a run goes on; this one does nothing.
 
     >>> class Printed(Watcher):
     ...     def doing(self, what):
@@ -82,7 +82,7 @@ class Watcher:
 
 
 class RunSettings(TypedDict, total=False):
-    """What every training run takes by keyword."""
+    """Keywords that every training run takes."""
 
     seed: int
     jobs: Jobs
@@ -94,7 +94,7 @@ class RunSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of a training run.
+    """The result of a training run.
 
     Attributes:
         model: the model directory; of a run that a URI names, a copy of what is there.
@@ -231,7 +231,7 @@ def _trained(
 def _goal(
     trainer: str, problem: Problem, reward: str | None, most_text: float | None
 ) -> dict[str, Any]:
-    """What a run is for besides the problem's own measure, as `TrainingRun` has it."""
+    """Return the goal of a run besides the problem's own measure, for `TrainingRun`."""
     if reward is None and most_text is None:
         return {}
     from mlgo_gym.search import (  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""What is done with contexts, here or on nodes, without TensorFlow: answers, tries and scores.
+"""Work on contexts, here or on nodes, without TensorFlow: answers, tries and scores.
 
 What is drawn depends on the seed, the generation, the context and the number of the try, not on
 who has it; so trials are the same wherever they are made.

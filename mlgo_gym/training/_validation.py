@@ -1,4 +1,4 @@
-"""What a model is worth on packages that it was not trained on, to choose among models."""
+"""The worth of a model on packages that it was not trained on, to choose among models."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Validation:
     interval: tuple[float, float] | None = None
 
     def loss(self, worse_weight: float = WORSE_WEIGHT, most_text: float | None = None) -> float:
-        """What models are chosen by, the lower the better; infinite where no module was compiled.
+        """The number that models are chosen by, less is better; infinite without any module.
 
         The change of linked text, each package counting the same, or of the score in the mean where
         the measure is another, and ``worse_weight`` times the share of the modules that are worse.
@@ -95,7 +95,7 @@ def validate(model: Path, data: Data, problem: Problem) -> Validation:
 
 
 def validate_all(models: Mapping[str, Path], data: Data, problem: Problem) -> dict[str, Validation]:
-    """The same of several models, by name, over the modules that LLVM compiles with all of them."""
+    """Validate several models, by name, over the modules that compile with all of them."""
     packages = data.validation
     with ExitStack() as stack:
         policies = {name: native_policy(model, problem, stack) for name, model in models.items()}
@@ -141,7 +141,7 @@ def _worse(scored: Scored, name: str) -> int:
 def _rewarded(
     policies: Mapping[str, Policy], data: Data, problem: Problem, rewards: Rewards
 ) -> list[ModuleScores]:
-    """What is held out, scored by a reward; what cannot be is warned of and left out."""
+    """Score the held-out modules by a reward; warn of modules that cannot be scored."""
     packages = data.validation
     work = partial(_scored, policies=policies, problem=problem, rewards=rewards)
     compiler = partial(Compiler, timeout_s=data.timeout_s)

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 def _facts(
     packages: Packages, options: argparse.Namespace, output: Output
 ) -> dict[ModuleKey, ModuleFacts]:
-    """What is in each module that LLVM can read; the compilations name the others."""
+    """Return the facts of each module that LLVM can read; compilations name the others."""
     from mlgo_gym.curation import describe_modules
 
     found = describe_modules(packages, **shared.workers_of(options))

@@ -66,7 +66,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _further_name(options: argparse.Namespace, name: str) -> str:
-    """What tells it from others of the name: another model, or another seed, is another policy."""
+    """Return a suffix that tells a policy from others of its name: its model or seed."""
     if options.model is not None:
         return _digest(Path(options.model))
     return f" {options.seed}" if name == "random" else ""

@@ -1,1 +1,1 @@
-"""What commands show: tables, pages, plots, JSON and progress."""
+"""Output of commands: tables, pages, plots, JSON and progress."""

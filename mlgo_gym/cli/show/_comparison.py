@@ -28,7 +28,7 @@ def as_grid(reports: Sequence[ModuleReport], policies: Sequence[str]) -> Grid:
 
 
 def as_json(reports: Sequence[ModuleReport], policies: Sequence[str]) -> dict[str, Any]:
-    """The same as JSON values, with hashes, settings and errors."""
+    """Return a comparison as JSON values, with hashes, settings and errors."""
     complete = [report for report in reports if report.is_complete]
     key = reports[0].measure.key if reports else "score"
     return {
@@ -139,7 +139,7 @@ def _result(report: ModuleReport, policy: str | None) -> Result | None:
 
 
 def _decisions(report: ModuleReport) -> int:
-    """What the first policy was asked; under another, LLVM may ask more or less."""
+    """Return the number of the first policy's questions; others may be asked more or less."""
     result = report.attempts[0].result if report.attempts else None
     return result.decisions if result else 0
 

@@ -19,7 +19,7 @@ _STATISTICS_A_TABLE: Final = 2
 
 
 def evaluation_tables(scored: Scored, *, modules: bool) -> Iterator[Grid | str]:
-    """What is printed; with modules, every module has a row, too."""
+    """Return the tables of an evaluation; with modules, every module has a row as well."""
     if not scored.modules:
         yield "No module was compiled under every policy."
         return
@@ -177,7 +177,7 @@ def _count_worse(scored: Scored, policy: str) -> str:
 
 
 def _worse(scored: Scored, policy: str, most: int | None = None) -> Grid | None:
-    """What got worse under a policy, the worst first."""
+    """Return a table of the modules that got worse under a policy, the worst first."""
     rows: list[Row] = [
         [
             _name(scored, each.scores),

@@ -42,7 +42,7 @@ def as_record(scored: Scored, setting: Setting, seed: int) -> dict[str, Any]:
 
 
 def time_record(times: Sequence[ModuleTimes], changes: Mapping[str, TimeChange]) -> dict[str, Any]:
-    """What was timed, to be added to the record; nothing where nothing was."""
+    """Return the times to be added to the record, if there are any."""
     if not times:
         return {}
     return {

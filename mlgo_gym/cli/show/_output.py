@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, progress and errors on standard error.
+"""Printing: results to standard output, progress and errors to standard error.
 
 Progress bars appear on a terminal only, and never with ``--json``.
 """
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class Output:
-    """Where a command's results, progress and errors go.
+    """The output of a command: its results, progress and errors.
 
     Attributes:
         besides: says what stands behind each line of progress.

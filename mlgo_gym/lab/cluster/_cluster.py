@@ -79,7 +79,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
         return RayExecutor(state, self._ray, self._room, **how)
 
     def nodes(self, modules: Sequence[ModuleFile] = ()) -> list[NodeReport]:
-        """What each node of the cluster runs and has, and whether it can work for this process.
+        """Report what each node runs and has, and whether it can work for this process.
 
         Args:
             modules: of how many of them each node has the same file is in its report.
@@ -91,7 +91,7 @@ class RayCluster(AbstractContextManager["RayCluster"]):
 
     @property
     def work(self) -> list[NodeWork]:
-        """What each node has done for this process so far, also of nodes that have gone since."""
+        """The work of each node for this process so far, also of nodes that have gone since."""
         return self._room.tally.nodes
 
     def close(self) -> None:

@@ -68,7 +68,7 @@ def _columns(rows: Any) -> list[Column]:
 
 @cache
 def _fields(kind: Any) -> tuple[str, ...]:
-    """What a class's values are pickled by, where that is their fields; nothing elsewhere."""
+    """Return the fields that a class's values are pickled by, if they are."""
     if kind.__bases__ == (tuple,):
         return getattr(kind, "_fields", ())
     parameters = vars(kind).get("__dataclass_params__")  # of its own

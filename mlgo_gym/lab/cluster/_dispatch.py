@@ -1,4 +1,4 @@
-"""Which worker gets what next: batches, in which order, and what becomes of a lost worker's.
+"""Batches of work: their order, who gets which, and the batches of a lost worker.
 
 Nothing here knows where workers are, or what time it is. The largest items are the first of those
 that it is given. A batch is as many items as take about `BATCH_S`, and longer where there are very

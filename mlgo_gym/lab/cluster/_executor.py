@@ -201,7 +201,7 @@ class RayExecutor(Executor[_State]):
         self._when_done(call, done)
 
     def _store(self, beside: list[Any], module: Module) -> int | None:
-        """Where the bytes of a module are among those beside a batch, if they are not with it."""
+        """Return the place of a module's bytes beside a batch, if they are not with it."""
         if len(module.data) <= SMALL_BYTES:
             return None
         reference, _ = self._stored.pop(module.sha256, (None, 0))
@@ -217,7 +217,7 @@ class RayExecutor(Executor[_State]):
         call.future().add_done_callback(lambda future: events.put(partial(then, future)))
 
     def _result(self, worker: int, future: Future[Any]) -> Any:
-        """What a worker said; ``None`` where it is gone, and what it raised is raised."""
+        """Return a worker's answer; ``None`` where it is gone. Raise its error."""
         errors = self._ray.exceptions
         try:
             return future.result()
@@ -312,7 +312,7 @@ class RayExecutor(Executor[_State]):
 
 
 def _read(taken: Any) -> Any:
-    """What was taken with its modules, which are read here, or as `Made` why they cannot be."""
+    """Return an item with its modules, which are read here, or the error as `Made`."""
     try:
         return read_files(taken)
     except InputError as error:

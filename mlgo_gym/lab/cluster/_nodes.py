@@ -1,4 +1,4 @@
-"""What the nodes of a cluster run and have, and which of them could not work for this process."""
+"""The nodes of a cluster: what they run and have, and which could not work for this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ANSWER_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node of a cluster says of itself.
+    """The report of a cluster's node about itself.
 
     Attributes:
         node: its host's name; its address, where it says nothing.
@@ -79,7 +79,7 @@ def ask_nodes(ray: Any, files: Sequence[ModuleFile]) -> list[NodeReport]:
 
 
 def _question() -> Callable[[Sequence[tuple[Any, ...]]], dict[str, Any] | str]:
-    """What nodes are asked.
+    """Return the function that nodes are asked to run.
 
     It is a function within one, which Ray sends with its code: so that a node answers, too, that
     has this package not at all, or an older one.

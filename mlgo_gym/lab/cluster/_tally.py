@@ -1,4 +1,4 @@
-"""What each node has done: for whoever asks, for timelines, and for the cluster's own metrics."""
+"""The work of each node, for callers, timelines and the cluster's own metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mlgo_gym.llvm import Counts, Ended, Made, tell
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a worker is: its node's name, Ray's id of it, and by how much its clock differs."""
+    """The place of a worker: its node's name and id, and the difference of its clock."""
 
     node: str
     node_id: str
@@ -22,7 +22,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """What is said of a batch: the seconds that it took, and what was compiled meanwhile.
+    """The report of a batch: its seconds, and the compilations meanwhile.
 
     Compilations are described where somebody watches.
     """
@@ -34,7 +34,7 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeWork:
-    """What a node has done so far.
+    """The work of a node so far.
 
     Attributes:
         node: its host's name.
@@ -70,7 +70,7 @@ class Tally:
 
     @property
     def nodes(self) -> list[NodeWork]:
-        """What each node has done, by their names; a node that has gone is among them."""
+        """The work of each node, by name; a node that has gone is among them."""
         found = sorted(self._nodes.items(), key=lambda each: (each[1].node, each[0]))
         return [each for _, each in found]
 
@@ -123,7 +123,7 @@ class Tally:
 
 
 def shift_ns(there_ns: int) -> int:
-    """What is to be added to another machine's moments, which has just said what its clock says.
+    """Return the nanoseconds to add to another machine's moments.
 
     The way here counts as well: compilations are drawn so much later than they were.
     """

@@ -47,7 +47,7 @@ class Stored:
 
 
 def facts() -> dict[str, str]:
-    """What must be the same everywhere, or results could not be compared.
+    """Return the facts that must be equal everywhere for results to be compared.
 
     Raises:
         EnvironmentSetupError: LLVM cannot be loaded.
@@ -61,7 +61,7 @@ def facts() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Those of them that nothing is started for."""
+    """Return the facts that are known without starting anything."""
     return {
         "Python": platform.python_version(),
         "Ray": metadata.version("ray"),
@@ -83,7 +83,7 @@ def _source_digest() -> str:
 
 
 def introduction() -> tuple[str, Mapping[str, str], str, str, int]:
-    """Where this is, its `facts`, and why LLVM is not among them, if it is not.
+    """Return this node's name, its `facts`, and why LLVM is not among them.
 
     And its temporary folder, with the bytes that are free there.
     """
@@ -95,7 +95,7 @@ def introduction() -> tuple[str, Mapping[str, str], str, str, int]:
 
 
 def lack_of_space(folder: str, free_bytes: int) -> str:
-    """What is said of a temporary folder that has too little room; empty where it has enough.
+    """Return a complaint about a temporary folder with too little room, or ``""``.
 
     >>> lack_of_space("/tmp", 3 << 20)
     "temporary folder '/tmp': expected at least 256 MiB free, found 3; TMPDIR names another"
@@ -125,7 +125,7 @@ def sees(file: ModuleFile) -> bool:
 
 
 def answers(files: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """What a node says of itself, and of module files, given as their fields.
+    """Return a node's report of itself and of module files, given as their fields.
 
     All of it is what Python itself has: who asks may have another version of this package.
     """
@@ -163,7 +163,7 @@ class SentBatch:
 
 
 class RemoteWorker:
-    """What Ray keeps on a node; its calls come one after the other."""
+    """The actor that Ray keeps on a node; its calls come one after the other."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._make = state

@@ -1,4 +1,4 @@
-"""What two policies do differently: where their ways part, and which functions it changes."""
+"""Differences of two policies: where their ways part, and which functions change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class OtherDecision:
 
     @property
     def answers(self) -> tuple[int | None, int | None]:
-        """What both answered."""
+        """The answers of both."""
         before, after = (each.answer if each else None for each in (self.before, self.after))
         return before, after
 
@@ -58,7 +58,7 @@ class OtherDecision:
 
     @property
     def cost_bytes(self) -> float:
-        """What it adds to the module: its own code, and its part of the callee by itself.
+        """The bytes it adds to the module: its own code, and its part of the callee.
 
         No byte is of two decisions.
         """
@@ -128,7 +128,7 @@ class ModuleChange:
 
 
 def compare_decisions(before: PlacedDecisions, after: PlacedDecisions) -> ModuleChange:
-    """What is decided differently in two compilations of a module, function by function.
+    """Compare the decisions of two compilations of a module, function by function.
 
     LLVM asks the same until answers differ; from there on decisions are the same if they are about
     the same calls in the same caller.
@@ -182,7 +182,7 @@ def _importance(function: FunctionChange) -> tuple[int, int, str]:
 def _with_callees(
     others: dict[str, list[OtherDecision]], before: PlacedDecisions, after: PlacedDecisions
 ) -> dict[str, list[OtherDecision]]:
-    """The same decisions with their parts of functions that one policy alone leaves."""
+    """Return decisions with their parts of functions that only one policy leaves."""
     counts = Counter(
         each.shown.site.callee for found in others.values() for each in found if 1 in each.answers
     )
@@ -215,7 +215,7 @@ def _size(placed: PlacedDecisions, function: str) -> int | None:
 
 
 def _executed(placed: PlacedDecisions, function: str) -> int | None:
-    """What is executed in a function; nothing in one that is not there."""
+    """Return the instructions executed in a function; 0 in one that is not there."""
     return placed.executed.get(function) if function in placed.functions else 0
 
 

@@ -88,7 +88,7 @@ class PlacedDecision:
 
     @property
     def asked(self) -> Asked:
-        """What it is known by in its module."""
+        """Its ids in the module."""
         return self.site.caller, self.site.callee, self.site.ids, self.before
 
     @property
@@ -98,7 +98,7 @@ class PlacedDecision:
 
     @property
     def own_bytes(self) -> int:
-        """The same without that of calls inside it: no byte is of two decisions."""
+        """Bytes attributed to this decision alone, excluding calls inlined inside it."""
         return sum(each.own_bytes for each in self.code)
 
 
@@ -175,7 +175,7 @@ def placed_decisions(
     setting: Setting,
     executed: Mapping[tuple[str, str], Executed] = MappingProxyType({}),
 ) -> Generator[Done[ModuleKey, dict[str, PlacedDecisions]]]:
-    """The same of each module of corpora under each of several policies, in the modules' order.
+    """Place the decisions of each module of corpora under each policy, in order.
 
     Args:
         corpora: the modules.
@@ -222,7 +222,7 @@ def _placed_under(
 
 
 def with_executed(placed: PlacedDecisions, executed: Executed) -> PlacedDecisions:
-    """The same decisions, with how many instructions programs execute in the code of each.
+    """Return decisions with the instructions that programs execute in the code of each.
 
     A function is known by its name and size, in programs that the module is linked into: what
     another module has by that name may be linked instead, and is then another's.

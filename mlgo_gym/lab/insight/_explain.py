@@ -1,4 +1,4 @@
-"""What an inlining model looks at: its decisions when features are mixed up or varied.
+"""The features that an inlining model uses: its decisions when they are permuted or varied.
 
 *Permutation importance* (Breiman, "Random Forests", 2001, section 10): the values of one feature
 are permuted among recorded observations, and the decisions that change are counted. It says what
@@ -36,7 +36,7 @@ from mlgo_gym.stream import Observation
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """What a model was asked on its own way through modules, and how often in each, in order.
+    """The questions to a model on its own way through modules, and their counts, in order.
 
     Values are structured ``[observations]``, with a field for each tensor that LLVM sends
     (`mlgo_gym.problems.observation_array`); decisions are int64 ``[observations]``.
@@ -49,7 +49,7 @@ class Questions:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What LLVM sends, by name, in order."""
+        """The features that LLVM sends, by name, in order."""
         return self.values.dtype.names or ()
 
     def sample(self, count: int, seed: int) -> Questions:
@@ -79,7 +79,7 @@ class Importance:
 def record_observations(
     corpora: PackagesLike, policy: PolicyLike, setting: Setting
 ) -> Generator[Questions]:
-    """What LLVM asks a model, one module after the other; modules that fail have none."""
+    """Record LLVM's questions to a model, module by module; modules that fail have none."""
     with closing(setting.rollout(corpora, {"model": policy}, keep_decisions=True)) as reports:
         yield from (_recorded(report, setting.problem) for report in reports)
 
@@ -158,7 +158,7 @@ def text_when_permuted(
 
 @dataclass(frozen=True, slots=True)
 class PermutedText:
-    """What modules weigh by the feature that comes of other decisions; under ``""`` none does."""
+    """The text of modules by the feature that is permuted; ``""`` is the model as it is."""
 
     modules: tuple[str, ...]
     text_bytes: Mapping[str, int]

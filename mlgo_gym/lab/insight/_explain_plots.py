@@ -52,7 +52,7 @@ def importance_plot(importances: Sequence[Importance]) -> Figure:
 
 
 def boundary_plot(runner: MLModelRunner, recorded: Questions, other: str, seed: int) -> Figure:
-    """Where a model's answer turns over `COST`, and how it does with one more feature varied."""
+    """Plot where a model's answer changes over `COST`, and with one more feature varied."""
     figure = new_figure(13, 5)
     left, right = figure.subplots(1, 2)
     _curves(left, runner, recorded, seed)

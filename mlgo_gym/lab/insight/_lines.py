@@ -11,7 +11,7 @@ from mlgo_gym.lab.insight._decisions import PlacedDecisions
 
 @dataclass(frozen=True, slots=True)
 class LineDecisions:
-    """What two policies decided about the calls of one function in one line.
+    """The decisions of two policies about the calls of one function in one line.
 
     Attributes:
         callee: the symbol of the function that is called.
@@ -52,7 +52,7 @@ class DecidedLines:
                     counts["bytes", which] += decision.own_bytes
 
     def files(self) -> Mapping[str, Mapping[int, list[LineDecisions]]]:
-        """What was decided in each line of each file, in order."""
+        """The decisions in each line of each file, in order."""
         found: defaultdict[str, dict[int, list[LineDecisions]]] = defaultdict(dict)
         for (file, line, callee), counts in sorted(self._counts.items()):
             numbers = ((counts[name, 0], counts[name, 1]) for name in ("asked", "inlined", "bytes"))

@@ -26,7 +26,7 @@ from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, Compiler, Jobs, each
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What became of the functions of modules when they were given counts.
+    """The outcome of attaching counts to the functions of modules.
 
     Attributes:
         counted: how many got counts.

@@ -20,7 +20,7 @@ from mlgo_gym.stream import Observation
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found of a workload.
+    """The findings about a workload.
 
     Attributes:
         workload: its name.

@@ -53,7 +53,7 @@ class Collected:
 
     @property
     def warnings(self) -> list[str]:
-        """What is wrong with it, in words."""
+        """Its faults, in words."""
         why = (
             "what they execute differs, too"
             if self.atomic

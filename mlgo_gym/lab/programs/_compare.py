@@ -166,6 +166,6 @@ def _shown(profile: ProfileFile, *options: str) -> str:
 
 
 def unreadable(profile: ProfileFile, error: CompileError) -> ProfileError:
-    """What to raise where LLVM's tools refuse a profile."""
+    """Return the error for a profile that LLVM's tools refuse."""
     said = error.stderr_tail.rpartition(": ")[2].strip() or str(error)
     return ProfileError(profile.name, f"expected one that LLVM reads, found it {said!r}")

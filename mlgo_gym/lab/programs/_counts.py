@@ -82,7 +82,7 @@ class CorpusCounts:
     modules: Mapping[str, ModuleCounts]
 
     def inconsistencies(self, tolerance: float = TOLERANCE) -> list[Inconsistency]:
-        """Where counts do not add up, by more than a share of them; the largest first.
+        """List the counts that do not add up by more than a share, the largest first.
 
         Of a function that other code may call it is known only that it is entered as often as it
         is called here, or more often.

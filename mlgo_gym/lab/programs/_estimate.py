@@ -23,7 +23,7 @@ class EstimateUnit(ObjectUnit):
 
 
 class KeptEstimateUnit(KeptObjectUnit):
-    """The same, and the results hold their objects."""
+    """A unit with estimates whose results hold their objects."""
 
     task: ClassVar[Task] = COMPILE_WITH_ESTIMATE
 

@@ -1,4 +1,4 @@
-"""Which workloads a corpus has, what they are linked of, and what they are known by."""
+"""Workloads of a corpus: their modules and their hashes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def inputs_sha256(corpus: Corpus) -> str:
 
 
 def corpora_with_workloads(corpora: Mapping[str, Corpus]) -> dict[str, Corpus]:
-    """Those of several corpora that have workloads.
+    """Return the corpora that have workloads.
 
     Raises:
         WorkloadError: none has.

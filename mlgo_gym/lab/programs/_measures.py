@@ -24,7 +24,7 @@ _PART: Final = re.compile(r"\s*(?P<name>[a-z][a-z0-9_-]*)\s*(:\s*(?P<weight>[0-9
 
 
 class Reach:
-    """Which programs execute which modules; several threads may ask.
+    """The programs that execute each module; several threads may ask.
 
     Attributes:
         programs: of the corpus's workloads.
@@ -102,7 +102,7 @@ class _Run(Measure):
         self._known: dict[tuple[str, str, str], float | str] = {}
 
     def score(self, result: Result) -> float:
-        """What the programs take with this object in them; an equal one is not run again.
+        """Return the programs' cost with this object in them; an equal one is not run again.
 
         Raises:
             ModuleError: no workload reaches the module.
@@ -130,7 +130,7 @@ class _Run(Measure):
         return reading.value
 
     def share(self) -> Measure:
-        """The same for one user more, who closes it, too."""
+        """Add a reference; each owner must call `close`."""
         self._reach.programs.share()
         return self
 

@@ -59,7 +59,7 @@ _FOLDERS: Final = ("libexec/valgrind", "lib/valgrind", "lib64/valgrind")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a meter says of a program.
+    """A meter's reading of a program.
 
     Attributes:
         value: in the meter's unit; less is better.
@@ -152,7 +152,7 @@ class Instructions(Meter):
                 raise
 
     def value(self, counts: Mapping[str, int]) -> int:
-        """What is read off the counts of a run (`count`)."""
+        """Return the value read off the counts of a run (`count`)."""
         return counts["instructions"]
 
 
@@ -262,7 +262,7 @@ def check_tools(names: Iterable[str]) -> None:
 
 
 def count(workload: Workload, program: Program, options: tuple[str, ...]) -> dict[str, int]:
-    """What cachegrind counts of one run, by name.
+    """Return cachegrind's counts of one run, by name.
 
     Raises:
         WorkloadError: it did something else than it must.

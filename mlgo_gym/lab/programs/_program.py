@@ -126,7 +126,7 @@ class Programs(AbstractContextManager["Programs"]):
         self._written = itertools.count()
 
     def share(self) -> Programs:
-        """The same programs for one user more, who closes them, too."""
+        """Add a reference; each owner must call `close`."""
         with self._alone:
             self._users += 1
         return self

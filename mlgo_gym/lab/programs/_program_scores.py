@@ -1,4 +1,4 @@
-"""What policies do to programs that run: every program linked and measured under each.
+"""Scores of programs that run: each is linked and measured under every policy.
 
 A change is the geometric mean of the programs' ratios to what LLVM's own heuristics make, less 1,
 with a bootstrap interval over packages and their programs, as of modules (`_summary`). Programs
@@ -54,7 +54,7 @@ class ProgramScores:
         return "/".join(filter(None, (self.package, self.workload)))
 
     def ratio(self, policy: str, meter: str) -> float:
-        """What a policy's program takes of the baseline's."""
+        """Return the ratio of a policy's program to the baseline's."""
         value, baseline = (self.readings[each][meter].value for each in (policy, BASELINE))
         return value / baseline if baseline else math.inf if value else 1.0
 
@@ -145,7 +145,7 @@ def paired_change(
 
 
 def noise(scores: Sequence[ProgramScores]) -> float | None:
-    """What the same programs' seconds differ by, as a share: the mean over programs."""
+    """Return the share by which equal programs' seconds differ, the mean over programs."""
     readings = [each.readings[BASELINE].get("seconds") for each in scores if not each.error]
     found = [abs(median(each.again) / each.value - 1) for each in readings if each]
     return sum(found) / len(found) if found else None

@@ -88,7 +88,7 @@ NATIVE: Final = Way()
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """What a program did.
+    """The result of a program's run.
 
     Attributes:
         status: its exit status; negative is the signal that ended it.
@@ -114,7 +114,7 @@ class ProgramRun:
 
 
 def wrong(workload: Workload, problem: str) -> WorkloadError:
-    """What to raise: which it is, what was expected and what was found."""
+    """Return the error that names the workload, the expected and the found."""
     return WorkloadError(str(workload.error(problem)))
 
 
@@ -251,7 +251,7 @@ def _run(
 
 
 def _places(scratch: Path) -> tuple[Path, Path]:
-    """Where the program is, and where it runs: C libraries look at the length of its path."""
+    """Return the program's path and its folder: C libraries look at a path's length."""
     lacking = _PATH_LENGTH - len(str(scratch)) - len("//program")
     folder = scratch / ("_" * max(1, min(lacking, _LONGEST_NAME)))
     folder.mkdir()

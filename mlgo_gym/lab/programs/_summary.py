@@ -1,4 +1,4 @@
-"""What a profile comes to: LLVM's summary of it, which decides what is hot and what is cold."""
+"""LLVM's summary of a profile, which decides what is hot and what is cold."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def simplified(rule: Rule) -> Rule:
 
 
 def narrowed(rule: Rule, feature: str, most: int) -> Rule:
-    """What a rule comes to for calls whose feature is at most so much."""
+    """Return the rule for calls whose feature is at most a bound."""
     if isinstance(rule, bool):
         return rule
     low = narrowed(rule.low, feature, most)
@@ -80,7 +80,7 @@ def splits_of(rule: Rule) -> Iterator[RuleNode]:
 
 
 def answers(rule: Rule, columns: Mapping[str, _Array]) -> _Array:
-    """What a rule says of calls: ``bool [N]`` of features ``[N]``."""
+    """Return a rule's answers to calls: ``bool [N]`` of features ``[N]``."""
     if isinstance(rule, bool):
         return np.full(len(next(iter(columns.values()))), rule)
     values = columns[rule.feature]

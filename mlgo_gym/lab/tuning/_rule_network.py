@@ -32,7 +32,7 @@ class RuleNetwork(keras.Model):  # type: ignore[misc, unused-ignore]
         return features_of(self._rule)
 
     def config(self) -> dict[str, Any]:
-        """What it is, as JSON values; `load_network` does not make it."""
+        """Its configuration as JSON values; `load_network` does not make it."""
         rule = self._rule if isinstance(self._rule, bool) else asdict(self._rule)
         return {"kind": "rule", "problem": self.problem.name, "rule": rule}
 

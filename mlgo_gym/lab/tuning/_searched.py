@@ -1,4 +1,4 @@
-"""What a search adds to a tune: answers for the modules that matter, which builds repeat."""
+"""Answers that a search adds to a tune, for the modules that matter; builds repeat them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class TuneSearch:
         return (self.budget_s - _PASSES * pass_s) * self.jobs
 
     def _codes(self, corpus: Corpus, folder: Path, names: Sequence[str]) -> dict[ModuleKey, Code]:
-        """What the answers make of modules."""
+        """Return the code of modules under the answers."""
         work = partial(_replayed, corpus, folder)
         make = partial(Compiler, timeout_s=self.timeout_s)
         done = each(names, work, make, jobs=self.jobs, in_order=True)

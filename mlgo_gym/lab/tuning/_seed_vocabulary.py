@@ -201,7 +201,7 @@ class _TransE:
         return sum(losses) / len(order)
 
     def mean_rank(self) -> float:
-        """Which of the names is the tail, by its distance, of those that would be wrong; 1 is best.
+        """Return the mean rank of the right tail by distance among wrong ones; 1 is best.
 
         The mean is over the triplets as often as they weigh.
         """

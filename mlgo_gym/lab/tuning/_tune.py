@@ -211,7 +211,7 @@ class Tuning:
         return trained.spent_s, trained.validation
 
     def _settings(self, start: Path, left_s: float, pair_s: float) -> list[str]:
-        """What the trainer is told whenever it goes on: as many flips as there is time for.
+        """Return the trainer's settings whenever it goes on: as many flips as time allows.
 
         A batch is two compilations of each module that is trained on.
         """
@@ -229,11 +229,11 @@ class Tuning:
         return [*known["trainer"], *self.setting.settings]
 
     def trainer(self) -> tuple[str, ...]:
-        """What the trainer was told."""
+        """The settings of the trainer."""
         return _TRAINER, *self._state().get("trainer", []), *self.setting.settings
 
     def _state(self) -> dict[str, Any]:
-        """What ``tune.json`` says."""
+        """Return the content of ``tune.json``."""
         return dict(read_json(self.folder / _FILE, MAX_BYTES))
 
     def _keep(self, choice: TuneChoice, found: Tuned, start: Path) -> None:
@@ -277,5 +277,5 @@ def _check_model(model: Path, problem: InliningForSize) -> None:
 
 
 def _as_one(packages: Packages) -> dict[str, tuple[ModuleKey, ...]]:
-    """What is linked where a build does not say it: each package."""
+    """Return each package as one linked target, where a build does not say it."""
     return {name or _ALL: keys for name, keys in packages.by_package.items()}

@@ -1,4 +1,4 @@
-"""What modules come to under models, kept in the folder of a tune.
+"""Scores of modules under models, kept in the folder of a tune.
 
 ``scores.NAME.json`` has every module under LLVM's own heuristic and some models, and how long it
 took to compile them.
@@ -83,7 +83,7 @@ class Scoring:
     def _known(
         self, path: Path, digests: Mapping[str, str]
     ) -> tuple[list[ModuleScores], float] | None:
-        """What an earlier run has found of the same models."""
+        """Return the scores that an earlier run found of the same models."""
         if not path.exists():
             return None
         try:

@@ -1,4 +1,4 @@
-"""What tuning a model to a project brought, and which of LLVM's own and two models is chosen."""
+"""The gain of tuning a model to a project, and the choice among LLVM and two models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINKED: Final = "linked_text"
 
 
 class TuneChoice(NamedTuple):
-    """What was chosen: a model's name or `BASELINE`; and why, in a sentence."""
+    """The choice: a model's name or `BASELINE`, and the reason in a sentence."""
 
     name: str
     why: str
@@ -36,7 +36,7 @@ _NONE: Final = TuneChoice(BASELINE, "")
 
 @dataclass(frozen=True)
 class Tuned:
-    """What became of a project.
+    """The result of tuning a project.
 
     Attributes:
         scores: of its modules under LLVM's own heuristic, the model that was started from, and the
@@ -95,7 +95,7 @@ class Tuned:
         return target_bytes(self.built(), self.targets, (*self.names, BUILT))
 
     def to_json(self, choice: TuneChoice | None = None) -> dict[str, Any]:
-        """What is kept of it, as JSON values."""
+        """Return the record of it, as JSON values."""
         chosen = choice or self.choice
         found = replace(self, choice=chosen)
         parts = {"held_out": self.part(is_held_out=True), "all": self.scored()}

@@ -58,7 +58,7 @@ def settings_of_code(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class CompileOptions:
-    """What decides the code besides the module itself.
+    """The options that decide the code besides the module itself.
 
     Attributes:
         opt_level: one of `ALL_LEVELS`, which decides on LLVM's pipeline. ``Os+attributes`` and
@@ -139,7 +139,7 @@ class CompileOptions:
         return {name: each for name, each in settings.items() if each or name not in OPTIONAL}
 
     def target(self) -> Target:
-        """What a worker is told of them, but for LLVM's own options."""
+        """Return the settings that a worker is sent, without LLVM's own options."""
         return Target(**{each.name: getattr(self, each.name) for each in fields(Target)})
 
     @classmethod
@@ -185,7 +185,7 @@ class CompileOptions:
 
 
 def _llvm_options(chosen: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Those that are passed on to LLVM, and those that are not, with the reason."""
+    """Split LLVM's options into those that are passed on and those refused, with reasons."""
     known = known_llvm_options() if chosen else {}
     reasons = {option: refusal(option, known) for option in chosen}
     passed = tuple(f"-{option.lstrip('-')}" for option in chosen if reasons[option] is None)
@@ -251,7 +251,7 @@ def read_arguments(command: Sequence[str]) -> Iterator[Argument]:
 
 
 def not_honoured(arguments: Sequence[Argument], *, has_profile: bool = False) -> tuple[str, ...]:
-    """What the embedded compiler leaves out: option and consequence, each once, in order."""
+    """List the options that the embedded compiler leaves out, with their consequences."""
     carried = PROFILE_OPTIONS if has_profile else ()
     lacking = (each for each in arguments if each.effect is Effect.NOT_HONOURED)
     return tuple(dict.fromkeys(_described(each) for each in lacking if each.name not in carried))

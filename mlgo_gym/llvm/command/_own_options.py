@@ -53,7 +53,7 @@ def known_llvm_options() -> Mapping[str, str]:
 
 
 def main() -> None:
-    """What the child process runs: print LLVM's options, the hidden ones too, and end with that."""
+    """Print LLVM's options, hidden ones included, and end: the child process's program."""
     from mlgo_gym.llvm.worker import _binding as binding  # noqa: PLC0415 - in the child alone
 
     session = binding.Session()

@@ -1,4 +1,4 @@
-"""What LLVM's inline advisor does not send of the call that it asks about, read from its module.
+"""Features of the call that LLVM's inline advisor asks about, read from its module.
 
 The advisor asks its model in one place, ``MLInlineAdvisor::getAdviceFromModel``
 (``llvm/lib/Analysis/MLInlineAdvisor.cpp``), a virtual function that is given the call. It is called
@@ -277,7 +277,7 @@ def code(*, has_threads: bool) -> str:
 
 
 def groups_of(names: Collection[str]) -> list[tuple[str, ...]]:
-    """Those of `GROUPS` that some of these features are of."""
+    """Return the `GROUPS` that some of these features belong to."""
     return [group for group in GROUPS if {*group} & {*names}]
 
 

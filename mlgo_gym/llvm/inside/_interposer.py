@@ -1,4 +1,4 @@
-"""Where LLVM's calls of ``open``, ``read`` and ``write`` are taken, in this process.
+"""Interposition of LLVM's calls of ``open``, ``read`` and ``write`` in this process.
 
 llvmlite's library calls libc through addresses that the dynamic linker has put into a table. The
 three of them that LLVM speaks to its channel with are replaced, so that questions are answered
@@ -225,7 +225,7 @@ class Interposer:
         return descriptor < MOST_DESCRIPTORS
 
     def tell_by(self, teller: int) -> None:
-        """Where the code is that writes contexts."""
+        """Set the address of the code that writes contexts."""
         self._teller.value = teller
 
     def _place(self, name: str) -> int:
@@ -271,7 +271,7 @@ def _slots() -> dict[str, int]:
 
 
 def _tags(address: int) -> Iterator[tuple[int, int]]:
-    """What the dynamic linker is told of a library."""
+    """Yield the tags and values of a library's dynamic section."""
     while True:
         tag, value = _TAG.unpack(ctypes.string_at(address, _TAG.size))
         if tag == 0:

@@ -23,7 +23,7 @@ class LinkMap(ctypes.Structure):
 
 
 def library_path() -> str:
-    """Where llvmlite's library is; nothing is imported or loaded for it.
+    """Return the path of llvmlite's library; nothing is imported or loaded for it.
 
     Raises:
         EnvironmentSetupError: llvmlite is not there.
@@ -35,7 +35,7 @@ def library_path() -> str:
 
 
 def loaded_at() -> int:
-    """Where llvmlite's library is loaded; 0 where that is not told."""
+    """Return the address that llvmlite's library is loaded at; 0 where it is not known."""
     about = link_map()
     return about.base if about else 0
 

@@ -1,4 +1,4 @@
-"""Which live range LLVM's eviction advisor asks about, and in which functions it does not ask.
+"""The live range that LLVM's eviction advisor asks about, and functions left to LLVM.
 
 The advisor asks its model in ``MLEvictAdvisor::tryFindEvictionCandidate``
 (``llvm/lib/CodeGen/MLRegAllocEvictAdvisor.cpp``), a virtual function that is given the live range

@@ -1,4 +1,4 @@
-"""Where functions lie in the library that holds LLVM, those included that it does not export.
+"""Offsets of functions in the library that holds LLVM, not only of exported ones.
 
 llvmlite's library keeps its table of symbols. Files can be read by the host only, so it looks, and
 a worker is told offsets from where the library is loaded.

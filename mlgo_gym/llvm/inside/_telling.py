@@ -193,7 +193,7 @@ class _Entry(ctypes.Structure):
 
 
 class Told:
-    """What calls are described by, by their ids, where native code finds it.
+    """Descriptions of calls by their ids, where native code finds them.
 
     Args:
         place: where the address of the table is kept.
@@ -213,6 +213,6 @@ class Told:
         self._count.value = count
 
     def tell(self, identity: int, text: str) -> None:
-        """What a call is described by, in JSON, as a part of a text in JSON."""
+        """Set the description of a call: JSON, which becomes part of a text in JSON."""
         data = json.dumps(text)[1:-1].encode()
         self._entries[identity] = _Entry(data, len(data))

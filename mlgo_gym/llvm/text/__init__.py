@@ -1,1 +1,1 @@
-"""What LLVM prints, taken apart: assembly, machine code, profiles and fingerprints."""
+"""Parsers of the text that LLVM prints: assembly, machine code, profiles, fingerprints."""

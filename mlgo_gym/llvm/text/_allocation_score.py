@@ -29,7 +29,7 @@ Frequencies = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class AllocationScore:
-    """What an allocation costs, less is better: instructions by kind, weighted by frequency."""
+    """The cost of an allocation: instructions by kind, weighted by frequency."""
 
     counts: Mapping[str, float]
 

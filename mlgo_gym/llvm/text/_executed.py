@@ -94,7 +94,7 @@ def _shares(
     runs: Mapping[str, Mapping[int, float]],
     entries: Mapping[str, float],
 ) -> dict[str, float]:
-    """Which share of a function's counts is of calls in this module: all, but of weak ones."""
+    """Return the share of a function's counts that calls in this module have."""
     shares = {each.name: 0.0 if each.is_weak else 1.0 for each in functions}
     weak = {each.name for each in functions if each.is_weak}
     for _ in range(_MOST_ROUNDS):  # callers of callers, until nothing changes

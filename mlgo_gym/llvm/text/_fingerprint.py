@@ -113,7 +113,7 @@ class _Normaliser:
 
 
 def _content(line: str) -> str:
-    """What stands for a module's own variable: the hash of its type and of what it holds."""
+    """Return the hash of a module's own variable: of its type and its content."""
     name, _, definition = line.partition(" = ")
     definition = _GLOBAL.sub(lambda match: _SUFFIX.sub("", match[0]), definition)
     return f"{_SUFFIX.sub('', name)}:{_digest(definition)}"

@@ -33,7 +33,7 @@ _BITS: Final = 1 << 32
 
 @dataclass(frozen=True, slots=True)
 class FunctionCounts:
-    """What a function's counts are, and how well they add up.
+    """The counts of a function, and how well they add up.
 
     Attributes:
         entry: how often it is entered.
@@ -133,7 +133,7 @@ def _split(body: Sequence[str]) -> Iterator[_Block]:
 
 
 class _Flow:
-    """What comes into each block of a function."""
+    """The counts that come into each block of a function."""
 
     def __init__(self, module: ModuleText, blocks: Sequence[_Block], entry: int) -> None:
         self._entry = entry

@@ -176,7 +176,7 @@ def _exported(linkage: str) -> str:
 
 
 def _type_end(text: str, start: int) -> int:
-    """Where the type that starts there ends."""
+    """Return the end of the type that starts there."""
     end = start
     while end < len(text) and text[end] not in " ,":
         end = _closing(text, end) if text[end] in _OPENING else _word_end(text, end)

@@ -1,4 +1,4 @@
-"""What LLVM knows of single instructions of a target and its machine code does not say.
+"""Facts about a target's instructions that its machine code does not say.
 
 Rematerialisable instructions can be computed again instead of keeping their value. They are the
 opcodes that LLVM 22.1's tables mark so (``MCInstrDesc::isRematerializable``), apart by

@@ -201,7 +201,7 @@ class _Reader:
             yield MachineBlock(number, successors, counts)
 
     def _kind(self, line: str, constant_slots: frozenset[str]) -> str | None:
-        """What LLVM's score counts an instruction as (``calculateRegAllocScore``)."""
+        """Return the kind of an instruction in LLVM's score (``calculateRegAllocScore``)."""
         match = _OPCODE.match(line)
         if match is None:
             return None
@@ -219,7 +219,7 @@ class _Reader:
 
 
 def _access(opcode: str, operands: str) -> str | None:
-    """What an instruction does to memory, as its memory operands say."""
+    """Return the memory accesses of an instruction, as its memory operands say."""
     _, _, memory = operands.partition(" :: ")
     if not memory or opcode.startswith("INLINEASM"):
         return None
@@ -255,7 +255,7 @@ def _can_be_repeated(operands: str, constant_slots: frozenset[str]) -> bool:
 
 
 def _accesses(memory: str) -> set[str]:
-    """What memory operands say before the size: load, store, and the access's flags."""
+    """Return the loads, stores and flags of memory operands."""
     return {word for flags in _ACCESS.findall(memory) for word in flags.split()}
 
 

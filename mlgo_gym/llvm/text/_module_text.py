@@ -119,7 +119,7 @@ class ModuleText:
 
     @cached_property
     def attribute_groups(self) -> dict[str, str]:
-        """What each attribute group holds, by its name, such as ``#0``."""
+        """The content of each attribute group, by its name, such as ``#0``."""
         groups = (line.split(" = ", 1) for line in self.epilogue if line.startswith("attributes "))
         return {name.removeprefix("attributes "): text for name, text in groups}
 

@@ -34,7 +34,7 @@ _COUNT_BITS: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a module says of how often its functions run; cold ones are so by attribute, too.
+    """The counts of a module's functions; those with the attribute ``cold`` count as cold.
 
     The kind is ``InstrProf``, ``CSInstrProf`` or ``SampleProfile``, ``None`` without a profile.
     """

@@ -1,4 +1,4 @@
-"""Who answers inside a worker: a compiled model, recorded answers, or a function that was sent.
+"""Policies inside a worker: a compiled model, recorded answers, or a function that was sent.
 
 Each is bound to what LLVM says it sends, and each may be given other answers to some questions. A
 model whose tensors are not sent as it takes them, or whose answer LLVM may not be given, leaves the
@@ -33,7 +33,7 @@ define i32 @answer(ptr %inputs, ptr %outputs) {{
 
 
 class Bound(Protocol):
-    """What answers observations of one header.
+    """A policy that answers observations of one header.
 
     Attributes:
         size_bytes: of an observation's tensors.
@@ -253,7 +253,7 @@ _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any], bytes], Answerer]]] = Ma
 
 
 def answerer_of(about: Mapping[str, Any], data: bytes, loaded: Mapping[str, Answerer]) -> Answerer:
-    """Who answers, as a `mlgo_gym.problems._policy.SentPolicy` describes it.
+    """Make the policy that a `mlgo_gym.problems._policy.SentPolicy` describes.
 
     ``loaded`` has those that others go by, by their keys.
     """

@@ -26,7 +26,7 @@ def _nothing() -> None:
 
 
 class Knows:
-    """What knows what LLVM asks about; each part is made when it is first needed."""
+    """Readers of the call or live range that LLVM asks about, made when first needed."""
 
     def __init__(self) -> None:
         self.call_site: CallSite | None = None
@@ -73,12 +73,12 @@ class Besides:
 
     @property
     def native(self) -> tuple[int, int]:
-        """What native code can tell from here on, and of how large observations; 0 of none."""
+        """The kind of context that native code can write, and observations' size; 0 of none."""
         is_ready = self._size_bytes and not self._unread and not self._described
         return (self._told, self._size_bytes) if is_ready else (0, 0)
 
     def told(self, data: bytes) -> bytes:
-        """What is told when LLVM has written this: whole messages only."""
+        """Return the whole messages that are sent when LLVM has written this."""
         self._unread += data
         told = bytearray()
         while (end := self._unread.find(b"\n") + 1) > 0:

@@ -50,7 +50,7 @@ class BitcodeError(Exception):
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What llvmlite raises, as `BitcodeError`."""
+    """Raise llvmlite's errors as `BitcodeError`."""
     try:
         yield
     except (RuntimeError, UnicodeDecodeError) as error:
@@ -115,12 +115,12 @@ def parse(data: bytes, *, is_text: bool, verify: bool) -> Any:
 
 
 def address(module: Any) -> int:
-    """Where LLVM's ``Module``, or a value of it, is in this process."""
+    """Return the address of LLVM's ``Module``, or of a value of it, in this process."""
     return ctypes.cast(module._ptr, ctypes.c_void_p).value or 0  # noqa: SLF001 - there is no other way
 
 
 def function_addresses(module: Any, names: Collection[str]) -> list[int]:
-    """Where LLVM's ``Function`` of each name is that the module has, in its order."""
+    """Return the addresses of the module's functions of these names, in its order."""
     wanted = frozenset(names)
     if not wanted:
         return []
@@ -383,7 +383,7 @@ class LoadedCode:
             self._engine.finalize_object()
 
     def address(self, name: str) -> int:
-        """Where a function is; 0 where there is none of that name."""
+        """Return the address of a function; 0 where there is none of that name."""
         return int(self._engine.get_function_address(name))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a worker process runs: LLVM, one request after the other, in a single thread.
+"""The program of a worker process: LLVM, one request after the other, in one thread.
 
 The parent hands over a socket for frames (`llvm._request`) and, as standard input, a pipe
 that it never writes to. When the parent dies, however it dies, that pipe hangs up and the kernel
@@ -75,7 +75,7 @@ def main(
 
 
 def level_address_of(offset: int) -> int:
-    """Where LLVM's level O1 is in this process, or 0 where that is not known."""
+    """Return the address of LLVM's level O1 in this process, or 0 where it is not known."""
     start = loaded_at()
     return start + offset if start and offset else 0
 
@@ -191,7 +191,7 @@ class _Server:
                 return split(request, data, self._level_address)
 
     def _set_options(self, options: tuple[str, ...]) -> None:
-        """What an earlier request has set must not hold for this one's code."""
+        """Set LLVM's options: those of an earlier request must not hold for this one."""
         self._session.undo_targets()
         self._session.set_options(options)
 

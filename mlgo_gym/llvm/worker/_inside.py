@@ -67,7 +67,7 @@ def _nobody(_message: dict[str, Any], _data: bytes) -> None:
 
 
 class Inside:
-    """What answers in this process, once it is installed; made once."""
+    """The part of this process that answers LLVM, once it is installed; made once."""
 
     def __init__(self) -> None:
         self._tell: Callable[[dict[str, Any], bytes], None] = _nobody
@@ -100,7 +100,7 @@ class Inside:
         self._asked.clear()
 
     def answered(self) -> tuple[list[dict[str, Any]], bytes]:
-        """What was answered here since this was last asked: of each problem, counts and bytes."""
+        """Return the counts and bytes of each problem's answers since the last call."""
         about, data = [], bytearray()
         for each in self._asked:
             sizes = [len(advice) for advice in each.advice]

@@ -1,4 +1,4 @@
-"""What a worker makes of a module, each by a function that returns JSON values and raw bytes."""
+"""Products that a worker makes of a module, as JSON values and raw bytes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Answer = tuple[dict[str, Any], bytes]
 
 
 class Estimates:
-    """What it takes, beside an object, to say how much of it is executed."""
+    """Texts that an estimate of executed instructions needs, beside an object."""
 
     def __init__(self, session: binding.Session) -> None:
         self._session = session
         self._counted: tuple[bytes, dict[str, int]] = b"", {}
 
     def before(self, module: Any, data: bytes) -> dict[str, int]:
-        """What a module's counts come to before it is optimised, which is kept of the last one."""
+        """Sum up a module's counts before it is optimised; the last module's are kept."""
         key = hashlib.sha256(data).digest()
         if self._counted[0] != key:
             text = ModuleText.read(str(module))
@@ -84,7 +84,7 @@ PRODUCTS: Final = {
 
 
 def describe(request: DescribeRequest, data: bytes) -> Answer:
-    """What is asked about a module as it stands."""
+    """Describe a module as it stands."""
     with binding.parse(data, is_text=request.is_text, verify=True) as module:
         text = ModuleText.read(str(module))
     bodies = [astuple(body) for body in bodies_of(text)]

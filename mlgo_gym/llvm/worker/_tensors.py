@@ -1,4 +1,4 @@
-"""What LLVM sends to whoever answers inside a worker, and what it may be told; without numpy."""
+"""Tensors that LLVM sends to a policy inside a worker, and legal answers; without numpy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SentTensor:
 
     @property
     def end(self) -> int:
-        """Where the next tensor lies."""
+        """The place of the next tensor."""
         return self.start + self.item_bytes * math.prod(self.shape)
 
     def is_like(self, other: SentTensor) -> bool:
@@ -54,7 +54,7 @@ class SentTensor:
 
 @dataclass(frozen=True, slots=True)
 class Legal:
-    """What LLVM may be told: a number from a range, and where there is a mask, a position in it."""
+    """Legal answers: numbers from a range and, where there is a mask, positions in it."""
 
     low: float
     high: float
@@ -83,7 +83,7 @@ class Legal:
 
 
 def legal_as_documented(about: Mapping[str, Any], header: Mapping[str, Any]) -> Legal | None:
-    """What LLVM may be told, where it sends what the problem documents and nothing else."""
+    """Return the legal answers, where LLVM sends exactly what the problem documents."""
     described = [[each["name"], each["type"], each["shape"]] for each in header["features"]]
     if described != about["sent"]:
         return None

@@ -1,4 +1,4 @@
-"""What the zygote's process runs: it loads all that a worker needs, and clones itself when asked.
+"""The zygote's program: it loads all that a worker needs, and clones itself when asked.
 
 It holds itself to nothing, as each worker does after the clone, so that each has a domain of
 Landlock's of its own: of one that they shared, one worker could signal the others, and the zygote.
@@ -45,7 +45,7 @@ def main(socket_fd: int, level_offset: int) -> None:
 
 
 class Zygote:
-    """What its clones have of it.
+    """The zygote's state, which its clones share.
 
     Attributes:
         session: LLVM's.

@@ -1,4 +1,4 @@
-"""Where a gRPC host listens, and the file of its Unix socket. Needs no grpcio."""
+"""The address of a gRPC host, and the file of its Unix socket. Needs no grpcio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNIX: Final = "unix:"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a host listens: ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH``.
+    """The address of a host: ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:PATH``.
 
     >>> [Address(each).is_local for each in ("unix:/run/host", "127.0.0.2:0", "10.0.0.1:80")]
     [True, True, False]

@@ -1,4 +1,4 @@
-"""What a gRPC host does with each stream: checks, a runner of its own, answers."""
+"""A gRPC host's work on each stream: checks, a runner of its own, answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _SpecRefusal(Exception):  # noqa: N818
 
 
 class Service:
-    """What gRPC calls for each stream."""
+    """The service that gRPC calls for each stream."""
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ def _advice(header: Header) -> TensorSpec:
 
 
 def _key(context: str) -> bytes:
-    """What a context is remembered by, however long its name."""
+    """Return the key of a context, however long its name."""
     return hashlib.blake2b(context.encode(), digest_size=16).digest()
 
 

@@ -1,4 +1,4 @@
-"""What both ends of the gRPC contract share: limits, the token, specs as messages."""
+"""The common part of both ends of the gRPC contract: limits, token, specs as messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_DIMENSIONS: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """What a host bears of those that it serves.
+    """Limits of a host on the streams that it serves.
 
     Attributes:
         streams: how many are served at a time, each by a thread; more are refused.

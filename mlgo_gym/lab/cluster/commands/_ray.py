@@ -90,7 +90,7 @@ def _cluster(options: argparse.Namespace, output: Output) -> Iterator[None]:
 
 
 def _all(found: Sequence[NodeWork]) -> str:
-    """What all nodes have done, as far as it fits a line.
+    """Describe the work of all nodes in one line.
 
     >>> from mlgo_gym.lab.cluster._tally import NodeWork
     >>> _all([NodeWork("a", decisions=999), NodeWork("b", decisions=1)])
@@ -101,7 +101,7 @@ def _all(found: Sequence[NodeWork]) -> str:
 
 
 def _described(work: NodeWork) -> str:
-    """What one node has done.
+    """Describe the work of one node.
 
     >>> from mlgo_gym.lab.cluster._tally import NodeWork
     >>> _described(NodeWork("a", workers=1, items=9, failures=1, compilations=18, decisions=1200))

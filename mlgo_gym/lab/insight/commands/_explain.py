@@ -92,7 +92,7 @@ def _modules(options: argparse.Namespace, stack: ExitStack) -> tuple[Packages, t
 def _recorded(
     paths: Sequence[Path], packages: Packages, setting: Setting
 ) -> tuple[dict[str, PolicyLike], Packages]:
-    """What traces have recorded, as a policy, and the modules that it is of."""
+    """Return a policy of recorded traces, and its modules."""
     from mlgo_gym.llvm import options_of
     from mlgo_gym.rollout import RecordedPolicy, Trace, check_settings
 

@@ -1,4 +1,4 @@
-"""What ``mlgo-gym explain`` finds of modules, and the page that it writes."""
+"""The findings of ``mlgo-gym explain``, and the page that it writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Explained:
-    """What is found of modules, one after the other, under two policies."""
+    """The findings about modules, one after the other, under two policies."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Explained:
             self._placed[name].append(each)
 
     def sections(self) -> list[tuple[str, list[Grid | str]]]:
-        """What terminals and pages show."""
+        """Return the sections of terminals and pages."""
         from mlgo_gym.lab.insight.commands._show_decisions import sections
 
         return sections(self._changes, self.names, self._options.functions)

@@ -1,4 +1,4 @@
-"""What the page of ``mlgo-gym explain`` has besides tables: sources, and functions' IR."""
+"""Sources and functions' IR on the page of ``mlgo-gym explain``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What decisions that differ look like, in terminals and on pages."""
+"""Decisions that differ, in terminals and on pages."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def changed_most(changes: Sequence[ModuleChange], count: int) -> dict[str, list[
 
 
 def changes_record(changes: Sequence[ModuleChange], names: Names) -> dict[str, Any]:
-    """The same as JSON values."""
+    """Return the changes as JSON values."""
     return {"policies": list(names), "modules": [_module_record(each) for each in changes]}
 
 
@@ -227,7 +227,7 @@ def _decision_record(other: OtherDecision) -> dict[str, Any]:
 
 
 def function_anchor(key: ModuleKey, function: str) -> str:
-    """Where a page has a function's IR."""
+    """Return the anchor of a function's IR on a page."""
     return f"ir/{key.package}/{key.name}/{function}"
 
 

@@ -1,4 +1,4 @@
-"""What policies do to programs that run, as grids and as JSON values."""
+"""Programs that run under policies, as grids and as JSON values."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _cell(scores: ProgramScores, policy: str, meter: str) -> Cell:
 def programs_record(
     scores: Sequence[ProgramScores], policies: Sequence[str], meters: Sequence[str], seed: int
 ) -> dict[str, Any]:
-    """The same, with all that was read."""
+    """Return the record with all readings."""
     changes = {
         policy: {meter: program_change(scores, policy, meter, seed) for meter in meters}
         for policy in policies

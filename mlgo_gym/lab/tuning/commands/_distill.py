@@ -79,7 +79,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _labels_beside(model: Path) -> list[Path]:
-    """What a run of ``train advantage`` has learned its model from."""
+    """Return the labels that a run of ``train advantage`` has learned its model from."""
     folder = model.resolve().parent / "labels"
     return [folder] if folder.is_dir() else []
 

@@ -1,4 +1,4 @@
-"""What a tune found, as tables for terminals and as a page."""
+"""The findings of a tune, as tables for terminals and as a page."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _sizes(sizes: Mapping[str, int], found: Tuned) -> list[Cell]:
 
 
 def built(found: Tuned) -> str:
-    """What is built, in a sentence."""
+    """Describe what is built, in a sentence."""
     text = f"{BUILT.capitalize()}: {found.choice.name}, the smaller object kept"
     if found.searched:
         text += f"; {len(found.searched)} of {len(found.scores)} modules by what a search found"

@@ -149,7 +149,7 @@ def _check_search(options: argparse.Namespace) -> None:
 def _searched(
     options: argparse.Namespace, build: Build, found: Tuned, setting: TuneSetting, output: Output
 ) -> tuple[Tuned, list[str]]:
-    """What was tuned with what a search adds to it, and why modules have no answers."""
+    """Return the tuned project with a search's answers, and why modules have none."""
     from mlgo_gym.lab.tuning._searched import TuneSearch
 
     model = _model(options, found)
@@ -195,7 +195,7 @@ def _watcher(show: Any, output: Output, warnings: list[str]) -> Any:
     from mlgo_gym.cli import Shown
 
     class Kept(Shown):
-        """What is left out is in the report, too."""
+        """A report whose left-out modules are listed as well."""
 
         def warn(self, message: str) -> None:
             warnings.append(message)

@@ -1,4 +1,4 @@
-"""What ``mlgo-gym doctor`` says of the tools for vocabularies."""
+"""The lines of ``mlgo-gym doctor`` about the tools for vocabularies."""
 
 from __future__ import annotations
 
