@@ -18,14 +18,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlgo_gym.base import InternalError, ModuleError
-from mlgo_gym.corpus import Corpus, Module
+from mlgo_gym.corpus import Corpus
 from mlgo_gym.llvm import (
     DEFAULT_TIMEOUT_S,
     CompilationResult,
@@ -215,18 +214,10 @@ class SectionsUnit(KeptObjectUnit):
     That is with ``-ffunction-sections -fdata-sections -faddrsig``, whatever its command says.
     """
 
-    def __init__(
-        self,
-        compiler: Compiler,
-        module: Module,
-        options: CompileOptions,
-        problem: Problem,
-        also: Mapping[Problem, PolicyLike] = MappingProxyType({}),
-        *,
-        sites: bool = False,
-    ) -> None:
-        options = options.with_sections()
-        super().__init__(compiler, module, options, problem, also, sites=sites)
+    @classmethod
+    def options_for(cls, options: CompileOptions) -> CompileOptions:
+        """Add the sections."""
+        return options.with_sections()
 
 
 class LinkedTextGc(Measure):

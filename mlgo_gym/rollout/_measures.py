@@ -255,12 +255,17 @@ class ObjectUnit(Unit):
         self._compile = partial(
             compiler.compile_module,
             module,
-            options,
+            self.options_for(options),
             keep_object=self.keeps_objects,
             task=replace(self.task, sites=sites),
         )
         self._problem = problem
         self._also = also
+
+    @classmethod
+    def options_for(cls, options: CompileOptions) -> CompileOptions:
+        """Return the options that the module is compiled with, given its own."""
+        return options
 
     def baseline(self) -> CompilationResult:
         """Compile with LLVM's own heuristics."""
