@@ -94,15 +94,20 @@ def _lld(linker: str, objects: Sequence[bytes]) -> dict[str, int]:
             output = Path(place) / "linked.so"
             command = [linker, *flags, *chosen, "-o", str(output), *map(str, files)]
             subprocess.run(command, check=True, capture_output=True)
-            linked = lief.ELF.parse(str(output))  # its sections do not keep it alive
-            sections = linked.sections if isinstance(linked, lief.ELF.Binary) else ()
-            found[way] = sum(
-                section.size
-                for section in sections
-                if section.has(lief.ELF.Section.FLAGS.EXECINSTR)
-                and not str(section.name).startswith((".plt", ".iplt"))
-            )
+            found[way] = code_bytes(output)
     return found
+
+
+def code_bytes(linked: Path) -> int:
+    """The bytes of code in a linked file, without the stubs that the linker adds."""
+    elf = lief.ELF.parse(str(linked))  # its sections do not keep it alive
+    sections = elf.sections if isinstance(elf, lief.ELF.Binary) else ()
+    return sum(
+        section.size
+        for section in sections
+        if section.has(lief.ELF.Section.FLAGS.EXECINSTR)
+        and not str(section.name).startswith((".plt", ".iplt"))
+    )
 
 
 if __name__ == "__main__":

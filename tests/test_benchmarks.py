@@ -152,6 +152,14 @@ TINY = {
             *(f"{way} # s # labels a second" for way in ("in the worker", "LLVM by itself")),
         ),
     ),
+    "project_file": Tiny(
+        ("benchmarks.project_file --corpus build/corpora/libsass-Oz",),
+        (
+            "package linked plain project file model both",
+            *(f"libsass-Oz {way} # # % # % # %" for way in ("text", "gc", "icf")),
+        ),
+        (("ld.lld-22", "lld-22"), ("clang-22", "clang-22")),
+    ),
     "linked_sizes": Tiny(
         ("benchmarks.linked_sizes --corpus build/corpora/libsass-Oz",),
         (

@@ -25,6 +25,15 @@ _CMAKE: Final = "link.txt"
 _CMAKE_FOLDER: Final = "CMakeFiles"
 _ESCAPED: Final = re.compile(r"\$(\n *|[$ :])|([ :|]|\n)")
 _PHONY: Final = "phony"
+_STATEMENT: Final = re.compile(
+    r"^build ((?:[^\n$]|\$\n|\$.)*)((?:\n[ \t]+(?:[^\n$]|\$\n|\$.)*)*)", re.MULTILINE
+)
+"""A build statement of Ninja's, and the variables below it."""
+_EXPORTS: Final = re.compile(
+    r"-rdynamic\b|-Wl,(?:\S*,)?(?:-E\b|-?-export-dynamic|-?-version-script|-?-dynamic-list)"
+    r"|-Xlinker -?-(?:export-dynamic|version-script|dynamic-list)|-export-symbols|-retain-symbols"
+)
+"""Options by which a link says which symbols are exported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +43,12 @@ class Link:
     Attributes:
         name: its path below the build's folder.
         objects: what is linked into it, also by archives of the build, as absolute paths.
+        is_exported: its command line says what is to be exported.
     """
 
     name: str
     objects: tuple[Path, ...]
+    is_exported: bool = False
 
 
 def list_links(build: Path) -> list[Link]:
@@ -50,10 +61,12 @@ def list_links(build: Path) -> list[Link]:
         BuildListError: a file that says it cannot be read.
     """
     build = Path(os.path.normpath(build.absolute()))
-    inputs = dict(_ninja_links(build) if (build / _NINJA).is_file() else _cmake_links(build))
+    found = _ninja_links(build) if (build / _NINJA).is_file() else _cmake_links(build)
+    commands = {output: (given, says) for output, given, says in found}
+    inputs = {output: given for output, (given, _) in commands.items()}
     used = {each for name in inputs for each in inputs[name] if each.suffix in ARCHIVE_SUFFIXES}
     links = [
-        Link(os.path.relpath(path, build), objects)
+        Link(os.path.relpath(path, build), objects, commands[path][1])
         for path in inputs
         if path not in used and (objects := _objects(path, inputs))
     ]
@@ -74,7 +87,7 @@ def _objects(path: Path, inputs: Mapping[Path, tuple[Path, ...]]) -> tuple[Path,
     return tuple(found)
 
 
-def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...], bool]]:
     for file in sorted(build.rglob(f"{_CMAKE_FOLDER}/*/{_CMAKE}")):
         folder = file.parents[2]
         for line in read_list(file).splitlines():
@@ -90,17 +103,19 @@ def _cmake_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
                 output, *inputs = inputs
             else:
                 continue
-            yield _placed(folder, output), tuple(_placed(folder, each) for each in inputs)
+            placed = tuple(_placed(folder, each) for each in inputs)
+            yield _placed(folder, output), placed, _EXPORTS.search(" ".join(words)) is not None
 
 
-def _ninja_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...]]]:
+def _ninja_links(build: Path) -> Iterator[tuple[Path, tuple[Path, ...], bool]]:
     text = read_list(build / _NINJA).replace("$\r\n", "$\n")
-    for match in re.finditer(r"^build (?:[^\n$]|\$\n|\$.)*", text, re.MULTILINE):
-        outputs, inputs = _statement(match[0].removeprefix("build "))
+    for match in re.finditer(_STATEMENT, text):
+        outputs, inputs = _statement(match[1])
         objects = [each for each in inputs if _is_input(each)]
         if not outputs or PurePosixPath(outputs[0]).suffix in OBJECT_SUFFIXES or not objects:
             continue
-        yield _placed(build, outputs[0]), tuple(_placed(build, each) for each in objects)
+        placed = tuple(_placed(build, each) for each in objects)
+        yield _placed(build, outputs[0]), placed, _EXPORTS.search(match[2]) is not None
 
 
 def _statement(text: str) -> tuple[list[str], list[str]]:

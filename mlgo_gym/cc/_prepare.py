@@ -80,7 +80,7 @@ _PROBLEMS: Final = MappingProxyType(
     {kind.driver_name: kind for kind in (InliningForSize, RegallocEviction)}
 )
 """What the driver in C knows how to ask, by the name that users say."""
-_ONLY_INSIDE: Final = ("inside.c", "forked.c")
+_ONLY_INSIDE: Final = ("inside.c", "forked.c", "local.c")
 _INSIDE: Final = (
     *_ONLY_INSIDE, "answers.c", "call_site.c", "digest.c", "policy.c", "stream.c",
 )  # fmt: skip

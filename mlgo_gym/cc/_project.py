@@ -20,7 +20,7 @@ from typing import Any, Final
 from corpus_tools.errors import CorpusToolsError
 from corpus_tools.extraction.folder import list_folder
 from corpus_tools.extraction.inputs import Status
-from corpus_tools.extraction.links import list_links
+from corpus_tools.extraction.links import Link, list_links
 from corpus_tools.extraction.run import extract_corpus
 from corpus_tools.manifest import MANIFEST_NAME
 from mlgo_gym.base import OptionsError, read_bounded, read_json, staged_folder, write_json
@@ -46,11 +46,17 @@ class Project:
     Attributes:
         corpus: its modules, as the inliner sees them.
         targets: what it links: the modules' names, by the target's.
+        exported: of those targets, whose command lines say what is exported.
+        objects: the modules' objects, below the build's folder; those of targets are here.
+        others: objects of targets that are no modules, as absolute paths.
         failures: why modules or targets are not there.
     """
 
     corpus: Corpus
     targets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exported: tuple[str, ...] = ()
+    objects: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
 
 
@@ -77,8 +83,21 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
         else:
             folder.mkdir(parents=True, exist_ok=True)
             places, failures = _taken(build, corpus, jobs, timeout_s)
-            targets, left_out = _targets(root, places)
-            known = {"build": asked, "targets": targets, "failures": [*failures, *left_out]}
+            links = list_links(root)
+            targets, left_out = _targets(links, places)
+            linked = {each for link in links for each in link.objects}
+            known = {
+                "build": asked,
+                "targets": targets,
+                "exported": [link.name for link in links if link.is_exported],
+                "objects": {
+                    name: os.path.relpath(path, Path(os.path.normpath(root.absolute())))
+                    for path, name in places.items()
+                    if path in linked or not links
+                },
+                "others": sorted(map(str, linked - set(places))),
+                "failures": [*failures, *left_out],
+            }
             write_json(path, known)
     except OSError as error:
         raise OptionsError(f"cannot write {str(error.filename)!r}: {error.strerror}") from error
@@ -87,8 +106,18 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
     return Project(
         Corpus.load(corpus),
         {name: tuple(modules) for name, modules in known["targets"].items()},
+        tuple(known.get("exported", ())),
+        known.get("objects", {}),
+        tuple(known.get("others", ())),
         tuple(known["failures"]),
     )
+
+
+def project_of_corpus(folder: Path) -> Project:
+    """The project of a corpus: one target of all its modules, whose names are their objects'."""
+    corpus = Corpus.load(folder)
+    objects = {name: name for name in corpus}
+    return Project(corpus, {folder.absolute().name: corpus.names}, objects=objects)
 
 
 def find_database(build: Path) -> Path | None:
@@ -163,11 +192,11 @@ def _no_bitcode(build: Path) -> str:
 
 
 def _targets(
-    build: Path, places: Mapping[Path, str]
+    links: Sequence[Link], places: Mapping[Path, str]
 ) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """The modules of what a build links, and which objects of it are no modules."""
     targets, left_out = {}, []
-    for link in list_links(build):
+    for link in links:
         modules = tuple(places[each] for each in link.objects if each in places)
         if missing := [each.name for each in link.objects if each not in places]:
             what = "it is left out" if not modules else "it is counted without them"

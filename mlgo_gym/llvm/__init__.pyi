@@ -36,6 +36,7 @@ from ._request import DescribeRequest as DescribeRequest
 from ._request import FrameDecoder as FrameDecoder
 from ._request import NativeObject as NativeObject
 from ._request import SplitRequest as SplitRequest
+from ._request import SymbolsRequest as SymbolsRequest
 from ._request import encode_frame as encode_frame
 from ._result import settings_of as settings_of
 from ._schedule import ItemWork as ItemWork

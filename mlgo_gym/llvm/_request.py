@@ -161,6 +161,13 @@ class DescribeRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class SymbolsRequest:
+    """Tell which functions a module defines and which it needs, as it is."""
+
+    is_text: bool
+
+
+@dataclass(frozen=True, slots=True)
 class SplitRequest:
     """Optimise a module and make one of each of its functions; options as in `CompileRequest`."""
 
@@ -179,13 +186,16 @@ class CancelRequest:
     """Come to an end with what is being compiled, without generating code."""
 
 
-Request = CompileRequest | LoadRequest | DescribeRequest | SplitRequest | CancelRequest
+Request = (
+    CompileRequest | LoadRequest | DescribeRequest | SymbolsRequest | SplitRequest | CancelRequest
+)
 
 _KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
     {
         "compile": CompileRequest,
         "load": LoadRequest,
         "describe": DescribeRequest,
+        "symbols": SymbolsRequest,
         "split": SplitRequest,
         "cancel": CancelRequest,
     }

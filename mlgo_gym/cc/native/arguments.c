@@ -200,35 +200,45 @@ static void look_into(const char *path, struct seen *seen) {
   free(text);
 }
 
-/* What comes out, if it is one object of one input that can be compiled again and compared; or why it
- * is not. There is nothing to compare where no object of LLVM's is asked for: in links, for assembly. */
-static const char *object_of(const struct seen *seen, const char **obstacle) {
+/* Whether objects come out that LLVM makes: not in links, nor of assembly. */
+static bool makes_objects(const struct seen *seen) {
+  return seen->makes_object && !seen->makes_none && seen->input_count && !seen->is_assembly;
+}
+
+/* The name of what comes out, where it is one object of one input. */
+static const char *name_of(const struct seen *seen) {
   char *text = NULL;
-  *obstacle = NULL;
-  if (!seen->makes_object || seen->makes_none || !seen->input_count)
+  if (!makes_objects(seen) || seen->input_count > 1)
     return NULL;
-  if (seen->input_count > 1) {
-    if (asprintf(&text, "expected one input, found %zu", seen->input_count) < 0)
-      abort();
-    *obstacle = text;
-  } else if (seen->is_assembly)
-    return NULL;
-  else if (seen->links_lto)
-    *obstacle = "an object of -flto has no code yet";
-  else if (seen->obstacle)
-    *obstacle = seen->obstacle;
-  else if (seen->runs_once)
-    *obstacle = "an input or output is a pipe or a device";
-  else if (seen->output && !strcmp(seen->output, "-"))
-    *obstacle = "the object goes to standard output";
-  if (*obstacle || seen->output)
-    return *obstacle ? NULL : seen->output;
+  if (seen->output)
+    return seen->output;
   const char *slash = strrchr(seen->input, '/'), *start = slash ? slash + 1 : seen->input;
   const char *dot = strrchr(start, '.');
   int length = dot ? (int)(dot - start) : (int)strlen(start);
   if (asprintf(&text, "%.*s.o", length, start) < 0)
     abort();
   return text;
+}
+
+/* Why objects that come out cannot be compiled again and compared; or NULL. */
+static const char *obstacle_of(const struct seen *seen) {
+  char *text = NULL;
+  if (!seen->makes_object || seen->makes_none || !seen->input_count)
+    return NULL;
+  if (seen->input_count > 1) {
+    if (asprintf(&text, "expected one input, found %zu", seen->input_count) < 0)
+      abort();
+    return text;
+  }
+  if (seen->is_assembly)
+    return NULL;
+  if (seen->links_lto)
+    return "an object of -flto has no code yet";
+  if (seen->obstacle)
+    return seen->obstacle;
+  if (seen->runs_once)
+    return "an input or output is a pipe or a device";
+  return seen->output && !strcmp(seen->output, "-") ? "the object goes to standard output" : NULL;
 }
 
 /* What else may come out by an option, one of clang's driver or its value for clang or LLVM. */
@@ -320,8 +330,11 @@ struct plan plan_of(const struct settings *settings) {
                       .is_unseen = seen.is_unseen,
                       .has_vocabulary = seen.has_vocabulary,
                       .repeated = seen.repeated,
-                      .input = seen.input};
-  plan.object = object_of(&seen, &plan.obstacle);
+                      .input = seen.input,
+                      .named = name_of(&seen),
+                      .obstacle = obstacle_of(&seen),
+                      .shared.file = -1};
+  plan.object = plan.obstacle ? NULL : plan.named;
   bool compiles = seen.compiles || seen.has_source;
   bool links = !seen.compiles && seen.links_lto && seen.is_lld;
   if (seen.no_code || seen.has_advisor)

@@ -2,6 +2,7 @@
  * preloaded sees what clang writes; KEY stands for the program's file as it is: device, inode, size, time
  * stamps. */
 #define _GNU_SOURCE
+#include "project.h"
 #include "traces.h"
 
 #include <errno.h>
@@ -22,6 +23,7 @@
 #endif
 
 #define INSIDE " inside"
+#define HAS_LLVM " with LLVM"
 #define NESTING "MLGO_NESTING"
 #define MOST_NESTED 4   /* clang's linker or a plugin may run a build of its own */
 #define NOT_STARTED 123 /* the dynamic linker ends with 127 for good where a library does not fit */
@@ -203,7 +205,7 @@ static bool ask_version(struct clang *clang, char *text, size_t size, bool *is_k
   int status = -1;
   bool is_open = open_preload(&preload);
   const char *version = is_open ? say_version(clang, &preload, text, size, &status) : NULL;
-  bool is_inside = version && was_spoken(&preload);
+  bool is_inside = version && was_spoken(&preload), has = is_inside && has_llvm(&preload);
   *is_known = status >= 0 && status != NOT_STARTED && was_mapped(&preload);
   close_preload(&preload);
   if (!version && status != LED_BACK)
@@ -218,7 +220,7 @@ static bool ask_version(struct clang *clang, char *text, size_t size, bool *is_k
              clang->path, text);
     return false;
   }
-  snprintf(text, size, "%d%s", atoi(version), is_inside ? INSIDE : "");
+  snprintf(text, size, "%d%s%s", atoi(version), is_inside ? INSIDE : "", has ? HAS_LLVM : "");
   return true;
 }
 
@@ -234,6 +236,7 @@ bool check_clang(struct clang *clang, struct message *message) {
   }
   clang->version = atoi(text);
   clang->can_preload = strstr(text, INSIDE) != NULL;
+  clang->has_llvm = strstr(text, HAS_LLVM) != NULL;
   if (clang->version < MINIMUM_CLANG)
     snprintf(message->text, MESSAGE_BYTES, "clang: expected version %d or newer, found %d in '%s'",
              MINIMUM_CLANG, clang->version, clang->path);
@@ -276,6 +279,12 @@ bool print_fingerprint(const struct settings *settings, const struct clang *clan
     if (!digest_of_traces(settings, traces, message))
       return false;
     printf("traces %s\n", traces);
+  }
+  if (settings->project) {
+    char project[2 * DIGEST_BYTES + 1];
+    if (!digest_of_project(settings->project, project, message))
+      return false;
+    printf("project %s\n", project);
   }
   for (enum problem problem = 0; problem < PROBLEM_COUNT; ++problem)
     if (settings->models[problem] && !print_policy(settings, clang, problem, message))

@@ -95,8 +95,9 @@ static int conclude(const struct settings *settings, const struct plan *plan, co
 }
 
 static struct job new_job(const struct settings *settings, const struct clang *clang,
-                          struct channel *channels) {
+                          const struct plan *plan, struct channel *channels) {
   return (struct job){.clang = clang,
+                      .shared = &plan->shared,
                       .channels = channels,
                       .folder_file = -1,
                       .vocabulary = -1,
@@ -107,7 +108,7 @@ static struct job new_job(const struct settings *settings, const struct clang *c
 
 int compile(const struct settings *settings, const struct clang *clang, const struct plan *plan) {
   struct channel channels[PROBLEM_COUNT] = {0};
-  struct job job = new_job(settings, clang, channels);
+  struct job job = new_job(settings, clang, plan, channels);
   struct message message = {""};
   if (!open_policies(&job, settings, plan, &message))
     return fall_back(settings, clang, &message);
@@ -157,7 +158,7 @@ bool compile_searched(const struct settings *settings, const struct clang *clang
   struct settings searched = *settings;
   struct mlgo_policy policy;
   struct channel channel = {.stream = {.problem = INLINING, .answers = answers}};
-  struct job job = new_job(settings, clang, &channel);
+  struct job job = new_job(settings, clang, plan, &channel);
   struct stat before = look_before(plan->object);
   job.channel_count = 1;
   searched.threshold = NULL; /* LLVM's own */

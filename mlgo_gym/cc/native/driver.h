@@ -14,6 +14,9 @@
  *   stream.c     what LLVM sends, taken apart and answered
  *   inside.c     the library in clang's process, where LLVM's writes and reads are answered
  *   forked.c     its processes that clang's forks, one for each model whose object is compared
+ *   local.c      functions that become local in clang's process, as a project file has it
+ *   project.c    the project file
+ *   text.c       files for version control, read as a whole
  *   preload.c    the driver's end of that
  *   channel.c    FIFOs in its place, where nothing can be preloaded
  *   command.c    clang's command line with what is added to it
@@ -69,10 +72,18 @@ struct settings {
   const char *keep_smaller;          /* "1", or models with commas between them; or NULL */
   const char *kept_log;              /* where it is noted what was kept; or NULL */
   const char *traces;                /* a folder of what search found; or NULL */
+  const char *project;               /* a project file; or NULL */
   bool wants_fingerprint;
   bool wants_key; /* of the module, in a folder of traces */
   char **arguments; /* clang's, from [1]; NULL-terminated */
   size_t argument_count;
+};
+
+/* The functions that other objects of a project have, too: their hashes, in their order. */
+struct shared {
+  int file; /* or -1 where no project has the object */
+  size_t count;
+  bool is_exported; /* what is visible outside stays so */
 };
 
 /* What is done with a command line. */
@@ -88,6 +99,8 @@ struct plan {
   const char *obstacle; /* why an object that comes out is not known; or NULL */
   const char *repeated; /* an option whose file a second compilation would write anew; or NULL */
   const char *input;  /* the one that it comes of */
+  const char *named;  /* the object of one input, whether or not it can be compared; or NULL */
+  struct shared shared;
 };
 
 struct clang {
@@ -95,7 +108,7 @@ struct clang {
   const char *name; /* argv[0] */
   bool needs_cxx_mode;
   int version;
-  bool can_preload;
+  bool can_preload, has_llvm; /* its process, and LLVM's functions are found there */
   bool leads_back; /* it starts mlgo-cc again */
 };
 
@@ -237,6 +250,10 @@ void close_preload(struct preload *preload);
 void put_preload(const struct preload *preload);
 /* Whether clang, which has ended, said its version through the library. */
 bool was_spoken(const struct preload *preload);
+/* Whether the library has found LLVM there. */
+bool has_llvm(const struct preload *preload);
+/* Lets clang's process make functions local. */
+void tell_shared(const struct preload *preload, const struct shared *shared);
 /* Whether its processes, if they loaded the library, had the memory to say so. */
 bool was_mapped(const struct preload *preload);
 
@@ -252,6 +269,7 @@ struct outcome {
 };
 struct job {
   const struct clang *clang;
+  const struct shared *shared;
   char **arguments; /* with the advisor's options */
   struct channel *channels;
   size_t channel_count;

@@ -279,8 +279,10 @@ ssize_t write_instead(int file, const void *data, size_t size) {
     take(session, data, size);
     return (ssize_t)size;
   }
-  if (page && page->is_trial && memmem(data, size, VERSION_WORDS, strlen(VERSION_WORDS)))
+  if (page && page->is_trial && memmem(data, size, VERSION_WORDS, strlen(VERSION_WORDS))) {
+    atomic_store(&page->has_llvm, can_make_local());
     atomic_store(&page->is_spoken, 1);
+  }
   return NEXT(write)(file, data, size);
 }
 

@@ -1,4 +1,4 @@
-/* What the driver and the library in clang's process (inside.c, forked.c) have between them: a page of
+/* What the driver and the library in clang's process (inside.c, forked.c, local.c) have between them: a page of
  * memory that both have mapped. The library is preloaded under the name DRIVERS_FILE, by the driver's pid
  * and a descriptor; the page has the number in front. So it does not matter what clang's processes close.
  *
@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-#define INSIDE_VERSION 5
+#define INSIDE_VERSION 6
 #define DRIVERS_FILE "/proc/%d/fd/%d"
 #define TOLD_BYTES 256
 #define PATH_BYTES 4096
@@ -28,13 +28,19 @@ struct page {
     size_t answers_bytes;  /* or of answers of this length, where it is not 0 */
   } channels[PROBLEM_COUNT];
   uint32_t is_trial;            /* clang is asked for its version */
-  _Atomic uint32_t is_spoken;   /* and has said it through the library */
+  _Atomic uint32_t is_spoken;   /* and has said it through the library, */
+  _Atomic uint32_t has_llvm;    /* which has found LLVM's functions there */
   _Atomic uint32_t is_unmapped; /* the library could open this and not map it */
   _Atomic uint32_t is_open;     /* LLVM has opened a channel */
   _Atomic uint32_t is_asked;    /* and written to it */
   _Atomic uint32_t is_right;    /* and has taken all answers that search had found */
   _Atomic uint32_t state;
   struct message message;
+
+  /* Of what a project file says of the object. */
+  bool has_shared, is_exported;
+  int shared_file; /* the driver's, of hashes in their order */
+  size_t shared_count;
 
   /* Of clang that is to fork. */
   char object[PATH_BYTES]; /* what it is told to make; also of what is forked */
@@ -55,6 +61,9 @@ struct page {
 /* inside.c, for forked.c */
 extern struct page *page;
 struct page *map_page(int driver, int number);
+
+/* local.c, for inside.c */
+bool can_make_local(void);
 
 /* forked.c, for inside.c */
 extern bool is_forked;

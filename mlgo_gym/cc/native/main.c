@@ -1,6 +1,7 @@
 /* The process that the build started. It compiles with advice; where that cannot be done, it becomes
  * plain clang. */
 #define _GNU_SOURCE
+#include "project.h"
 #include "traces.h"
 
 #include <errno.h>
@@ -93,6 +94,22 @@ static bool try_traces(const struct settings *settings, const struct clang *clan
   return true;
 }
 
+/* Finds what the project file says of the object; false where that, or clang, is no good. */
+static bool open_project(const struct settings *settings, const struct clang *clang,
+                         struct plan *plan, struct message *message) {
+  if (!find_shared(settings->project, plan->named, &plan->shared, message))
+    return false;
+  bool is_good = plan->shared.file < 0 || (settings->is_in_process && clang->has_llvm);
+  if (!is_good)
+    snprintf(message->text, MESSAGE_BYTES, "project: expected a clang with LLVM in a shared "
+             "library, which can be preloaded, found '%.600s'", clang->path);
+  if (is_good || settings->is_strict)
+    return is_good;
+  say("warning", message->text, "; compiled without the project file");
+  plan->shared.file = -1;
+  return true;
+}
+
 int main(int argc, char **argv) {
   struct settings settings = {0};
   struct clang clang;
@@ -118,14 +135,17 @@ int main(int argc, char **argv) {
   struct plan plan = plan_of(&settings);
   bool has_model =
       settings.models[INLINING] || settings.models[REGALLOC] || settings.keep_smaller;
-  if (plan.action == PASS_ON || !(has_model || settings.traces))
+  bool has_project = settings.project && plan.named;
+  if (plan.action == PASS_ON || !(has_model || has_project || settings.traces))
     return become_clang(&settings, &clang);
   if (!check_cache(&message) || !check_clang(&clang, &message))
+    return fall_back(&settings, &clang, &message);
+  if (has_project && !open_project(&settings, &clang, &plan, &message))
     return fall_back(&settings, &clang, &message);
   bool is_done = false;
   if (settings.traces && !try_traces(&settings, &clang, &plan, &is_done, &message))
     return fall_back(&settings, &clang, &message);
-  if (is_done || !has_model)
+  if (is_done || !(has_model || plan.shared.file >= 0))
     return is_done ? 0 : become_clang(&settings, &clang);
   if (settings.keep_smaller)
     return compile_and_keep(&settings, &clang, &plan);

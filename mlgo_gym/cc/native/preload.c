@@ -54,7 +54,16 @@ void close_preload(struct preload *preload) {
 
 bool was_spoken(const struct preload *preload) { return atomic_load(&preload->page->is_spoken); }
 
+bool has_llvm(const struct preload *preload) { return atomic_load(&preload->page->has_llvm); }
+
 bool was_mapped(const struct preload *preload) { return !atomic_load(&preload->page->is_unmapped); }
+
+void tell_shared(const struct preload *preload, const struct shared *shared) {
+  preload->page->has_shared = shared->file >= 0;
+  preload->page->is_exported = shared->is_exported;
+  preload->page->shared_file = shared->file;
+  preload->page->shared_count = shared->count;
+}
 
 /* Behind what the user has there: a sanitizer must come first. */
 void put_preload(const struct preload *preload) {
@@ -78,9 +87,11 @@ bool open_inside(struct job *job) {
              channel->told);
     preload->page->channels[problem].file = channel->policy_file;
     preload->page->channels[problem].answers_bytes = channel->answers_bytes;
-    preload->page->is_trial = false;
   }
-  if (!job->is_inside)
+  if (job->is_inside) {
+    preload->page->is_trial = false;
+    tell_shared(preload, job->shared);
+  } else
     close_preload(preload);
   return job->is_inside;
 }

@@ -22,6 +22,7 @@ static const struct {
     {"--mlgo-keep-smaller=", "MLGO_KEEP_SMALLER", "keep-smaller"},
     {"--mlgo-kept-log=", "MLGO_KEPT_LOG", "kept-log"},
     {"--mlgo-traces=", "MLGO_TRACES", "traces"},
+    {"--mlgo-project=", "MLGO_PROJECT", "project"},
 };
 enum {
   CLANG,
@@ -35,6 +36,7 @@ enum {
   KEEP_SMALLER,
   KEPT_LOG,
   TRACES,
+  PROJECT,
   COUNT
 };
 
@@ -217,5 +219,6 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
                              : NULL;
   settings->kept_log = values[KEPT_LOG];
   settings->traces = values[TRACES] && *values[TRACES] ? values[TRACES] : NULL;
+  settings->project = values[PROJECT] && *values[PROJECT] ? values[PROJECT] : NULL;
   return is_good && check(settings, values, message);
 }

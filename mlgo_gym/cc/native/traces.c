@@ -9,52 +9,20 @@
  * a hexadecimal digit for each four of COUNT, the first in the lowest bit. NAME is for people. */
 #define _GNU_SOURCE
 #include "traces.h"
+#include "text.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define NAME "answers.txt"
 #define FIRST_LINE "mlgo-gym answers 1\n"
 #define LAST_LINE "end\n"
-#define MOST_BYTES (1 << 26)
 
 static bool refuse(const struct settings *settings, const char *words, struct message *message) {
   snprintf(message->text, MESSAGE_BYTES, "traces '%.600s': " NAME ": %s", settings->traces, words);
   return false;
-}
-
-/* All of the file, with a NUL behind it; NULL with a message. */
-static char *read_traces(const struct settings *settings, size_t *size, struct message *message) {
-  char path[4096], words[128] = "";
-  struct stat about = {0};
-  char *text = NULL;
-  snprintf(path, sizeof path, "%s/" NAME, settings->traces);
-  int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (file < 0 || fstat(file, &about))
-    snprintf(words, sizeof words, "cannot be read: %s", strerror(errno));
-  else if (!S_ISREG(about.st_mode))
-    snprintf(words, sizeof words, "expected a regular file");
-  else if (about.st_size > MOST_BYTES)
-    snprintf(words, sizeof words, "expected at most %d bytes, found %lld", MOST_BYTES,
-             (long long)about.st_size);
-  else
-    text = calloc((size_t)about.st_size + 1, 1);
-  *size = (size_t)about.st_size;
-  if (text && pread(file, text, *size, 0) != (ssize_t)*size) {
-    snprintf(words, sizeof words, "cannot be read: %s", strerror(errno));
-    free(text);
-    text = NULL;
-  }
-  if (file >= 0)
-    close(file);
-  if (!text)
-    refuse(settings, words, message);
-  return text;
 }
 
 static int digit_of(char digit) {
@@ -122,9 +90,11 @@ static bool check_lines(const struct settings *settings, const char *text,
 }
 
 /* All of the file, where it is good; NULL with a message. */
-static char *good_traces(const struct settings *settings, size_t *size, struct message *message) {
-  char *text = read_traces(settings, size, message);
-  if (text && check_lines(settings, text, message))
+static char *good_traces(const struct settings *settings, struct message *message) {
+  char path[4096], words[WORDS_BYTES];
+  snprintf(path, sizeof path, "%s/" NAME, settings->traces);
+  char *text = read_text(path, words);
+  if (text ? check_lines(settings, text, message) : refuse(settings, words, message))
     return text;
   free(text);
   return NULL;
@@ -132,8 +102,7 @@ static char *good_traces(const struct settings *settings, size_t *size, struct m
 
 bool find_answers(const struct settings *settings, const struct clang *clang,
                   const struct plan *plan, struct answers **found, struct message *message) {
-  size_t size;
-  char key[KEY_DIGITS + 1], *text = good_traces(settings, &size, message);
+  char key[KEY_DIGITS + 1], *text = good_traces(settings, message);
   const char *line = text ? text + strlen(FIRST_LINE) : LAST_LINE;
   *found = NULL;
   if (strcmp(line, LAST_LINE) && module_key(key, settings, clang, plan))
@@ -148,17 +117,11 @@ bool find_answers(const struct settings *settings, const struct clang *clang,
 }
 
 bool digest_of_traces(const struct settings *settings, char *hex, struct message *message) {
-  struct digest digest;
-  uint8_t result[DIGEST_BYTES];
-  size_t size;
-  char *text = good_traces(settings, &size, message);
-  begin_digest(&digest);
-  add_to_digest(&digest, text ? text : "", text ? size : 0);
-  end_digest(&digest, result);
-  write_hex(hex, result, sizeof result);
-  bool is_good = text;
+  char *text = good_traces(settings, message);
+  if (text)
+    digest_of_text(text, hex);
   free(text);
-  return is_good;
+  return text != NULL;
 }
 
 bool open_answers(struct channel *channel, const struct answers *answers,

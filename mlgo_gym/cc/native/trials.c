@@ -66,6 +66,7 @@ static size_t open_models(const struct trials *trials) {
     trial->settings.models[INLINING] = trials->models[index];
     trial->settings.is_strict = true;
     trial->job = (struct job){.clang = trials->clang,
+                              .shared = &trials->plan->shared,
                               .channels = trial->channels,
                               .folder_file = -1,
                               .vocabulary = -1,
@@ -103,6 +104,7 @@ static bool open_forks(const struct trials *trials, struct preload *preload) {
     return false;
   struct page *page = preload->page;
   page->is_trial = false;
+  tell_shared(preload, &trials->plan->shared);
   strcpy(page->object, trials->plan->object);
   for (size_t index = 0; index < trials->count; ++index)
     if (!open_trial(trials, index, &page->forks[index].page))

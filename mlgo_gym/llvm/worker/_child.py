@@ -32,6 +32,7 @@ from mlgo_gym.llvm._request import (
     FrameDecoder,
     LoadRequest,
     SplitRequest,
+    SymbolsRequest,
     can_fork,
     encode_frame,
     request_from_json,
@@ -47,7 +48,7 @@ from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.llvm.worker._answers import Answerer, answerer_of
 from mlgo_gym.llvm.worker._besides import Knows, besides_of
 from mlgo_gym.llvm.worker._inside import Conversation, Inside, words_of
-from mlgo_gym.llvm.worker._products import PRODUCTS, Answer, Estimates, describe, split
+from mlgo_gym.llvm.worker._products import PRODUCTS, Answer, Estimates, describe, split, symbols
 from mlgo_gym.stream import is_readable
 
 _RECEIVE_BYTES: Final = 1 << 20
@@ -176,7 +177,9 @@ class _Server:
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
     def _answer(
-        self, request: CompileRequest | LoadRequest | DescribeRequest | SplitRequest, data: bytes
+        self,
+        request: CompileRequest | LoadRequest | DescribeRequest | SymbolsRequest | SplitRequest,
+        data: bytes,
     ) -> Answer:
         match request:
             case CompileRequest():
@@ -185,6 +188,8 @@ class _Server:
                 return self._load(request, data)
             case DescribeRequest():
                 return describe(request, data)
+            case SymbolsRequest():
+                return symbols(request, data)
             case SplitRequest():
                 own = (*request.plain_options, *COMPILE.llvm_options())
                 self._set_options((*own, *request.llvm_options))

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import asdict, astuple
 from typing import Any, Final
 
-from mlgo_gym.llvm._request import CompileRequest, DescribeRequest, SplitRequest
+from mlgo_gym.llvm._request import CompileRequest, DescribeRequest, SplitRequest, SymbolsRequest
 from mlgo_gym.llvm.text._fingerprint import bodies_of
 from mlgo_gym.llvm.text._flow import counts_of
 from mlgo_gym.llvm.text._function_split import function_texts
@@ -92,6 +92,25 @@ def describe(request: DescribeRequest, data: bytes) -> Answer:
     if request.counts:
         answer |= {"counts": asdict(counts_of(text)), "summary": summary_of(text)}
     return answer, b""
+
+
+_MERGED: Final = "linkonce_odr"
+_BY_LINKAGE: Final = {"available_externally": "needed", "internal": "", "private": ""}
+
+
+def symbols(request: SymbolsRequest, data: bytes) -> Answer:
+    """Names of functions: defined here, merged by linkers with other copies, and needed."""
+    found: dict[str, list[str]] = {"defined": [], "merged": [], "needed": []}
+    with binding.parse(data, is_text=request.is_text, verify=False) as module:
+        for function in module.functions:
+            name = function.name.removeprefix("\1")
+            linkage = function.linkage.name
+            kind = "needed" if function.is_declaration else _BY_LINKAGE.get(linkage, "defined")
+            if kind and not name.startswith("llvm."):
+                found[kind].append(name)
+            if kind == "defined" and linkage == _MERGED:
+                found["merged"].append(name)
+    return found, b""
 
 
 def split(request: SplitRequest, data: bytes, level_address: int) -> Answer:

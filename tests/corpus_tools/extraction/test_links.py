@@ -135,3 +135,26 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         list_links(tmp_path)
     reason = "cannot be read: expected a regular file, found something else"
     assert str(error.value) == f"{file}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("option", "is_exported"),
+    [
+        ("-rdynamic", True),
+        ("-Wl,--version-script=l.map", True),
+        ("-Wl,-z,now,--dynamic-list=list", True),
+        ("-Wl,-E", True),
+        ("-Xlinker --export-dynamic", True),
+        ("-Wl,-soname,libl.so -fPIC", False),
+        ("", False),
+    ],
+)
+def test_a_link_may_say_what_is_exported(tmp_path: Path, option: str, is_exported: bool) -> None:
+    lines = ["build libl.so: link a.o", f"  LINK_FLAGS = {option}", "", "build p: link b.o", ""]
+    (tmp_path / "build.ninja").write_text("\n".join(lines))
+    assert [each.is_exported for each in list_links(tmp_path)] == [is_exported, False]
+    (tmp_path / "build.ninja").unlink()
+    place = tmp_path / "CMakeFiles" / "l.dir"
+    place.mkdir(parents=True)
+    (place / "link.txt").write_text(f"clang {option} -shared -o libl.so a.o\n")
+    assert [each.is_exported for each in list_links(tmp_path)] == [is_exported]

@@ -1,0 +1,122 @@
+"""Project files: the functions that objects of a build's targets share, for ``mlgo-cc``.
+
+::
+
+    mlgo-gym project 1
+    target NAME          for each target, sorted by NAME
+    exported             where its command line says what is exported
+    object PATH          for each of its objects, below the build's folder, sorted
+    HASH                 for each function that they share, sorted
+    end
+
+A function that only one object of a target has, and no other needs, can be local to it:
+``native/project.c`` reads the file, ``native/local.c`` makes functions local in clang's process.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from mlgo_gym.base import OptionsError
+
+FIRST_LINE: Final = "mlgo-gym project 1"
+LAST_LINE: Final = "end"
+
+_HASH_BYTES: Final = 6
+_ALIASED: Final = re.compile(r"[CD]\d")
+"""Constructors and destructors, of which one may be another name of the other in its object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """Names of functions in a module.
+
+    Attributes:
+        defined: functions with a definition that other modules can refer to.
+        merged: defined functions of which a linker keeps one copy (``linkonce_odr``).
+        needed: functions that are referred to and defined elsewhere.
+    """
+
+    defined: frozenset[str] = frozenset()
+    merged: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """A target, its objects, and the hashes of the functions that they share."""
+
+    name: str
+    objects: tuple[str, ...]
+    shared: frozenset[str]
+    is_exported: bool = False
+
+
+def name_hash(name: str) -> str:
+    """Return the hash that stands for a function's name.
+
+    >>> name_hash("_Z1fv")
+    'Mt_ecDe4'
+    """
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=32).digest()
+    return base64.urlsafe_b64encode(digest[:_HASH_BYTES]).decode()
+
+
+def facts_of(
+    targets: Mapping[str, tuple[str, ...]],
+    symbols: Mapping[str, Symbols],
+    *,
+    objects: Mapping[str, str],
+    exported: Iterable[str] = (),
+    others: Iterable[str] = (),
+) -> list[TargetFacts]:
+    """Return the facts of each target: functions are shared that several objects have or need.
+
+    Args:
+        targets: the names of modules, by target.
+        symbols: of each module.
+        objects: the path of each module's object, below the build's folder.
+        exported: targets whose link says what is exported.
+        others: names of symbols in objects without bitcode.
+    """
+    needed = frozenset(others).union(*(each.needed for each in symbols.values()))
+    defined = frozenset().union(*(each.defined for each in symbols.values()))
+    aliases = {name for name in needed - defined if _ALIASED.search(name)}
+    said = frozenset(exported)
+    facts = []
+    for target in sorted(targets):
+        modules = [symbols[each] for each in targets[target] if each in symbols]
+        copies = Counter(name for each in modules for name in each.defined)
+        merged = frozenset().union(*(each.merged for each in modules))
+        shared = {name for name in merged if copies[name] > 1 or name in needed} | aliases
+        paths = sorted(objects[each] for each in targets[target] if each in symbols)
+        hashes = frozenset(map(name_hash, shared))
+        facts.append(TargetFacts(target, tuple(paths), hashes, target in said))
+    return facts
+
+
+def project_text(facts: Iterable[TargetFacts]) -> str:
+    """Return the text of a project file.
+
+    Raises:
+        OptionsError: a name holds a line break, which the file cannot have.
+    """
+    lines = [FIRST_LINE, *(line for each in facts for line in _lines(each)), LAST_LINE]
+    for line in lines:
+        if "\n" in line:
+            raise OptionsError(f"project: expected a name without line breaks, found {line!r}")
+    return "\n".join(lines) + "\n"
+
+
+def _lines(facts: TargetFacts) -> Iterator[str]:
+    yield f"target {facts.name}"
+    if facts.is_exported:
+        yield "exported"
+    yield from (f"object {each}" for each in facts.objects)
+    yield from sorted(facts.shared)

@@ -1,0 +1,88 @@
+"""``mlgo-gym project``: the functions that objects of a project share, for ``mlgo-cc``."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mlgo_gym.base import OptionsError
+from mlgo_gym.cli import Output, writing
+from mlgo_gym.cli import options as shared
+
+if TYPE_CHECKING:
+    from mlgo_gym.cc._project import Project
+
+DESCRIPTION = (
+    "Write which inline functions the objects of a project share. By that file 'mlgo-cc "
+    "--mlgo-project' makes all others local, and LLVM inlines and drops more of them."
+)
+EXAMPLE = "mlgo-gym project --build build --output project.txt"
+
+
+def add_options(add: shared.Options) -> None:
+    what = "a build's folder with compile_commands.json, or with objects that hold bitcode"
+    add("--build", "DIR", what)
+    add("--corpus", "DIR", "or a corpus, which counts as one target")
+    what = "keep the build's modules there; started again, only the rest is done"
+    add("--modules", "DIR", what)
+    add("--output", "FILE", "the file, for version control", required=True)
+    add.workers()
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    if (options.build is None) == (options.corpus is None):
+        raise OptionsError("project: expected --build or --corpus, and not both")
+    if options.corpus is not None:
+        from mlgo_gym.cc._project import project_of_corpus
+
+        return _write(options, output, project_of_corpus(options.corpus))
+    from mlgo_gym.cc._project import open_project
+
+    with tempfile.TemporaryDirectory(prefix="mlgo-gym-project-") as scratch:
+        folder = options.modules or Path(scratch) / "modules"
+        project = open_project(options.build, folder, options.jobs, options.timeout)
+        return _write(options, output, project)
+
+
+def _write(options: argparse.Namespace, output: Output, project: Project) -> int:
+    from mlgo_gym.cc._project_file import Symbols, facts_of, project_text
+    from mlgo_gym.cc._symbols import other_names, symbols_of
+
+    known: dict[str, Symbols] = {}
+    failures = list(project.failures)
+    for name, found in symbols_of(project.corpus, options.jobs, options.timeout):
+        if isinstance(found, Symbols):
+            known[name] = found
+        else:
+            failures.append(f"{name}: {found}")
+    facts = facts_of(
+        project.targets or {"all": tuple(project.objects)},
+        known,
+        objects=project.objects,
+        exported=project.exported,
+        others=other_names(project.others),
+    )
+    with writing(options.output) as file:
+        file.write(project_text(facts).encode("utf-8", "surrogateescape"))
+    for each in facts:
+        output.print(
+            f"{each.name}: {len(each.objects)} objects share {len(each.shared)} functions"
+            + ("; what is exported stays" if each.is_exported else "")
+        )
+    output.json(
+        {
+            "targets": [
+                {
+                    "name": each.name,
+                    "objects": len(each.objects),
+                    "shared": len(each.shared),
+                    "exported": each.is_exported,
+                }
+                for each in facts
+            ],
+            "failures": failures,
+        }
+    )
+    return output.warn_of(failures)

@@ -1,0 +1,340 @@
+"""Project files: what they hold, and functions that become local in a stock clang by them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import lief
+import pytest
+
+from mlgo_gym.cc._project_file import Symbols, facts_of, name_hash, project_text
+from mlgo_gym.corpus import read_elf
+from tests.cc.conftest import CHANNEL, MODELS, NOTHING, Driver
+from tests.cli.command import run
+from tests.conftest import require
+
+HEADER = """
+#include <cstdio>
+#include <stdexcept>
+inline int once(int x) { static int calls; calls += x; return calls * x + x / 3; }
+inline int both(int x) { return x * 7 + x / 5; }
+inline int taken(int x) { return x ^ 77; }
+inline __attribute__((used)) int kept(int x) { return x + 3; }
+inline int in_assembly(int x) { return x - 3; }
+template <typename T> T instance(T x) { return x + 5; }
+struct Base { virtual ~Base() {} virtual int value(int x) { return x * 3; } };
+struct Thing : Base { Thing(int x) : x(x) {} ~Thing(); int value(int y) override { return x + y; }
+                      int x; };
+"""
+FIRST = """
+#include "h.h"
+asm(".globl other_name\\nother_name = _Z11in_assemblyi");
+template int instance<int>(int);
+int (*pointer)(int) = taken;
+Thing::~Thing() {}
+int second(int);
+int use(Base &base, int x) {
+  try { if (x > 90) throw std::runtime_error("x"); return base.value(x); }
+  catch (const std::exception &) { return -1; }
+}
+int first(int x) {
+  Thing thing(x);
+  return once(x) + once(x + 1) + both(x) + pointer(x) + use(thing, x) + kept(x) + in_assembly(x);
+}
+int main() { std::printf("%d %d %d\\n", first(4), first(91), second(5)); }
+"""
+SECOND = '#include "h.h"\nint second(int x) { Base base; return both(x) + base.value(x); }\n'
+ONCE, BOTH, TAKEN, KEPT = "_Z4oncei", "_Z4bothi", "_Z5takeni", "_Z4kepti"
+THING_VALUE, BASE_VALUE = "_ZN5Thing5valueEi", "_ZN4Base5valueEi"
+SHARED = (BOTH, BASE_VALUE, "_ZN4BaseC2Ev", "_ZN4BaseD2Ev", "_ZN4BaseD0Ev")
+
+
+def written(folder: Path, *shared: str, exported: bool = False, objects: str = "a.o") -> Path:
+    """A project file of one target."""
+    path = folder / "project.txt"
+    lines = [f"object {each}" for each in objects.split()]
+    said = ["exported"] if exported else []
+    hashes = sorted(map(name_hash, shared))
+    path.write_text(
+        "\n".join(["mlgo-gym project 1", "target t", *said, *lines, *hashes, "end"]) + "\n"
+    )
+    return path
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    folder = tmp_path / "sources"
+    folder.mkdir()
+    (folder / "h.h").write_text(HEADER)
+    (folder / "a.cpp").write_text(FIRST)
+    (folder / "b.cpp").write_text(SECOND)
+    return folder
+
+
+def visible(path: Path) -> set[str]:
+    """The symbols that an object defines for others."""
+    elf = read_elf(path.read_bytes())
+    assert elf is not None
+    return {
+        str(each.name)
+        for each in elf.symtab_symbols
+        if each.binding != lief.ELF.Symbol.BINDING.LOCAL and each.shndx
+    }
+
+
+def compiled(
+    driver: Driver, folder: Path, *options: str, settings: Mapping[str, str] = NOTHING
+) -> Path:
+    """The object of the first source, made without a word."""
+    done = driver.run(*options, "-c", "a.cpp", "-o", "a.o", cwd=folder, cxx=True, settings=settings)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return folder / "a.o"
+
+
+def test_facts_are_what_several_objects_of_a_target_have_or_need() -> None:
+    symbols = {
+        "a": Symbols(frozenset("fghm"), frozenset("fgh"), frozenset({"x"})),
+        "b": Symbols(frozenset("fy"), frozenset("f"), frozenset("g")),
+        "c": Symbols(frozenset("h"), frozenset("h"), frozenset({"_ZN1TC1Ev"})),
+    }
+    targets = {"two": ("a", "b"), "one": ("c", "missing")}
+    objects = {each: f"d/{each}.o" for each in "abc"}
+    one, two = facts_of(targets, symbols, objects=objects, exported=["one"], others=["h"])
+    alias = name_hash("_ZN1TC1Ev")
+    assert (one.name, one.objects, one.is_exported) == ("one", ("d/c.o",), True)
+    assert one.shared == {name_hash("h"), alias}, "an object without bitcode has it"
+    assert (two.objects, two.is_exported) == (("d/a.o", "d/b.o"), False)
+    assert two.shared == {*map(name_hash, "fgh"), alias}
+    lines = project_text([one, two]).splitlines()
+    assert lines[:4] == ["mlgo-gym project 1", "target one", "exported", "object d/c.o"]
+    assert lines[-1] == "end"
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("level", ["-O0", "-O2", "-Oz"])
+def test_functions_of_one_object_are_local_and_others_stay(
+    driver: Driver, sources: Path, level: str
+) -> None:
+    project = written(sources, *SHARED)
+    settings = {"MLGO_PROJECT": str(project), "MLGO_STRICT": "1"}
+    plain = visible(compiled(driver, sources, level))
+    made = visible(compiled(driver, sources, level, settings=settings))
+    assert made < plain
+    assert not {ONCE, THING_VALUE} & made
+    stay = {TAKEN, KEPT, "_Z8instanceIiET_S0_", "_Z11in_assemblyi", "_ZZ4onceiE5calls"}
+    stay |= {each for each in SHARED if level == "-O0"}
+    assert stay & plain == stay & made
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("level", ["-O0", "-Oz"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("-g", "-fsanitize=address,undefined"),
+        ("-fprofile-instr-generate", "-fcoverage-mapping"),
+        ("-flto",),
+        ("-flto=thin",),
+    ],
+    ids=lambda options: " ".join(options) or "plain",
+)
+def test_programs_do_the_same(
+    driver: Driver, sources: Path, level: str, options: tuple[str, ...]
+) -> None:
+    shared = written(sources, *SHARED, objects="a.o b.o")
+    printed = []
+    for settings in (NOTHING, {"MLGO_PROJECT": str(shared), "MLGO_STRICT": "1"}):
+        for name in "ab":
+            command = (level, *options, "-c", f"{name}.cpp")
+            done = driver.run(*command, cwd=sources, cxx=True, settings=settings)
+            assert (done.returncode, done.stderr) == (0, b"")
+        command = (level, *options, "-fuse-ld=lld", "a.o", "b.o", "-o", "p")
+        done = driver.run(*command, cwd=sources, cxx=True)
+        assert done.returncode == 0, done.stderr
+        ran = subprocess.run([sources / "p"], cwd=sources, check=True, capture_output=True)
+        printed.append(ran.stdout)
+    assert printed[0] == printed[1] != b""
+
+
+@pytest.mark.e2e
+def test_what_is_visible_outside_stays_where_a_target_exports(
+    driver: Driver, sources: Path
+) -> None:
+    settings = {"MLGO_PROJECT": str(written(sources, exported=True))}
+    plain = visible(compiled(driver, sources, "-O0"))
+    assert visible(compiled(driver, sources, "-O0", settings=settings)) >= plain - {
+        "__clang_call_terminate"
+    }
+    hidden = visible(
+        compiled(driver, sources, "-O0", "-fvisibility-inlines-hidden", settings=settings)
+    )
+    assert ONCE not in hidden
+    assert TAKEN in hidden
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("objects", ["other.o", "x/a.o", "sources/b.o"])
+def test_an_object_that_is_not_in_the_project_is_plain_clangs(
+    driver: Driver, sources: Path, objects: str
+) -> None:
+    settings = {"MLGO_PROJECT": str(written(sources, objects=objects)), "MLGO_STRICT": "1"}
+    plain = compiled(driver, sources, "-Oz").read_bytes()
+    assert compiled(driver, sources, "-Oz", settings=settings).read_bytes() == plain
+
+
+@pytest.mark.e2e
+def test_the_longest_end_of_a_path_says_which_object_it_is(driver: Driver, sources: Path) -> None:
+    text = written(sources, ONCE, objects="a.o").read_text().removesuffix("end\n")
+    project = sources / "project.txt"
+    project.write_text(f"{text}target u\nobject sources/a.o\nend\n")
+    made = visible(compiled(driver, sources, "-O0", settings={"MLGO_PROJECT": str(project)}))
+    assert ONCE not in made
+
+
+@pytest.mark.e2e
+def test_a_model_and_the_smallest_object_go_with_a_project(driver: Driver, sources: Path) -> None:
+    project = {"MLGO_PROJECT": str(written(sources, *SHARED)), "MLGO_STRICT": "1"}
+    model = {"MLGO_INLINING_MODEL": str(MODELS / "inliner")}
+    for settings in (project | model, project | {"MLGO_KEEP_SMALLER": str(MODELS / "inliner")}):
+        assert ONCE not in visible(compiled(driver, sources, "-Oz", settings=settings))
+
+
+@pytest.mark.e2e
+def test_the_fingerprint_has_the_project(driver: Driver, sources: Path) -> None:
+    texts = []
+    for shared in ((), (ONCE,)):
+        settings = {"MLGO_PROJECT": str(written(sources, *shared))}
+        done = driver.run("--mlgo-fingerprint", cwd=sources, settings=settings)
+        assert done.returncode == 0
+        texts.append(done.stdout)
+    assert texts[0] != texts[1]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("", "expected 'mlgo-gym project 1' in the first line, found ''"),
+        ("mlgo-gym project 2\nend\n", "in the first line, found 'mlgo-gym project 2'"),
+        ("mlgo-gym project 1\ntarget t\nobject a.o\nAAAAAAAA\n", "'end' in the last line"),
+        ("mlgo-gym project 1\ntarget t\nobject a.o\nAAAAAAA\nend\n", "line 4: expected a target"),
+        ("mlgo-gym project 1\nobject a.o\nend\n", "line 2: expected a target, an object or a"),
+    ],
+)
+def test_a_bad_file_is_named_and_plain_clang_compiles(
+    driver: Driver, sources: Path, text: str | None, message: str
+) -> None:
+    project = sources / "project.txt"
+    if text is not None:
+        project.write_text(text)
+    plain = compiled(driver, sources, "-Oz").read_bytes()
+    settings = {"MLGO_PROJECT": str(project)}
+    command = ("-Oz", "-c", "a.cpp", "-o", "a.o")
+    done = driver.run(*command, cwd=sources, cxx=True, settings=settings)
+    assert done.returncode == 0
+    assert message in done.stderr.decode()
+    assert f"project '{project}'" in done.stderr.decode()
+    assert (sources / "a.o").read_bytes() == plain
+    strict = driver.run(*command, cwd=sources, cxx=True, settings=settings | {"MLGO_STRICT": "1"})
+    assert strict.returncode == 1
+    assert message in strict.stderr.decode()
+
+
+@pytest.mark.e2e
+def test_a_clang_that_cannot_be_told_is_named(driver: Driver, sources: Path) -> None:
+    settings = {"MLGO_PROJECT": str(written(sources)), **CHANNEL}
+    plain = compiled(driver, sources, "-Oz").read_bytes()
+    command = ("-Oz", "-c", "a.cpp", "-o", "a.o")
+    done = driver.run(*command, cwd=sources, cxx=True, settings=settings)
+    assert "project: expected a clang with LLVM in a shared library" in done.stderr.decode()
+    assert (done.returncode, (sources / "a.o").read_bytes()) == (0, plain)
+    strict = driver.run(*command, cwd=sources, cxx=True, settings=settings | {"MLGO_STRICT": "1"})
+    assert strict.returncode == 1
+
+
+LISTS = """
+cmake_minimum_required(VERSION 3.20)
+project(p CXX ASM)
+add_library(l SHARED l.cpp m.cpp)
+target_link_options(l PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/l.map)
+add_executable(p a.cpp b.cpp needs.s)
+target_link_libraries(p l)
+"""
+NEEDS = '.text\n.globl needs\nneeds: jmp _Z4oncei\n.section .note.GNU-stack,"",@progbits\n'
+
+
+@pytest.mark.e2e
+def test_a_build_says_what_its_targets_share(
+    driver: Driver, sources: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a user does it: a plain build, the project file, and a build by it that runs."""
+    for name, text in driver.environment.items():
+        monkeypatch.setenv(name, text)
+    cmake = require("cmake", "cmake")
+    require("ninja", "ninja-build")
+    (sources / "CMakeLists.txt").write_text(LISTS)
+    (sources / "needs.s").write_text(NEEDS)
+    (sources / "l.map").write_text("{ global: *; };\n")
+    (sources / "l.cpp").write_text('#include "h.h"\nint l(int x) { return once(x) + both(x); }\n')
+    (sources / "m.cpp").write_text('#include "h.h"\nint m(int x) { return both(x); }\n')
+    monkeypatch.setenv("CC", driver.clang)
+    monkeypatch.setenv("CXX", driver.clang.replace("clang-", "clang++-"))
+    plain, made = sources / "plain", sources / "made"
+    configure: list[str | Path] = [
+        cmake,
+        "-GNinja",
+        "-S",
+        sources,
+        "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+    ]
+    subprocess.run([*configure, "-B", plain], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", plain], check=True, capture_output=True)
+    project = sources / "project.txt"
+    kept = sources / "kept"
+    command = ("project", "--build", plain, "--modules", kept, "--output", project)
+    ran = run(*command, "--json", cwd=sources)
+    targets = {each["name"]: each for each in json.loads(ran.stdout)["targets"]}
+    assert {name: each["objects"] for name, each in targets.items()} == {"libl.so": 2, "p": 2}
+    assert targets["libl.so"]["exported"]
+    text = project.read_text()
+    run(*command, cwd=sources)
+    assert project.read_text() == text
+    monkeypatch.setenv("MLGO_PROJECT", str(project))
+    monkeypatch.setenv("MLGO_STRICT", "1")
+    scripts = driver.scripts
+    programs = [f"-DCMAKE_CXX_COMPILER={scripts}/mlgo-c++", f"-DCMAKE_ASM_COMPILER={driver.clang}"]
+    subprocess.run([*configure, *programs, "-B", made], check=True, capture_output=True)
+    subprocess.run([cmake, "--build", made], check=True, capture_output=True)
+    outputs = [
+        subprocess.run([folder / "p"], check=True, capture_output=True).stdout
+        for folder in (plain, made)
+    ]
+    assert outputs[0] == outputs[1] != b""
+    of_p, of_l = (visible(made / f"CMakeFiles/{name}.cpp.o") for name in ("p.dir/a", "l.dir/l"))
+    assert ONCE in of_p, "assembly needs it"
+    assert THING_VALUE not in of_p
+    assert ONCE in of_l, "it is exported"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--output", "p.txt"), "project: expected --build or --corpus, and not both"),
+        (("--build", "b", "--corpus", "c", "--output", "p.txt"), "and not both"),
+        (
+            ("--build", "nothing", "--output", "p.txt"),
+            "build: nothing: cannot be read: No such file or directory",
+        ),
+        (("--corpus", "nothing", "--output", "p.txt"), "expected corpus_description.json"),
+    ],
+)
+def test_errors_of_the_command(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    done = run("project", *options, cwd=tmp_path)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert not (tmp_path / "p.txt").exists()
