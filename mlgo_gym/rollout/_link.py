@@ -119,7 +119,7 @@ class ElfObject:
         start = int(layout.header("offset_of_sections"))
         count = (len(data) - start) // layout.section.itemsize
         sections = np.frombuffer(data, layout.section, count, start)
-        titles = _text(data, sections, int(layout.header("section_names")))
+        titles = _content(data, sections[int(layout.header("section_names"))])
         names = tuple(_name(titles, int(at)) for at in sections["name"])
         symbols, significant = layout.no_symbols(), None
         symbol_names: tuple[bytes, ...] = ()
@@ -127,7 +127,7 @@ class ElfObject:
         groups = []
         for section in sections[sections["type"] == _SHT_SYMTAB]:
             symbols = _array(data, section, layout.symbol)
-            text = _text(data, sections, int(section["link"]))
+            text = _content(data, sections[int(section["link"])])
             symbol_names = tuple(_name(text, int(at)) for at in symbols["name"])
         for section in sections:
             kind = int(section["type"])
@@ -203,10 +203,6 @@ def _content(data: bytes, section: Any) -> bytes:
 def _array(data: bytes, section: Any, dtype: np.dtype[Any]) -> _Array:
     count = int(section["size"]) // dtype.itemsize
     return np.frombuffer(data, dtype, count, int(section["offset"]))
-
-
-def _text(data: bytes, sections: _Array, index: int) -> bytes:
-    return _content(data, sections[index])
 
 
 def _name(text: bytes, at: int) -> bytes:
@@ -361,6 +357,18 @@ class Link:
         is_visible = self._visibility.get(name, 0) in _EXPORTED
         return is_visible and bool(self._exports.match(name.decode("utf-8", "replace")))
 
+    @cached_property
+    def _exported(self) -> list[int]:
+        """The sections that define exported symbols."""
+        return [each.node for name, each in self._definitions.items() if self._is_exported(name)]
+
+    def _section(self, node: int) -> tuple[Any, bytes]:
+        """Return the header and the content of a section."""
+        owner = int(np.searchsorted(self._first, node, "right")) - 1
+        each = self._objects[owner]
+        section = each.sections[node - int(self._first[owner])]
+        return section, _content(each.data, section)
+
     def _symbol_targets(self, number: int) -> tuple[_Array, _Array, _Array]:
         """Return the node, value and identity of each symbol of an object.
 
@@ -423,11 +431,7 @@ class Link:
         merged = np.flatnonzero((target >= 0) & ((self._flags[target] & _SHF_MERGE) != 0))
         values = self._targets[number][1]
         for index in merged.tolist():
-            node = int(target[index])
-            owner = int(np.searchsorted(self._first, node, "right")) - 1
-            each = self._objects[owner]
-            section = each.sections[node - int(self._first[owner])]
-            content = _content(each.data, section)
+            section, content = self._section(int(target[index]))
             at = int(values[found[index, 1]])
             if int(section["flags"]) & _SHF_STRINGS and int(section["entry"]) == 1:
                 end = content.find(b"\0", at)
@@ -463,9 +467,7 @@ class Link:
         roots |= np.isin(types, _SHT_ARRAYS) | ((types == _SHT_NOTE) & ~self._in_group)
         roots |= np.array([name.startswith(_RESERVED) for name in self._names])
         roots &= (self._flags & _SHF_ALLOC) != 0
-        for name, found in self._definitions.items():
-            if self._is_exported(name):
-                roots[found.node] = True
+        roots[self._exported] = True
         roots[self._frame_roots] = True
         return np.asarray(roots & self._is_kept)
 
@@ -493,9 +495,7 @@ class Link:
         for each, (nodes, *_) in zip(self._objects, self._targets, strict=True):
             chosen = nodes if each.significant is None else nodes[each.significant]
             unique[chosen[chosen >= 0]] = True
-        for name, found in self._definitions.items():
-            if self._is_exported(name):
-                unique[found.node] = True
+        unique[self._exported] = True
         return unique
 
     def _folded_into(self) -> _Array:
@@ -522,13 +522,9 @@ class Link:
         classes: _Array = np.arange(self._count, dtype=np.uint64)
         contents: dict[bytes, int] = defaultdict(lambda: self._count + len(contents))
         for node in np.flatnonzero(can_fold).tolist():
-            owner = int(np.searchsorted(self._first, node, "right")) - 1
-            each = self._objects[owner]
-            section = each.sections[node - int(self._first[owner])]
-            classes[node] = contents[
-                _content(each.data, section)
-                + (int(section["flags"]) & ~_SHF_GROUP).to_bytes(8, "little")
-            ]
+            section, content = self._section(node)
+            flags = int(section["flags"]) & ~_SHF_GROUP
+            classes[node] = contents[content + flags.to_bytes(8, "little")]
         source, offset, kind, target, position, identity, addend = self._relocations[
             can_fold[self._relocations[:, 0]]
         ].T
