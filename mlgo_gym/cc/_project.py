@@ -103,11 +103,12 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
         raise OptionsError(f"cannot write {str(error.filename)!r}: {error.strerror}") from error
     except CorpusToolsError as error:
         raise OptionsError(f"build: {error}") from error
+    kept = Corpus.load(corpus)
     return Project(
-        Corpus.load(corpus),
+        kept,
         {name: tuple(modules) for name, modules in known["targets"].items()},
         tuple(known.get("exported", ())),
-        known.get("objects", {}),
+        known.get("objects") or {name: name for name in kept},
         tuple(known.get("others", ())),
         tuple(known["failures"]),
     )

@@ -42,6 +42,7 @@ DEFAULT = TensorSpec(DEFAULT_ADVICE, "int64_t", (1,))
 ELSEWHERE = {
     "test_forks.py": "as test_inside.py",
     "test_inside.py": "a library with sanitizers cannot be loaded into a clang without",
+    "test_project.py": "as test_inside.py",
     "test_shipped_models.py": "each makes a driver of its own",
 }
 """What does not run the driver that `cache` holds, or hardly."""
@@ -158,6 +159,23 @@ def test_whatever_answers_hold(sanitized: Driver, work: Path, reports: Path) -> 
         assert done.stderr.startswith(b"mlgo-cc: error: traces ") == bool(done.returncode), content
         refused += done.returncode
         assert content != whole or done.returncode == 0, done.stderr
+    assert 30 < refused < 100
+
+
+def test_whatever_project_files_hold(sanitized: Driver, work: Path, reports: Path) -> None:
+    project = f"--mlgo-project={work / 'project.txt'}"
+    lines = ["target a", "object f.o", "A" * 8, "target b", "exported", "object x/f.o", "_" * 8]
+    whole = "\n".join(["mlgo-gym project 1", *lines, "end", ""]).encode()
+    refused = 0
+    for content in (whole, *mutations(whole, 100)):
+        (work / "project.txt").write_bytes(content)
+        done = sanitized.run("-O2", "-c", "f.c", project, cwd=work, settings=CHANNEL)
+        assert found(reports) == "", content
+        assert done.returncode == 0, (content, done.stderr)
+        is_refused = done.stderr.endswith(b"; compiled by plain clang\n")
+        assert not is_refused or done.stderr.startswith(b"mlgo-cc: warning: project "), content
+        refused += is_refused
+        assert content != whole or not is_refused, done.stderr
     assert 30 < refused < 100
 
 
