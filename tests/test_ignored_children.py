@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.llvm._launch import BranchProcess
 from tests.cc.conftest import Driver, cache, driver, work
 from tests.cli.command import PROGRAM
 from tests.conftest import require
@@ -117,3 +119,12 @@ def test_a_library_leaves_the_signal_alone() -> None:
         "SIGCHLD: expected a process that does not ignore it, or no exit status of clang's is "
         "known; signal.signal(signal.SIGCHLD, signal.SIG_DFL)\n"
     )
+
+
+def test_a_process_that_the_kernel_has_reaped_has_ended() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    process = BranchProcess(child.pid, io.BytesIO(), io.BytesIO())
+    process.kill()
+    process = BranchProcess(child.pid, io.BytesIO(), io.BytesIO())
+    assert process.wait(60) == 0

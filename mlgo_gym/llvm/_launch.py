@@ -99,19 +99,26 @@ class BranchProcess:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for the exit status."""
-        if self.returncode is None and timeout is not None:
-            descriptor = os.pidfd_open(self.pid)
-            ended = is_readable(descriptor, timeout)
-            os.close(descriptor)
-            if not ended:
-                raise subprocess.TimeoutExpired("branch", timeout)
+        if self.returncode is None and timeout is not None and not self._ends_within(timeout):
+            raise subprocess.TimeoutExpired("branch", timeout)
         self._reap(0)
         return int(self.returncode)
 
     def kill(self) -> None:
         """Send SIGKILL."""
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _ends_within(self, timeout: float) -> bool:
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:  # where SIGCHLD is ignored, nobody has to reap it
+            return True
+        try:
+            return is_readable(descriptor, timeout)
+        finally:
+            os.close(descriptor)
 
     def _reap(self, options: int) -> None:
         if self.returncode is not None:
