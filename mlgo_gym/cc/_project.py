@@ -74,7 +74,7 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
         OptionsError: the build has neither, or the folder holds another one's modules.
         EnvironmentSetupError: ``mlgo-cc`` is not installed.
     """
-    root = build if build.is_dir() else build.parent
+    root = Path(os.path.normpath((build if build.is_dir() else build.parent).absolute()))
     path, corpus = folder / _FILE, folder / _CORPUS
     asked = str(build.absolute())
     try:
@@ -91,7 +91,7 @@ def open_project(build: Path, folder: Path, jobs: int, timeout_s: float) -> Proj
                 "targets": targets,
                 "exported": [link.name for link in links if link.is_exported],
                 "objects": {
-                    name: os.path.relpath(path, Path(os.path.normpath(root.absolute())))
+                    name: os.path.relpath(path, root)
                     for path, name in places.items()
                     if path in linked or not links
                 },

@@ -14,10 +14,10 @@
  *   stream.c     what LLVM sends, taken apart and answered
  *   inside.c     the library in clang's process, where LLVM's writes and reads are answered
  *   forked.c     its processes that clang's forks, one for each model whose object is compared
- *   local.c      functions that become local in clang's process, as a project file has it
+ *   local.c      functions that become local there, as a project file has it
+ *   preload.c    the driver's end of that
  *   project.c    the project file
  *   text.c       files for version control, read as a whole
- *   preload.c    the driver's end of that
  *   channel.c    FIFOs in its place, where nothing can be preloaded
  *   command.c    clang's command line with what is added to it
  *   smallest.c   the smallest of several objects, clang's own among them
@@ -252,8 +252,6 @@ void put_preload(const struct preload *preload);
 bool was_spoken(const struct preload *preload);
 /* Whether the library has found LLVM there. */
 bool has_llvm(const struct preload *preload);
-/* Lets clang's process make functions local. */
-void tell_shared(const struct preload *preload, const struct shared *shared);
 /* Whether its processes, if they loaded the library, had the memory to say so. */
 bool was_mapped(const struct preload *preload);
 

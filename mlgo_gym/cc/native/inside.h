@@ -1,5 +1,5 @@
-/* What the driver and the library in clang's process (inside.c, forked.c, local.c) have between them: a page of
- * memory that both have mapped. The library is preloaded under the name DRIVERS_FILE, by the driver's pid
+/* What the driver and the library in clang's process (inside.c, forked.c, local.c) have between them: a
+ * page of memory that both have mapped. The library is preloaded under the name DRIVERS_FILE, by the driver's pid
  * and a descriptor; the page has the number in front. So it does not matter what clang's processes close.
  *
  * A process that is forked for a model has a page of its own, and leaves clang's. */
@@ -38,9 +38,7 @@ struct page {
   struct message message;
 
   /* Of what a project file says of the object. */
-  bool has_shared, is_exported;
-  int shared_file; /* the driver's, of hashes in their order */
-  size_t shared_count;
+  struct shared shared; /* the file is the driver's */
 
   /* Of clang that is to fork. */
   char object[PATH_BYTES]; /* what it is told to make; also of what is forked */

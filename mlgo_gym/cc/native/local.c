@@ -96,7 +96,7 @@ static bool is_shared(value value) {
   struct digest digest;
   uint8_t result[DIGEST_BYTES];
   uint64_t hash = 0;
-  size_t length, first = 0, last = page->shared_count;
+  size_t length, first = 0, last = page->shared.count;
   const char *name = name_of(value, &length);
   begin_digest(&digest);
   add_to_digest(&digest, name, length);
@@ -182,7 +182,7 @@ struct members {
 static bool can_be_local(const struct members *members, value value) {
   int linkage = llvm.GetLinkage(value);
   return linkage == LINK_ONCE_ODR &&
-         (!page->is_exported || llvm.GetVisibility(value) == HIDDEN) && !is_shared(value) &&
+         (!page->shared.is_exported || llvm.GetVisibility(value) == HIDDEN) && !is_shared(value) &&
          !is_in(members->assembly, members->assembly_bytes, value) &&
          is_free(value, value, llvm.GetUnnamedAddress(value) != GLOBAL_UNNAMED_ADDRESS);
 }
@@ -248,11 +248,11 @@ static bool map_hashes(void) {
   static const uint64_t NONE;
   char path[64];
   hashes = &NONE;
-  if (!page->shared_count)
+  if (!page->shared.count)
     return true;
-  snprintf(path, sizeof path, DRIVERS_FILE, (int)page->driver, page->shared_file);
+  snprintf(path, sizeof path, DRIVERS_FILE, (int)page->driver, page->shared.file);
   int file = open(path, O_RDONLY | O_CLOEXEC);
-  void *found = mmap(NULL, page->shared_count * sizeof *hashes, PROT_READ, MAP_SHARED, file, 0);
+  void *found = mmap(NULL, page->shared.count * sizeof *hashes, PROT_READ, MAP_SHARED, file, 0);
   if (file >= 0)
     close(file);
   hashes = found;
@@ -261,7 +261,7 @@ static bool map_hashes(void) {
 
 static void look_at_module(void *module) {
   static bool is_done;
-  if (is_done || !page || !page->has_shared || !find_functions() ||
+  if (is_done || !page || page->shared.file < 0 || !find_functions() ||
       is_for_a_device(llvm.GetTarget(module)))
     return;
   is_done = true; /* clang has one for each object */

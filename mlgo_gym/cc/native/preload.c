@@ -38,6 +38,7 @@ bool open_preload(struct preload *preload) {
   preload->page->version = INSIDE_VERSION;
   preload->page->driver = getpid();
   preload->page->is_trial = true;
+  preload->page->shared.file = -1;
   preload->library = moved(open_kept(LIBRARY, &size), preload->page_file + 1);
   if (preload->library < 0)
     forget_program(); /* it is made anew at the next call, and this with it */
@@ -57,13 +58,6 @@ bool was_spoken(const struct preload *preload) { return atomic_load(&preload->pa
 bool has_llvm(const struct preload *preload) { return atomic_load(&preload->page->has_llvm); }
 
 bool was_mapped(const struct preload *preload) { return !atomic_load(&preload->page->is_unmapped); }
-
-void tell_shared(const struct preload *preload, const struct shared *shared) {
-  preload->page->has_shared = shared->file >= 0;
-  preload->page->is_exported = shared->is_exported;
-  preload->page->shared_file = shared->file;
-  preload->page->shared_count = shared->count;
-}
 
 /* Behind what the user has there: a sanitizer must come first. */
 void put_preload(const struct preload *preload) {
@@ -90,7 +84,7 @@ bool open_inside(struct job *job) {
   }
   if (job->is_inside) {
     preload->page->is_trial = false;
-    tell_shared(preload, job->shared);
+    preload->page->shared = *job->shared;
   } else
     close_preload(preload);
   return job->is_inside;

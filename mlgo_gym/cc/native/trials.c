@@ -104,7 +104,7 @@ static bool open_forks(const struct trials *trials, struct preload *preload) {
     return false;
   struct page *page = preload->page;
   page->is_trial = false;
-  tell_shared(preload, &trials->plan->shared);
+  page->shared = trials->plan->shared;
   strcpy(page->object, trials->plan->object);
   for (size_t index = 0; index < trials->count; ++index)
     if (!open_trial(trials, index, &page->forks[index].page))
