@@ -15,8 +15,6 @@ A function that only one object of a target has, and no other needs, can be loca
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,11 +22,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from mlgo_gym.base import OptionsError
+from mlgo_gym.llvm import name_hash
 
 FIRST_LINE: Final = "mlgo-gym project 1"
 LAST_LINE: Final = "end"
 
-_HASH_BYTES: Final = 6
 _ALIASED: Final = re.compile(r"[CD]\d")
 """Constructors and destructors, of which one may be another name of the other in its object."""
 
@@ -58,14 +56,15 @@ class TargetFacts:
     is_exported: bool = False
 
 
-def name_hash(name: str) -> str:
-    """Return the hash that stands for a function's name.
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """The hashes of functions of which an object keeps its copy visible to linkers.
 
-    >>> name_hash("_Z1fv")
-    'Mt_ecDe4'
+    Where a link says what is exported, only hidden functions can be local.
     """
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=32).digest()
-    return base64.urlsafe_b64encode(digest[:_HASH_BYTES]).decode()
+
+    shared: frozenset[str] = frozenset()
+    is_exported: bool = False
 
 
 def facts_of(
@@ -99,6 +98,18 @@ def facts_of(
         hashes = frozenset(map(name_hash, shared))
         facts.append(TargetFacts(target, tuple(paths), hashes, target in said))
     return facts
+
+
+def object_facts(facts: Iterable[TargetFacts]) -> dict[str, ObjectFacts]:
+    """Return what holds for each object, which several targets may link."""
+    found: dict[str, ObjectFacts] = {}
+    for each in facts:
+        for name in each.objects:
+            known = found.get(name, ObjectFacts())
+            found[name] = ObjectFacts(
+                known.shared | each.shared, known.is_exported or each.is_exported
+            )
+    return found
 
 
 def project_text(facts: Iterable[TargetFacts]) -> str:

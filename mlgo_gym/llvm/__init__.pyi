@@ -34,6 +34,7 @@ from ._loading import flipped as flipped
 from ._loading import recorded as recorded
 from ._request import DescribeRequest as DescribeRequest
 from ._request import FrameDecoder as FrameDecoder
+from ._request import LocalizeRequest as LocalizeRequest
 from ._request import NativeObject as NativeObject
 from ._request import SplitRequest as SplitRequest
 from ._request import SymbolsRequest as SymbolsRequest
@@ -73,6 +74,8 @@ from .inside._call_site import SYMBOLS as SYMBOLS
 from .inside._call_site import code as code
 from .inside._call_site import groups_of as groups_of
 from .inside._hotness import FEATURES as FEATURES
+from .inside._local import name_hash as name_hash
+from .inside._symbols import local_symbols as local_symbols
 from .text._allocation_score import AllocationScore as AllocationScore
 from .text._allocation_score import Frequencies as Frequencies
 from .text._allocation_score import complete_frequencies as complete_frequencies

@@ -168,6 +168,22 @@ class SymbolsRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalizeRequest:
+    """Make inline functions of a module local, as it is (`llvm.inside._local`).
+
+    Attributes:
+        shared: hashes of the functions that stay, since other modules have or need them.
+        is_exported: whether only hidden functions change.
+        symbols: as in `CompileRequest`.
+    """
+
+    is_text: bool
+    shared: tuple[str, ...]
+    is_exported: bool
+    symbols: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class SplitRequest:
     """Optimise a module and make one of each of its functions; options as in `CompileRequest`."""
 
@@ -186,9 +202,10 @@ class CancelRequest:
     """Come to an end with what is being compiled, without generating code."""
 
 
-Request = (
-    CompileRequest | LoadRequest | DescribeRequest | SymbolsRequest | SplitRequest | CancelRequest
+WorkRequest = (
+    CompileRequest | LoadRequest | DescribeRequest | SymbolsRequest | LocalizeRequest | SplitRequest
 )
+Request = WorkRequest | CancelRequest
 
 _KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
     {
@@ -196,6 +213,7 @@ _KINDS: Final[Mapping[str, type[Request]]] = MappingProxyType(
         "load": LoadRequest,
         "describe": DescribeRequest,
         "symbols": SymbolsRequest,
+        "localize": LocalizeRequest,
         "split": SplitRequest,
         "cancel": CancelRequest,
     }

@@ -10,8 +10,9 @@ from pathlib import Path
 import lief
 import pytest
 
-from mlgo_gym.cc._project_file import Symbols, facts_of, name_hash, project_text
+from mlgo_gym.cc._project_file import Symbols, facts_of, project_text
 from mlgo_gym.corpus import read_elf
+from mlgo_gym.llvm import name_hash
 from tests.cc.conftest import CHANNEL, MODELS, NOTHING, Driver
 from tests.cli.command import run
 from tests.conftest import require
@@ -268,6 +269,23 @@ target_link_libraries(p l)
 NEEDS = '.text\n.globl needs\nneeds: jmp _Z4oncei\n.section .note.GNU-stack,"",@progbits\n'
 
 
+def check_local_modules(driver: Driver, folder: Path, modules: Path, project: Path) -> None:
+    """The embedded LLVM makes the same functions local as clang's: the same objects follow."""
+    local = folder / "local"
+    command = ("project", "--build", "plain", "--modules", modules.parent, "--local", local)
+    done = run(*command, "--output", "again.txt", "--json", cwd=folder)
+    counts = json.loads(done.stdout)["local_functions"]
+    assert [name for name, count in counts.items() if count] == ["CMakeFiles/p.dir/a.cpp.o"]
+    for name in counts:
+        made, expected = folder / "made.o", folder / "objects" / name
+        expected.parent.mkdir(parents=True, exist_ok=True)
+        settings = {"MLGO_PROJECT": str(project), "MLGO_STRICT": "1"}
+        flags = ("-Oz", "-w", "-c")
+        driver.run(*flags, modules / f"{name}.bc", "-o", expected, cwd=folder, settings=settings)
+        subprocess.run([driver.clang, *flags, local / f"{name}.bc", "-o", made], check=True)
+        assert made.read_bytes() == expected.read_bytes()
+
+
 @pytest.mark.e2e
 def test_a_build_says_what_its_targets_share(
     driver: Driver, sources: Path, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +322,7 @@ def test_a_build_says_what_its_targets_share(
     text = project.read_text()
     run(*command, cwd=sources)
     assert project.read_text() == text
+    check_local_modules(driver, sources, kept / "corpus", project)
     monkeypatch.setenv("MLGO_PROJECT", str(project))
     monkeypatch.setenv("MLGO_STRICT", "1")
     scripts = driver.scripts

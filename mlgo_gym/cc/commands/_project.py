@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
     from mlgo_gym.cc._project import Project
+    from mlgo_gym.cc._project_file import TargetFacts
 
 DESCRIPTION = (
     "Write which inline functions the objects of a project share. By that file 'mlgo-cc "
@@ -28,12 +30,19 @@ def add_options(add: shared.Options) -> None:
     what = "keep the build's modules there; started again, only the rest is done"
     add("--modules", "DIR", what)
     add("--output", "FILE", "the file, for version control", required=True)
+    what = "write a corpus of the modules with those functions made local, for environments, "
+    what += "evaluate, train and search"
+    add("--local", "DIR", what)
     add.workers()
 
 
 def run(options: argparse.Namespace, output: Output) -> int:
     if (options.build is None) == (options.corpus is None):
         raise OptionsError("project: expected --build or --corpus, and not both")
+    if options.local is not None:
+        from corpus_tools.staging import check_output
+
+        check_output(options.local)
     if options.corpus is not None:
         from mlgo_gym.cc._project import project_of_corpus
 
@@ -71,6 +80,7 @@ def _write(options: argparse.Namespace, output: Output, project: Project) -> int
             f"{each.name}: {len(each.objects)} objects share {len(each.shared)} functions"
             + ("; what is exported stays" if each.is_exported else "")
         )
+    local = _localized(options, output, project, facts, failures) if options.local else {}
     output.json(
         {
             "targets": [
@@ -82,7 +92,29 @@ def _write(options: argparse.Namespace, output: Output, project: Project) -> int
                 }
                 for each in facts
             ],
+            "local_functions": local,
             "failures": failures,
         }
     )
     return output.warn_of(failures)
+
+
+def _localized(
+    options: argparse.Namespace,
+    output: Output,
+    project: Project,
+    facts: Sequence[TargetFacts],
+    failures: list[str],
+) -> dict[str, int]:
+    """Write the corpus of local functions: how many each module has."""
+    from mlgo_gym.cc._localized import write_localized
+    from mlgo_gym.cc._project_file import object_facts
+
+    known = object_facts(facts)
+    by_name = {name: known[path] for name, path in project.objects.items() if path in known}
+    counts, failed = write_localized(
+        project.corpus, by_name, options.local, jobs=options.jobs, timeout_s=options.timeout
+    )
+    failures += (f"{name}: {why}" for name, why in failed.items())
+    output.print(f"{sum(counts.values())} functions of {len(counts)} modules are local")
+    return counts

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlgo_gym.base import EnvironmentSetupError
-from mlgo_gym.llvm.inside import _call_site, _live_range, _sites
+from mlgo_gym.llvm.inside import _call_site, _live_range, _local, _sites
 from mlgo_gym.llvm.inside._library import library_path
 
 _SECTIONS: Final = struct.Struct("<40xQ10xHHH")
@@ -41,6 +41,21 @@ def symbols() -> Mapping[str, int]:
     """
     names = (*_call_site.SYMBOLS, *_sites.SYMBOLS, *_live_range.SYMBOLS)
     return offsets_of(names, library_path())
+
+
+def local_symbols() -> Mapping[str, int]:
+    """Return the offsets in llvmlite's library of the functions that make others local.
+
+    Raises:
+        EnvironmentSetupError: the library cannot be read, or lacks one.
+    """
+    found = offsets_of(_local.SYMBOLS, library_path())
+    if missing := [name for name in _local.SYMBOLS if name not in found]:
+        raise EnvironmentSetupError(
+            f"local functions: expected the symbol {missing[0]!r} in llvmlite's library, found "
+            "none; install the llvmlite that mlgo_gym asks for"
+        )
+    return found
 
 
 def level_offset() -> int:

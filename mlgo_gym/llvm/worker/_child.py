@@ -18,6 +18,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any, Final, NoReturn
 
@@ -31,8 +32,10 @@ from mlgo_gym.llvm._request import (
     DescribeRequest,
     FrameDecoder,
     LoadRequest,
+    LocalizeRequest,
     SplitRequest,
     SymbolsRequest,
+    WorkRequest,
     can_fork,
     encode_frame,
     request_from_json,
@@ -48,7 +51,15 @@ from mlgo_gym.llvm.worker import _binding as binding
 from mlgo_gym.llvm.worker._answers import Answerer, answerer_of
 from mlgo_gym.llvm.worker._besides import Knows, besides_of
 from mlgo_gym.llvm.worker._inside import Conversation, Inside, words_of
-from mlgo_gym.llvm.worker._products import PRODUCTS, Answer, Estimates, describe, split, symbols
+from mlgo_gym.llvm.worker._products import (
+    PRODUCTS,
+    Answer,
+    Estimates,
+    describe,
+    localize,
+    split,
+    symbols,
+)
 from mlgo_gym.stream import is_readable
 
 _RECEIVE_BYTES: Final = 1 << 20
@@ -79,6 +90,17 @@ def level_address_of(offset: int) -> int:
     """Return the address of LLVM's level O1 in this process, or 0 where it is not known."""
     start = loaded_at()
     return start + offset if start and offset else 0
+
+
+def addresses_of(symbols: Mapping[str, int]) -> dict[str, int]:
+    """Return where symbols are in this process, by their places in llvmlite's library.
+
+    Raises:
+        EnvironmentSetupError: it is not known where that is loaded.
+    """
+    if not (start := loaded_at()):
+        raise EnvironmentSetupError("expected to be told where llvmlite is loaded, found 0")
+    return {name: start + offset for name, offset in symbols.items()}
 
 
 def serve(
@@ -176,11 +198,7 @@ class _Server:
         self._places.empty()
         self._parent.sendall(encode_frame(answer | {"rss_bytes": _rss_bytes()}, payload))
 
-    def _answer(
-        self,
-        request: CompileRequest | LoadRequest | DescribeRequest | SymbolsRequest | SplitRequest,
-        data: bytes,
-    ) -> Answer:
+    def _answer(self, request: WorkRequest, data: bytes) -> Answer:
         match request:
             case CompileRequest():
                 return self._compile(request, data)
@@ -190,6 +208,8 @@ class _Server:
                 return describe(request, data)
             case SymbolsRequest():
                 return symbols(request, data)
+            case LocalizeRequest():
+                return localize(request, data, addresses_of(request.symbols))
             case SplitRequest():
                 own = (*request.plain_options, *COMPILE.llvm_options())
                 self._set_options((*own, *request.llvm_options))
@@ -236,9 +256,7 @@ class _Server:
 
     def _look_inside(self, request: CompileRequest) -> None:
         """Make what tells of calls and live ranges, as far as a request needs it."""
-        if not (start := loaded_at()):
-            raise EnvironmentSetupError("expected to be told where llvmlite is loaded, found 0")
-        addresses = {name: start + offset for name, offset in request.symbols.items()}
+        addresses = addresses_of(request.symbols)
         derived = {name for *_, derives in request.asking for name in derives}
         knows = self._knows
         if not knows.call_site and (request.task.knows_calls or derived - {FEATURE}):

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, astuple
 from typing import Any, Final
 
-from mlgo_gym.llvm._request import CompileRequest, DescribeRequest, SplitRequest, SymbolsRequest
+from mlgo_gym.llvm._request import (
+    CompileRequest,
+    DescribeRequest,
+    LocalizeRequest,
+    SplitRequest,
+    SymbolsRequest,
+)
+from mlgo_gym.llvm.inside._local import Localizer
 from mlgo_gym.llvm.text._fingerprint import bodies_of
 from mlgo_gym.llvm.text._flow import counts_of
 from mlgo_gym.llvm.text._function_split import function_texts
@@ -111,6 +119,14 @@ def symbols(request: SymbolsRequest, data: bytes) -> Answer:
             if kind == "defined" and linkage == _MERGED:
                 found["merged"].append(name)
     return found, b""
+
+
+def localize(request: LocalizeRequest, data: bytes, addresses: Mapping[str, int]) -> Answer:
+    """The module with functions that are local, and how many."""
+    localizer = Localizer(addresses, request.shared, is_exported=request.is_exported)
+    with binding.parse(data, is_text=request.is_text, verify=False) as module:
+        count = localizer.make_local(binding.address(module))
+        return {"functions": count}, binding.to_bitcode(module)
 
 
 def split(request: SplitRequest, data: bytes, level_address: int) -> Answer:

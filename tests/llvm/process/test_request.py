@@ -53,11 +53,12 @@ def test_there_and_back(request_: Request) -> None:
     [
         (
             {},
-            "request: expected one of compile, load, describe, symbols, split, cancel, found {}",
+            "request: expected one of compile, load, describe, symbols, localize, split, cancel, "
+            "found {}",
         ),
         (
             {"op": "run"},
-            "request: expected one of compile, load, describe, symbols, split, cancel, "
+            "request: expected one of compile, load, describe, symbols, localize, split, cancel, "
             "found {'op': 'run'}",
         ),
         (
