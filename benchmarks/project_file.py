@@ -29,7 +29,6 @@ LINKS: Mapping[str, tuple[str, ...]] = {
     "gc": ("--gc-sections",),
     "icf": ("--gc-sections", "--icf=safe"),
 }
-MODEL = {"MLGO_INLINING_MODEL": "inlining-for-size"}
 
 
 def compile_module(corpus: Corpus, folder: Path, settings: Mapping[str, str], name: str) -> Path:
@@ -64,14 +63,14 @@ def link(objects: list[Path], options: tuple[str, ...], lld: str) -> int:
     return code_bytes(output)
 
 
-def measure(folder: Path, jobs: int, lld: str) -> None:
+def measure(folder: Path, model: str, jobs: int, lld: str) -> None:
     corpus = Corpus.load(folder)
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
         project = Path(scratch) / "project.txt"
         made: list[str | Path] = ["mlgo-gym", "project", "--corpus", folder, "--output", project]
         subprocess.run([*made, "--jobs", str(jobs)], check=True, capture_output=True)
-        local = {"MLGO_PROJECT": str(project)}
-        ways = {"plain": {}, "project file": local, "model": MODEL, "both": local | MODEL}
+        local, advised = {"MLGO_PROJECT": str(project)}, {"MLGO_INLINING_MODEL": model}
+        ways = {"plain": {}, "project file": local, "model": advised, "both": local | advised}
         sizes = {}
         for way, settings in ways.items():
             work = partial(compile_module, corpus, Path(scratch) / way, settings)
@@ -90,13 +89,14 @@ def measure(folder: Path, jobs: int, lld: str) -> None:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="project_file", description=__doc__)
     parser.add_argument("--corpus", type=Path, action="append", required=True, metavar="DIR")
+    parser.add_argument("--model", default="inlining-for-size", metavar="DIR")
     parser.add_argument("--linker", default="ld.lld-22")
     parser.add_argument("--jobs", type=int, default=2, metavar="N")
     options = parser.parse_args(arguments)
     ways = (each.rjust(13) for each in ("project file", "model", "both"))
     print("package".ljust(22), "linked", "plain".rjust(10), *ways)
     for folder in options.corpus:
-        measure(folder, options.jobs, options.linker)
+        measure(folder, options.model, options.jobs, options.linker)
 
 
 if __name__ == "__main__":
