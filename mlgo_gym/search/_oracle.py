@@ -51,6 +51,9 @@ _RUN_STARTS: Final = tuple(("default", limit, limit) for limit in (80, 320))
 _TRIALS: Final = 24
 """How many groups are tried before what helped is combined."""
 
+_GIVEN: Final = "given"
+"""The policy that is given to start from."""
+
 _ORDER: Final = ("callee", "call", "caller", "single")
 
 
@@ -68,7 +71,8 @@ class Oracle:
         setting: how long, and in which order.
         problem: what LLVM asks for; ``None`` is `InliningForSize` with LLVM's growth limit.
         options: as in `Compiler.start`.
-        policy: one more policy to start from; the other starts are always tried.
+        policy: one more policy to start from, which comes before the other starts and is compiled
+            whatever the budget.
         start: a choice to go on from, as an earlier search found it.
         measure: what is to be little; ``None`` is the problem's own, the text.
         plain: what LLVM makes without being asked, to compare with and to limit the text by;
@@ -103,9 +107,13 @@ class Oracle:
         measure: Measure | None = None,
         plain: CompilationResult | None = None,
     ) -> None:
-        self._bases: dict[str, Answer] = {"default": default, "never": never, "small": small}
-        if policy is not None:
-            self._bases["given"] = policy
+        given = {} if policy is None else {_GIVEN: policy}
+        self._bases: dict[str, Answer] = {
+            "default": default,
+            **given,
+            "never": never,
+            "small": small,
+        }
         if start is not None and start.base not in self._bases:
             raise OptionsError(f"start: expected one of {', '.join(self._bases)} as base, found "
                                f"{start.base!r}")  # fmt: skip
@@ -187,7 +195,9 @@ class Oracle:
 
     def _search(self) -> Iterator[Found]:
         yield self._best()
-        yield from self._try_all(Choice(name) for name in self._bases if name != "default")
+        if _GIVEN in self._bases:  # whatever time there is, it is no worse than what was given
+            yield from self._found_by(Choice(_GIVEN), to_the_end=True)
+        yield from self._try_all(Choice(name) for name in ("never", "small"))
         if self._start is not None:
             yield from self._try_all([self._start])
         else:
@@ -201,7 +211,7 @@ class Oracle:
 
     def _best(self) -> Found:
         """The best so far, LLVM's default to begin with, which must compile."""
-        best = self._found or self._compiled(Choice("default"))
+        best = self._found or self._compiled(Choice("default"), to_the_end=True)
         if best is None:
             raise InternalError("oracle: nothing came of LLVM's default answers")
         return best
@@ -308,20 +318,23 @@ class Oracle:
         for choice in choices:
             if self._is_over():
                 return
-            found = None
-            with contextlib.suppress(CompilationError):
-                found = self._compiled(choice)
-            if found is not None:
-                yield found
+            yield from self._found_by(choice)
 
-    def _compiled(self, choice: Choice) -> Found | None:
-        """Compile under a choice; keep it if it is better than the best."""
+    def _found_by(self, choice: Choice, *, to_the_end: bool = False) -> Iterator[Found]:
+        found = None
+        with contextlib.suppress(CompilationError):
+            found = self._compiled(choice, to_the_end=to_the_end)
+        if found is not None:
+            yield found
+
+    def _compiled(self, choice: Choice, *, to_the_end: bool = False) -> Found | None:
+        """Compile under a choice, in the time that is left; keep it if it is better than the best."""
         self.compilations += 1
         policy, best = choice.policy(self._bases), self._found
         observations: list[Observation] = []
         with self._forked() as compilation:
             for observation in compilation:
-                if best is not None and self._is_over():
+                if not to_the_end and self._is_over():
                     return None
                 observations.append(observation)
                 compilation.answer(policy(observation))

@@ -241,6 +241,8 @@ def test_the_given_policy_is_a_start(compiler: Compiler) -> None:
     assert [each.choice.base for each in found] == ["default", "given"]
     assert [each.size_bytes for each in found] == [15, best.size_bytes]
     assert found[-1].trace.object_sha256 == best.trace.object_sha256
+    in_no_time = Oracle(compiler, module, setting(1e-9), PROBLEM, policy=given).improvements()
+    assert [each.size_bytes for each in in_no_time] == [15, best.size_bytes]
     again = Oracle(
         compiler, module, setting(30), PROBLEM, policy=given, start=found[-1].choice
     ).improvements()
