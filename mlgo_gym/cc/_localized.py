@@ -9,7 +9,7 @@ search. The bitcode is another, all else is the corpus's::
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import Final
 from corpus_tools.manifest import Manifest
 from corpus_tools.staging import INFO_NAME, staged_folder
 from mlgo_gym.base import read_json, write_json
-from mlgo_gym.cc._project_file import ObjectFacts
-from mlgo_gym.corpus import Corpus
+from mlgo_gym.cc._project import Project
+from mlgo_gym.cc._project_file import TargetFacts, object_facts
 from mlgo_gym.llvm import Compiler, Jobs, LocalizeRequest, each, local_symbols
 
 _COUNTS: Final = "local_functions"
@@ -27,25 +27,19 @@ _DIGEST: Final = "recipe_digest"
 _MAX_BYTES: Final = 1 << 26
 
 
-def write_localized(
-    corpus: Corpus,
-    facts: Mapping[str, ObjectFacts],
-    output: Path,
-    *,
-    jobs: Jobs = 1,
-    timeout_s: float,
-    progress: Callable[[], None] = lambda: None,
+def localize_project(
+    project: Project, targets: Iterable[TargetFacts], output: Path, *, jobs: Jobs, timeout_s: float
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Write a corpus with the modules of another in which functions are local.
+    """Write a corpus of a project's modules in which functions are local.
+
+    Modules that no target links stay as they are.
 
     Args:
-        corpus: the modules.
-        facts: of the objects that modules stand for, by the modules' names; others stay as they
-            are.
+        project: the modules, and the objects that they stand for.
+        targets: the facts of what is linked.
         output: the new corpus, which appears whole or not at all.
         jobs: how many modules are worked on at once.
         timeout_s: for one, in seconds.
-        progress: is called when a module is done.
 
     Returns:
         How many functions of each module became local, and why modules are left out.
@@ -54,15 +48,15 @@ def write_localized(
         OutputError: something else than a corpus is at the output.
         EnvironmentSetupError: the embedded LLVM lacks a function that this takes.
     """
-    places = local_symbols()
+    corpus, places, known = project.corpus, local_symbols(), object_facts(targets)
 
     def work(compiler: Compiler, name: str) -> tuple[int, bytes]:
         module = corpus[name]
-        known = facts.get(name)
-        if known is None:
+        facts = known.get(project.objects.get(name, ""))
+        if facts is None:
             return 0, module.data
         request = LocalizeRequest(
-            module.is_text, tuple(sorted(known.shared)), known.is_exported, places
+            module.is_text, tuple(sorted(facts.shared)), facts.is_exported, places
         )
         answer, data = compiler.inquire(module, request)
         return answer["functions"], data
@@ -81,12 +75,11 @@ def write_localized(
             else:
                 failures[done.item] = str(done.error)
                 path.unlink()
-            progress()
         names = tuple(name for name in corpus if name in counts)
         Manifest(names, corpus.has_thinlto, corpus.global_command).write(staged)
         info = staged / INFO_NAME
-        known = read_json(info, _MAX_BYTES) if info.exists() else {}
-        known.pop(_DIGEST, None)  # it is not what the recipe makes any more
+        about = read_json(info, _MAX_BYTES) if info.exists() else {}
+        about.pop(_DIGEST, None)  # it is not what the recipe makes any more
         counts = {name: counts[name] for name in names}
-        write_json(info, known | {_COUNTS: counts})
+        write_json(info, about | {_COUNTS: counts})
     return counts, failures

@@ -19,9 +19,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from mlgo_gym.base import OptionsError
+from mlgo_gym.base import OptionsError, write_atomically
 from mlgo_gym.llvm import name_hash
 
 FIRST_LINE: Final = "mlgo-gym project 1"
@@ -123,6 +124,19 @@ def project_text(facts: Iterable[TargetFacts]) -> str:
         if "\n" in line:
             raise OptionsError(f"project: expected a name without line breaks, found {line!r}")
     return "\n".join(lines) + "\n"
+
+
+def write_project(path: Path, facts: Iterable[TargetFacts]) -> None:
+    """Write a project file.
+
+    Raises:
+        OptionsError: it cannot be written, or a name holds a line break.
+    """
+    text = project_text(facts).encode("utf-8", "surrogateescape")
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 def _lines(facts: TargetFacts) -> Iterator[str]:

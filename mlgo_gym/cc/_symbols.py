@@ -6,13 +6,44 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from mlgo_gym.base import MlgoGymError, OptionsError, read_bounded
-from mlgo_gym.cc._project_file import Symbols
+from mlgo_gym.cc._project import Project
+from mlgo_gym.cc._project_file import Symbols, TargetFacts, facts_of
 from mlgo_gym.corpus import Corpus, read_elf
 from mlgo_gym.llvm import Compiler, Jobs, SymbolsRequest, each
 
 _MAX_BYTES = 1 << 30
+
+
+_ALL: Final = "all"
+"""The target of all modules, where a build does not say what it links."""
+
+
+def read_facts(
+    project: Project, jobs: Jobs, timeout_s: float
+) -> tuple[list[TargetFacts], list[str]]:
+    """Return the facts of a project's targets, and why modules could not be read.
+
+    Raises:
+        OptionsError: an object without bitcode cannot be read.
+    """
+    known: dict[str, Symbols] = {}
+    failures = []
+    for name, found in symbols_of(project.corpus, jobs, timeout_s):
+        if isinstance(found, Symbols):
+            known[name] = found
+        else:
+            failures.append(f"{name}: {found}")
+    facts = facts_of(
+        project.targets or {_ALL: tuple(project.objects)},
+        known,
+        objects=project.objects,
+        exported=project.exported,
+        others=other_names(project.others),
+    )
+    return facts, failures
 
 
 def symbols_of(

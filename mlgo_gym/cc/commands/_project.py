@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mlgo_gym.base import OptionsError
-from mlgo_gym.cli import Output, writing
+from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
 
 if TYPE_CHECKING:
@@ -56,25 +56,12 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 
 def _write(options: argparse.Namespace, output: Output, project: Project) -> int:
-    from mlgo_gym.cc._project_file import Symbols, facts_of, project_text
-    from mlgo_gym.cc._symbols import other_names, symbols_of
+    from mlgo_gym.cc._project_file import write_project
+    from mlgo_gym.cc._symbols import read_facts
 
-    known: dict[str, Symbols] = {}
-    failures = list(project.failures)
-    for name, found in symbols_of(project.corpus, options.jobs, options.timeout):
-        if isinstance(found, Symbols):
-            known[name] = found
-        else:
-            failures.append(f"{name}: {found}")
-    facts = facts_of(
-        project.targets or {"all": tuple(project.objects)},
-        known,
-        objects=project.objects,
-        exported=project.exported,
-        others=other_names(project.others),
-    )
-    with writing(options.output) as file:
-        file.write(project_text(facts).encode("utf-8", "surrogateescape"))
+    facts, unread = read_facts(project, options.jobs, options.timeout)
+    failures = [*project.failures, *unread]
+    write_project(options.output, facts)
     for each in facts:
         output.print(
             f"{each.name}: {len(each.objects)} objects share {len(each.shared)} functions"
@@ -107,13 +94,10 @@ def _localized(
     failures: list[str],
 ) -> dict[str, int]:
     """Write the corpus of local functions: how many each module has."""
-    from mlgo_gym.cc._localized import write_localized
-    from mlgo_gym.cc._project_file import object_facts
+    from mlgo_gym.cc._localized import localize_project
 
-    known = object_facts(facts)
-    by_name = {name: known[path] for name, path in project.objects.items() if path in known}
-    counts, failed = write_localized(
-        project.corpus, by_name, options.local, jobs=options.jobs, timeout_s=options.timeout
+    counts, failed = localize_project(
+        project, facts, options.local, jobs=options.jobs, timeout_s=options.timeout
     )
     failures += (f"{name}: {why}" for name, why in failed.items())
     output.print(f"{sum(counts.values())} functions of {len(counts)} modules are local")
