@@ -1,11 +1,15 @@
 # isort: split
 # For other packages of this project; not documented, and may change.
 
+from ._localized import localize_project as localize_project
 from ._project import DATABASE as DATABASE
+from ._project import Project as Project
 from ._project import build_commands as build_commands
 from ._project import find_database as find_database
 from ._project import known_build as known_build
 from ._project import open_project as open_project
+from ._project_file import write_project as write_project
+from ._symbols import read_facts as read_facts
 from ._traces import Build as Build
 from ._traces import open_build as open_build
 from ._traces import write_answers as write_answers

@@ -212,7 +212,10 @@ def _targets(
 
 
 def build_commands(
-    build: Path | None, model: Path | None, traces: Path | None = None
+    build: Path | None,
+    model: Path | None,
+    traces: Path | None = None,
+    project: Path | None = None,
 ) -> Sequence[str]:
     """The commands that build a project with a model, or plainly.
 
@@ -220,8 +223,11 @@ def build_commands(
         build: the folder of the build that it was tuned by, or its ``compile_commands.json``.
         model: the model; ``None`` is LLVM's own heuristic.
         traces: the folder with the answers that a search found for its modules.
+        project: its project file.
     """
     wrapped, given = "", []
+    if project is not None:
+        given.append(f"--mlgo-project={shlex.quote(str(project.absolute()))}")
     if traces is not None:
         given.append(f"--mlgo-traces={shlex.quote(str(traces.absolute()))}")
     if model is not None:

@@ -67,12 +67,16 @@ class Build:
         commands: how each was compiled, by its name.
         failures: why others are not there.
         programs: ``mlgo-cc`` and ``mlgo-c++``.
+        project: the project file by which its modules have local functions.
+        objects: the paths by which that knows the modules' objects.
     """
 
     corpus: Corpus
     commands: Mapping[str, BuildCommand] = field(repr=False)
     failures: tuple[str, ...]
     programs: tuple[str, str]
+    project: Path | None = None
+    objects: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @contextmanager
@@ -212,8 +216,11 @@ def _sizes(build: Build, command: BuildCommand, line: str, timeout_s: float) -> 
     """
     with scratch_folder() as folder:
         write_atomically(folder / ANSWERS, f"{_FIRST}{line}{_LAST}".encode("ascii"))
-        target = folder / "output.o"
+        target = folder / "made" / build.objects.get(command.name, "output.o")
+        target.parent.mkdir(parents=True)
         none = ["--mlgo-keep-smaller=0", f"--mlgo-inlining-model={folder / 'none'}"]
+        if build.project is not None:
+            none.append(f"--mlgo-project={build.project.absolute()}")
         sizes = []
         for more in (
             ["--mlgo-strict=1", f"--mlgo-traces={folder}"],

@@ -328,7 +328,7 @@ class Oracle:
             yield found
 
     def _compiled(self, choice: Choice, *, to_the_end: bool = False) -> Found | None:
-        """Compile under a choice, in the time that is left; keep it if it is better than the best."""
+        """Compile under a choice while time is left; keep it if it is better than the best."""
         self.compilations += 1
         policy, best = choice.policy(self._bases), self._found
         observations: list[Observation] = []

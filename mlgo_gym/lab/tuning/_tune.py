@@ -8,7 +8,8 @@ is held out is chosen.
 ::
 
     tune.json           what is tuned, and what the trainer was told
-    scores.NAME.json    every module under LLVM's own heuristic and models
+    scores.NAME.json    every module under LLVM's own heuristic and models; those of ``plain`` are
+                        without the project file
     run/                the trainer's folder
     model/              the model that was chosen; not there where that is none
 
@@ -32,7 +33,7 @@ from mlgo_gym.lab.tuning._tuned import TUNED, TuneChoice, Tuned, choose, linked_
 from mlgo_gym.llvm import DEFAULT_TIMEOUT_S, llvm_version
 from mlgo_gym.model import CARD_FILE, read_card
 from mlgo_gym.problems import InliningForSize
-from mlgo_gym.rollout import BASELINE
+from mlgo_gym.rollout import BASELINE, Code
 from mlgo_gym.runners import check_files
 from mlgo_gym.training import Watcher, imported, train
 
@@ -92,6 +93,7 @@ class Tuning:
         folder: where all is written.
         packages: the project's modules.
         targets: the modules of what the project links, by its name; without any, of each package.
+        plain: the modules without the project file, where the project's have local functions.
         setting: how it is tuned.
         watcher: is told what goes on.
         track: shows how far compiling is.
@@ -101,6 +103,7 @@ class Tuning:
     packages: Packages
     setting: TuneSetting
     targets: Mapping[str, tuple[ModuleKey, ...]] = field(default_factory=dict)
+    plain: Packages | None = None
     watcher: Watcher = field(default_factory=Watcher)
     track: Track = lambda scores, _: scores
 
@@ -109,7 +112,7 @@ class Tuning:
 
         Raises:
             OptionsError: there are too few modules, models have one name, or there is too little
-                time for one round.
+                time for one round and no search.
             ModelError: the model cannot be started from.
             TrainingError: the folder holds another tune, or no module compiles.
         """
@@ -125,32 +128,52 @@ class Tuning:
         targets = dict(self.targets) or _as_one(self.packages)
         self._begin()
         named = " and ".join([*models, "LLVM's own"])
-        scoring = self._scoring()
+        scoring = self._scoring(self.packages)
+        plain, plain_s = self._plain_code()
         first, first_s = scoring.scores("start", models, named)
         if not any(each.is_complete for each in first):
             raise TrainingError(f"tune: expected modules that compile, found none of {len(first)}")
         linked = linked_bytes(first, targets, models)
         name = min(models, key=linked.__getitem__)
-        trained_s, validation = self._train(models[name], first_s)
-        tuned = {TUNED: self.folder / "run" / "model"}
-        second, second_s = scoring.scores(TUNED, tuned, "the tuned model")
+        scores, spent_s = first, {"evaluating": plain_s + first_s, "training": 0.0}
+        validation: Mapping[str, Any] = {}
+        if trained := self._train(models[name], first_s, plain_s):
+            spent_s["training"], validation = trained
+            tuned = {TUNED: self.folder / "run" / "model"}
+            second, second_s = scoring.scores(TUNED, tuned, "the tuned model")
+            spent_s["evaluating"] += second_s
+            scores = joined(first, second)
         found = Tuned(
-            in_order(joined(first, second), self.packages),
+            in_order(scores, self.packages),
             name,
             frozenset(held_out),
             targets,
-            {"evaluating": first_s + second_s, "training": trained_s},
+            spent_s,
             validation,
             self.setting.seed,
+            plain=plain,
         )
         chosen = choose(found)
         self._keep(chosen, found, models[name])
         return replace(found, choice=chosen)
 
-    def _scoring(self) -> Scoring:
+    def _scoring(self, packages: Packages) -> Scoring:
         setting = self.setting
         how = Setting(setting.problem, jobs=setting.jobs, timeout_s=setting.timeout_s)
-        return Scoring(self.folder, self.packages, how, self.watcher, self.track)
+        return Scoring(self.folder, packages, how, self.watcher, self.track)
+
+    def _plain_code(self) -> tuple[dict[ModuleKey, Code], float]:
+        """The code of modules without the project file, and the seconds that took."""
+        if self.plain is None:
+            return {}, 0.0
+        named = "LLVM's own, without the project file"
+        found, spent_s = self._scoring(self.plain).scores("plain", {}, named)
+        codes = {
+            ModuleKey(each.package, each.module): each.code[BASELINE]
+            for each in found
+            if each.is_complete
+        }
+        return codes, spent_s
 
     def _begin(self) -> None:
         """Make the folder, or see that it is of the same tune."""
@@ -177,22 +200,28 @@ class Tuning:
                 there = known.get(key)
                 raise self._error(f"holds another tune: {key}: expected {value!r}, found {there!r}")
 
-    def _train(self, start: Path, first_s: float) -> tuple[float, Mapping[str, Any]]:
-        """Train in the time that is left, which an evaluation of one model must follow."""
+    def _train(
+        self, start: Path, first_s: float, plain_s: float
+    ) -> tuple[float, Mapping[str, Any]] | None:
+        """Train in the time that is left, which an evaluation of one model must follow.
+
+        Where a search leaves no time for it, no model is trained.
+        """
         budget_s = self.setting.budget_s - self.setting.search_s
         known = self._state().get("trained", {"budget_s": 0.0})
         if known["budget_s"] >= budget_s:
             return known["spent_s"], known["validation"]
         pair_s = first_s * 2 / (1 + len(self.setting.models))
-        left_s = budget_s - first_s - pair_s
-        least_s = first_s + (1 + _ROUND_PARTS) * pair_s + _FIT_S
+        left_s = budget_s - plain_s - first_s - pair_s
+        least_s = plain_s + first_s + (1 + _ROUND_PARTS) * pair_s + _FIT_S
         if budget_s < least_s:
-            search_s = self.setting.search_s
-            beside = f" beside the search's {search_s:g}s" if search_s else ""
-            raise OptionsError(
-                f"tune: expected a budget of at least {least_s:.0f}s for one round of "
-                f"{len(self.packages)} modules{beside}, found {budget_s:g}s"
-            )
+            needed = f"{least_s:.0f}s for one round of {len(self.packages)} modules"
+            if not self.setting.search_s:
+                raise OptionsError(
+                    f"tune: expected a budget of at least {needed}, found {budget_s:g}s"
+                )
+            self.watcher.warn(f"no model is trained: {needed}, the search leaves {budget_s:g}s")
+            return None
         trained = train(
             _TRAINER,
             self.packages,

@@ -15,6 +15,9 @@ from mlgo_gym.rollout import BASELINE, Code, linked_text_bytes
 TUNED: Final = "tuned"
 """What the tuned model is called."""
 
+PLAIN: Final = "plain"
+"""What LLVM's own heuristic makes without the project file."""
+
 BUILT: Final = "built"
 """What a build makes that keeps the smaller of LLVM's own object and the chosen model's."""
 
@@ -49,6 +52,7 @@ class Tuned:
         seed: of the bootstrap.
         choice: which is taken.
         searched: the code of the modules that a search found answers for, which builds repeat.
+        plain: the code of modules without the project file, where there is one.
     """
 
     scores: Sequence[ModuleScores]
@@ -60,15 +64,27 @@ class Tuned:
     seed: int = 0
     choice: TuneChoice = _NONE
     searched: Mapping[ModuleKey, Code] = field(default_factory=dict)
+    plain: Mapping[ModuleKey, Code] = field(default_factory=dict)
 
     @property
-    def names(self) -> tuple[str, str, str]:
-        """LLVM's own heuristic, the model that was started from, and the tuned one."""
-        return BASELINE, self.start, TUNED
+    def names(self) -> tuple[str, ...]:
+        """LLVM's own heuristic, the model that was started from, and the tuned one if there is."""
+        return BASELINE, *self.models
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The model that was started from, and the tuned one if there was time for it."""
+        is_tuned = any(TUNED in each.code for each in self.scores)
+        return (self.start, TUNED) if is_tuned else (self.start,)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the sizes of targets; the first is what the others are compared with."""
+        return (*([PLAIN] if self.plain else []), *self.names, BUILT)
 
     def scored(self) -> Scored:
         """Sums over modules, which are linked with their packages."""
-        return Scored(list(self.scores), (self.start, TUNED), self.seed)
+        return Scored(list(self.scores), self.models, self.seed)
 
     def part(self, *, is_held_out: bool) -> Scored:
         """The modules that are held out, or those that were trained on."""
@@ -79,10 +95,20 @@ class Tuned:
     def built(self) -> list[ModuleScores]:
         """The complete scores, with `BUILT` besides."""
         return [
-            replace(each, code={**each.code, BUILT: self._built_code(each)})
+            replace(
+                each, code={**each.code, **self._plain_code(each), BUILT: self._built_code(each)}
+            )
             for each in self.scores
             if each.is_complete
         ]
+
+    def _plain_code(self, scores: ModuleScores) -> dict[str, Code]:
+        if not self.plain:
+            return {}
+        # A module that cannot be compiled as it stands cannot be compared.
+        return {
+            PLAIN: self.plain.get(ModuleKey(scores.package, scores.module), scores.code[BASELINE])
+        }
 
     def _built_code(self, scores: ModuleScores) -> Code:
         if found := self.searched.get(ModuleKey(scores.package, scores.module)):
@@ -92,7 +118,7 @@ class Tuned:
 
     def target_bytes(self) -> dict[str, dict[str, int]]:
         """The linked text of each target, in bytes, under each name and as `BUILT`."""
-        return target_bytes(self.built(), self.targets, (*self.names, BUILT))
+        return target_bytes(self.built(), self.targets, self.columns)
 
     def to_json(self, choice: TuneChoice | None = None) -> dict[str, Any]:
         """Return the record of it, as JSON values."""
@@ -136,7 +162,7 @@ def choose(found: Tuned) -> TuneChoice:
 def _said(found: Tuned, held_out: Scored, sums: Mapping[str, float]) -> str:
     """The changes of linked text of what is held out, in a sentence."""
     changes = [
-        f"{name} {_percent(sums[name] / sums[BASELINE] - 1)}" for name in (TUNED, found.start)
+        f"{name} {_percent(sums[name] / sums[BASELINE] - 1)}" for name in reversed(found.models)
     ]
     text = (
         f"Linked text of the {len(held_out.modules)} module{'s' * (len(held_out.modules) > 1)} "
@@ -157,7 +183,7 @@ def against_start(found: Tuned, scored: Scored) -> tuple[float, float] | None:
 
     There is none of too few modules.
     """
-    if len(scored.modules) < ENOUGH:
+    if len(scored.modules) < ENOUGH or TUNED not in found.models:
         return None
     weights = draw([each.package for each in scored.modules], found.seed)
     tuned, start = (scored.linked_text[name] for name in (TUNED, found.start))

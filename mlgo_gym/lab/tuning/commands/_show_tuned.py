@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mlgo_gym.cli import Cell, Grid, Row, amount, as_page, change, ratio
 from mlgo_gym.corpus import ModuleKey
-from mlgo_gym.lab.tuning._tuned import BUILT, TUNED
+from mlgo_gym.lab.tuning._tuned import BUILT, PLAIN, TUNED
 from mlgo_gym.rollout import BASELINE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def parts_grid(found: Tuned) -> Grid:
         "all": found.scored(),
     }
     rows = [_part(name, scored) for name, scored in parts.items() if scored.modules]
-    return Grid(("linked text", "modules", BASELINE, found.start, TUNED), rows)
+    return Grid(("linked text", "modules", *found.names), rows)
 
 
 def _part(name: str, scored: Scored) -> Row:
@@ -48,15 +48,15 @@ def targets_grid(found: Tuned) -> Grid:
     ]
     footer: Row = []
     if len(sizes) > 1:
-        sums = {name: sum(each[name] for each in sizes.values()) for name in (*found.names, BUILT)}
+        sums = {name: sum(each[name] for each in sizes.values()) for name in found.columns}
         footer = ["total", "", *_sizes(sums, found)]
-    headings = ("target: linked text", "modules", BASELINE, found.start, TUNED, BUILT)
+    headings = ("target: linked text", "modules", *found.columns)
     return Grid(headings, rows, footer, folds=True)
 
 
 def _sizes(sizes: Mapping[str, int], found: Tuned) -> list[Cell]:
-    rest = (ratio(sizes[name], sizes[BASELINE]) for name in (found.start, TUNED, BUILT))
-    return [amount(sizes[BASELINE]), *rest]
+    first, *others = found.columns
+    return [amount(sizes[first]), *(ratio(sizes[name], sizes[first]) for name in others)]
 
 
 def built(found: Tuned) -> str:
@@ -76,7 +76,7 @@ def modules_grid(found: Tuned) -> Grid:
         part = "held out" if key in found.held_out else "trained on"
         part += ", searched" if key in found.searched else ""
         rows.append([str(key).lstrip("/"), part, *_sizes(code, found)])
-    headings = ("module: text", "part", BASELINE, found.start, TUNED, BUILT)
+    headings = ("module: text", "part", *found.columns)
     return Grid(headings, rows)
 
 
@@ -99,8 +99,14 @@ def page(found: Tuned, title: str, made: Provenance) -> bytes:
         "it learned. Linked text counts each COMDAT group once. What is held out was not trained "
         "on, and the choice is made by it. Of what is built, each object is LLVM's own where that "
         "has less code (--mlgo-keep-smaller), or what a search found for it, which makes less of "
-        "what is linked by the model and of the object by LLVM's own. Click a heading to sort."
+        "what is linked by the model and of the object by LLVM's own. "
     )
+    if found.plain:
+        introduction += (
+            f"{PLAIN} is LLVM's own without the project file, all else is with it: functions that "
+            "other objects share with none are local. "
+        )
+    introduction += "Click a heading to sort."
     sections: list[Section] = [
         ("Chosen", [f"{found.choice.name}. {found.choice.why}", parts_grid(found)]),
         ("Targets", [built(found), targets_grid(found)]),

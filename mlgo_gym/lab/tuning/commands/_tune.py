@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,13 +15,14 @@ from mlgo_gym.cli import options as shared
 from mlgo_gym.model import find_model
 
 if TYPE_CHECKING:
-    from mlgo_gym.cc import Build
-    from mlgo_gym.corpus import ModuleKey, Packages
+    from mlgo_gym.cc import Build, Project
+    from mlgo_gym.corpus import Corpus, ModuleKey, Packages
     from mlgo_gym.lab.tuning._tune import TuneSetting
     from mlgo_gym.lab.tuning._tuned import Tuned
 
 DESCRIPTION = (
-    "Tune an inlining model to a project's own code: a quarter of its modules is held out, the "
+    "Make a project's own build smaller. Of a build, a project file is written first, which makes "
+    "inline functions local. Then a model is trained: a quarter of the modules is held out, the "
     "others are learned from, and of LLVM's own heuristic, the model that it starts from and the "
     "tuned one the best on what is held out is taken. With --search, the modules that matter get "
     "answers of their own. Started again with the same folder, it goes on where it was."
@@ -31,6 +32,8 @@ EXAMPLE = "mlgo-gym tune --build build --budget 30m --search 20m --output tuned"
 _STARTS: Final = ("inlining-for-size-derived", "inlining-for-size")
 _REPORT: Final = "report.html"
 _TRACES: Final = "traces"
+_PROJECT_FILE: Final = "project.txt"
+_LOCAL: Final = "local"
 
 
 def add_options(add: shared.Options) -> None:
@@ -45,6 +48,8 @@ def add_options(add: shared.Options) -> None:
     what = "so much of the budget is for a search of the modules that matter, whose answers the "
     what += "build repeats; with a --build that has a compile_commands.json"
     add("--search", "TIME", what)
+    what = "write a project file of the build, and tune with it (default: yes)"
+    add("--project", "", what, action=argparse.BooleanOptionalAction)
     what = "learn from linkage, uses and sizes too, which mlgo-cc has where clang shares LLVM's "
     what += "library (default: yes)"
     add("--derived", "", what, action=argparse.BooleanOptionalAction)
@@ -72,14 +77,16 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with output.line() as show:
         watcher = _watcher(show, output, warnings)
         setting = _setting(options)
-        tuning = Tuning(options.output, project.packages, setting, project.targets, watcher)
+        tuning = Tuning(
+            options.output, project.packages, setting, project.targets, project.plain, watcher
+        )
         found = tuning.run()
     if project.build:
         found, left_out = _searched(options, project.build, found, setting, output)
         warnings += left_out
     model = _model(options, found)
     traces = options.output / _TRACES if found.searched else None
-    commands = build_commands(options.build, model, traces)
+    commands = build_commands(options.build, model, traces, project.file)
     about = [f"Time: {times(found)}.", f"Trainer: {', '.join(tuning.trainer())}."]
     made = Provenance(shlex.join(["mlgo-gym", *sys.argv[1:]]), about, commands, warnings)
     report = options.output / _REPORT
@@ -91,6 +98,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.json(
         found.to_json()
         | {"model": model and str(model), "traces": traces and str(traces)}
+        | {"project": project.file and str(project.file)}
         | {"report": str(report), "build": list(commands), "left_out": warnings}
     )
     output.warn_of(project.failures)
@@ -99,12 +107,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Project:
-    """The modules, what is linked of them, why others are not there, and what is searched."""
+    """The modules, what is linked of them, why others are not there, and what is searched.
+
+    With a project file, the modules have local functions, and are there without it as well.
+    """
 
     packages: Packages
     targets: dict[str, tuple[ModuleKey, ...]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     build: Build | None = None
+    plain: Packages | None = None
+    file: Path | None = None
 
 
 def _project(options: argparse.Namespace, output: Output) -> _Project:
@@ -124,7 +137,33 @@ def _project(options: argparse.Namespace, output: Output) -> _Project:
         for name, modules in project.targets.items()
     }
     build = known_build(options.build, project.corpus) if options.search else None
-    return _Project(Packages.of(project.corpus), targets, project.failures, build)
+    failures, packages = project.failures, Packages.of(project.corpus)
+    if options.project is False:
+        return _Project(packages, targets, failures, build)
+    with output.line() as show:
+        show("reading which functions the modules share")
+        file, local, failed = _localized(options, project)
+    if build:
+        build = replace(build, corpus=local, project=file, objects=project.objects)
+    local_packages = Packages.of(local)
+    return _Project(local_packages, targets, (*failures, *failed), build, packages, file)
+
+
+def _localized(options: argparse.Namespace, project: Project) -> tuple[Path, Corpus, list[str]]:
+    """Write the project file and the modules by it, unless an earlier run has."""
+    from mlgo_gym.cc import localize_project, read_facts, write_project
+    from mlgo_gym.corpus import Corpus
+
+    file, folder = options.output / _PROJECT_FILE, options.output / _LOCAL
+    if file.exists() and folder.exists():
+        return file, Corpus.load(folder), []
+    facts, unread = read_facts(project, options.jobs, options.timeout)
+    _, failed = localize_project(
+        project, facts, folder, jobs=options.jobs, timeout_s=options.timeout
+    )
+    write_project(file, facts)
+    failures = [*unread, *(f"{name}: {why}" for name, why in failed.items())]
+    return file, Corpus.load(folder), failures
 
 
 def _check_search(options: argparse.Namespace) -> None:
