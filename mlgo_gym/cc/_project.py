@@ -23,7 +23,14 @@ from corpus_tools.extraction.inputs import Status
 from corpus_tools.extraction.links import Link, list_links
 from corpus_tools.extraction.run import extract_corpus
 from corpus_tools.manifest import MANIFEST_NAME
-from mlgo_gym.base import OptionsError, read_bounded, read_json, staged_folder, write_json
+from mlgo_gym.base import (
+    OptionsError,
+    read_bounded,
+    read_json,
+    staged_folder,
+    write_atomically,
+    write_json,
+)
 from mlgo_gym.cc._traces import Build, build_of, open_build
 from mlgo_gym.corpus import Corpus
 
@@ -33,8 +40,13 @@ _CORPUS: Final = "corpus"
 _FILE: Final = "project.json"
 _MAX_BYTES: Final = 1 << 26
 _CACHE: Final = "CMakeCache.txt"
-_ENTRY: Final = re.compile(r"^([A-Za-z_]+):[A-Z]+=(.+)$", re.MULTILINE)
-_KEPT: Final = ("CMAKE_BUILD_TYPE", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS")
+_ENTRY: Final = re.compile(r"^([^#/:=\s][^:=\s]*):([A-Z]+)=(.*)$", re.MULTILINE)
+_SET: Final = frozenset({"BOOL", "STRING", "PATH", "FILEPATH"})
+"""Kinds of entries that people set, or CMake finds for them; others are its own."""
+_TOOL: Final = re.compile(
+    r"CMAKE_(\w+_COMPILER\w*|ADDR2LINE|AR|DLLTOOL|\w*LINKER|NM|OBJ\w+|RANLIB|READELF|STRIP|TAPI)"
+)
+"""Programs that CMake looks for beside the compiler."""
 _EMBEDDING: Final = re.compile(r"-Xclang\s+-fembed-bitcode=\w+|-fembed-bitcode(?:=\w+)?")
 _SHOWN: Final = 3
 
@@ -216,6 +228,7 @@ def build_commands(
     model: Path | None,
     traces: Path | None = None,
     project: Path | None = None,
+    settings: Path | None = None,
 ) -> Sequence[str]:
     """The commands that build a project with a model, or plainly.
 
@@ -224,6 +237,10 @@ def build_commands(
         model: the model; ``None`` is LLVM's own heuristic.
         traces: the folder with the answers that a search found for its modules.
         project: its project file.
+        settings: where the settings of CMake's build are written, for the second one.
+
+    Raises:
+        OptionsError: they cannot be written.
     """
     wrapped, given = "", []
     if project is not None:
@@ -241,15 +258,41 @@ def build_commands(
     cache = root and root / _CACHE
     if root is None or cache is None or not cache.is_file():
         return [f"make {wrapped}".strip()]
-    text = read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace")
-    entries = dict(_ENTRY.findall(text))
-    kind = entries.get("CMAKE_BUILD_TYPE", "").upper()
-    names = (*_KEPT, *(f"{name}_{kind}" for name in _KEPT[1:]))
-    settings = {name: _EMBEDDING.sub("", entries.get(name, "")).strip() for name in names}
-    kept = [shlex.quote(f"-D{name}={value}") for name, value in settings.items() if value]
-    source, target = entries.get("CMAKE_HOME_DIRECTORY", "."), f"{root.absolute()}-tuned"
-    first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target), *kept]
+    entries = _entries(cache)
+    known = {name: value for name, _, value in entries}
+    source, target = known.get("CMAKE_HOME_DIRECTORY", "."), f"{root.absolute()}-tuned"
+    first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target)]
+    if generator := known.get("CMAKE_GENERATOR"):
+        first += ["-G", shlex.quote(generator)]
+    if settings is not None:
+        _write_settings(settings, root, entries)
+        first += ["-C", shlex.quote(str(settings.absolute()))]
     return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
+
+
+def _entries(cache: Path) -> list[tuple[str, str, str]]:
+    """The entries of a ``CMakeCache.txt``: name, kind and value."""
+    return _ENTRY.findall(read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace"))
+
+
+def _write_settings(path: Path, build: Path, entries: Iterable[tuple[str, str, str]]) -> None:
+    """Write a script for ``cmake -C`` by which another folder has the settings of a build.
+
+    Left out are the compiler and its tools, what was not found, and places in the build's folder.
+
+    Raises:
+        OptionsError: it cannot be written.
+    """
+    lines = [
+        f"set({name} [==[{_EMBEDDING.sub('', value).strip()}]==] CACHE {kind} [==[]==])\n"
+        for name, kind, value in entries
+        if kind in _SET and not _TOOL.fullmatch(name) and not value.endswith("-NOTFOUND")
+        if str(build.absolute()) not in value and "]==]" not in value
+    ]
+    try:
+        write_atomically(path, "".join(lines).encode())
+    except OSError as error:
+        raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
 
 
 _DRIVERS: Final = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}

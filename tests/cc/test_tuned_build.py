@@ -81,8 +81,10 @@ def test_from_a_build_to_a_smaller_one(
         data = (tmp_path / "build-tuned" / name).read_bytes()
         size = sum(len(each.content) for each in code_sections(data, name))
         assert size == Trace.load(trace_path(tmp_path / "out" / "traces", name)).text_size_bytes
+    assert (tmp_path / "out" / "project.txt").read_text().count("\ntarget ") == 2
+    assert all("--mlgo-project=" in command for command in record["build"][:1])
     for name, sizes in record["targets"].items():
-        assert sizes["built"] < sizes["LLVM"]
+        assert sizes["built"] < sizes["LLVM"] <= sizes["plain"]
         assert after[name].code_bytes < before[name].code_bytes
     said = {
         subprocess.run((tmp_path / name / "app",), check=True, capture_output=True).stdout

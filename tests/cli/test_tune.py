@@ -18,6 +18,7 @@ from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
 from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning
+from mlgo_gym.lab.tuning.commands._show_tuned import Provenance, page
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import find_model
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -99,6 +100,16 @@ class Stopping(Watcher):
             raise Stop
 
 
+class Remembering(Watcher):
+    """Remembers what was warned of."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
 @pytest.mark.e2e
 def test_an_interrupted_one_goes_on(sample: Corpus, tmp_path: Path) -> None:
     packages = Packages.of({"sample": sample.only(NAMES)})
@@ -150,13 +161,20 @@ def test_another_tune_in_the_folder(corpus: Path, tmp_path: Path) -> None:
 def test_a_search_that_leaves_no_time_to_train(sample: Corpus, tmp_path: Path) -> None:
     packages = Packages.of({"sample": sample.only(NAMES)})
     setting = TuneSetting((SHIPPED,), InliningForSize(derived=True), 5.0, search_s=4.0)
-    with pytest.raises(OptionsError) as error:
-        Tuning(tmp_path, packages, setting).run()
+    watcher = Remembering()
+    found = Tuning(tmp_path, packages, setting, plain=packages, watcher=watcher).run()
+    (said,) = watcher.warnings
     assert re.fullmatch(
-        r"tune: expected a budget of at least \d+s for one round of 5 modules beside the search's "
-        "4s, found 1s",
-        str(error.value),
+        r"no model is trained: \d+s for one round of 5 modules, the search leaves 1s", said
     )
+    assert found.names == ("LLVM", "inlining-for-size")
+    assert found.choice.name in found.names
+    assert "tuned" not in found.choice.why
+    ((_, sizes),) = found.target_bytes().items()
+    assert list(sizes) == ["plain", "LLVM", "inlining-for-size", "built"]
+    assert sizes["plain"] == sizes["LLVM"] >= sizes["built"]
+    made = Provenance("mlgo-gym tune", (), (), ())
+    assert "without the project file" in page(found, "A tune", made).decode()
 
 
 def test_too_few_modules(sample: Corpus, tmp_path: Path) -> None:
@@ -292,6 +310,9 @@ def test_how_it_is_built(tmp_path: Path) -> None:
     )
     assert build_commands(None, None) == ["make"]
     assert build_commands(None, model) == [f"make {with_model}"]
+    (by_project,) = build_commands(None, None, project=tmp_path / "p.txt")
+    project = f"--mlgo-project={tmp_path / 'p.txt'}"
+    assert by_project == f"make CC='mlgo-cc {project}' CXX='mlgo-c++ {project}'"
     assert build_commands(tmp_path, model) == [f"make {with_model}"]
     (with_answers,) = build_commands(None, None, tmp_path)
     assert with_answers == (
@@ -302,10 +323,25 @@ def test_how_it_is_built(tmp_path: Path) -> None:
         "CMAKE_C_FLAGS:STRING=-Xclang -fembed-bitcode=all\n"
         "CMAKE_CXX_FLAGS:STRING=-fno-rtti -Xclang -fembed-bitcode=all\n"
         "CMAKE_CXX_FLAGS_MINSIZEREL:STRING=-Oz -DNDEBUG\nCMAKE_CXX_FLAGS_DEBUG:STRING=-g\n"
+        "CMAKE_GENERATOR:INTERNAL=Unix Makefiles\nCMAKE_CXX_COMPILER:FILEPATH=/usr/bin/clang++\n"
+        "WITH_TESTS:BOOL=OFF\nCMAKE_AR:FILEPATH=/usr/bin/ar\nHELD:STRING=a;b c\n"
+        f"ZLIB_DIR:PATH=ZLIB_DIR-NOTFOUND\nDEPS:PATH={tmp_path}/deps\n"
     )
-    made = f"-S /src -B {tmp_path}-tuned -DCMAKE_BUILD_TYPE=MinSizeRel"
-    assert build_commands(tmp_path / "compile_commands.json", model) == [
-        f"{with_model} cmake {made} -DCMAKE_CXX_FLAGS=-fno-rtti "
-        "'-DCMAKE_CXX_FLAGS_MINSIZEREL=-Oz -DNDEBUG'",
+    settings = tmp_path / "settings.cmake"
+    made = f"-S /src -B {tmp_path}-tuned -G 'Unix Makefiles'"
+    build = tmp_path / "compile_commands.json"
+    assert build_commands(build, model, settings=settings) == [
+        f"{with_model} cmake {made} -C {settings}",
         f"cmake --build {tmp_path}-tuned",
     ]
+    kept = {
+        "CMAKE_BUILD_TYPE": "MinSizeRel",
+        "CMAKE_C_FLAGS": "",
+        "CMAKE_CXX_FLAGS": "-fno-rtti",
+        "CMAKE_CXX_FLAGS_MINSIZEREL": "-Oz -DNDEBUG",
+        "CMAKE_CXX_FLAGS_DEBUG": "-g",
+        "HELD": "a;b c",
+    }
+    lines = [f"set({name} [==[{value}]==] CACHE STRING [==[]==])" for name, value in kept.items()]
+    lines.insert(5, "set(WITH_TESTS [==[OFF]==] CACHE BOOL [==[]==])")
+    assert settings.read_text().splitlines() == lines

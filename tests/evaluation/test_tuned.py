@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -53,6 +54,20 @@ def sizes(llvm: int, start: int, own: int) -> dict[str, int]:
 )
 def test_the_best_on_what_is_held_out(held_out: Sizes, trained_on: Sizes, chosen: str) -> None:
     assert choose(tuned([module(0, held_out), module(1, trained_on)], 1)).name == chosen
+
+
+def test_what_a_project_file_brings_is_counted() -> None:
+    found = tuned([module(0, sizes(90, 80, 70)), module(1, sizes(90, 95, 85))], 1)
+    keys = found.targets["program"]
+    found = replace(found, plain={keys[0]: Code(100, {}), keys[1]: Code(105, {})})
+    found = replace(found, choice=choose(found))
+    assert found.target_bytes()["program"] == {
+        "plain": 205,
+        "LLVM": 180,
+        "start": 175,
+        TUNED: 155,
+        BUILT: 155,
+    }
 
 
 def test_why() -> None:

@@ -34,6 +34,7 @@ _REPORT: Final = "report.html"
 _TRACES: Final = "traces"
 _PROJECT_FILE: Final = "project.txt"
 _LOCAL: Final = "local"
+_SETTINGS: Final = "settings.cmake"
 
 
 def add_options(add: shared.Options) -> None:
@@ -86,7 +87,9 @@ def run(options: argparse.Namespace, output: Output) -> int:
         warnings += left_out
     model = _model(options, found)
     traces = options.output / _TRACES if found.searched else None
-    commands = build_commands(options.build, model, traces, project.file)
+    commands = build_commands(
+        options.build, model, traces, project.file, options.output / _SETTINGS
+    )
     about = [f"Time: {times(found)}.", f"Trainer: {', '.join(tuning.trainer())}."]
     made = Provenance(shlex.join(["mlgo-gym", *sys.argv[1:]]), about, commands, warnings)
     report = options.output / _REPORT
