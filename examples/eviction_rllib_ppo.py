@@ -38,7 +38,7 @@ class Masked(gymnasium.ObservationWrapper[Any, Any, Any]):
 
 
 def make(_: dict[str, Any]) -> gymnasium.Env[Any, Any]:
-    env = gymnasium.make("mlgo_gym/RegallocEviction-v0", illegal_action="fallback")
+    env = gymnasium.make("mlgo_gym/RegallocEviction-v0")
     return Masked(FloatVectorObservation(SignedLogObservation(env)))
 
 

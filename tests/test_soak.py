@@ -48,9 +48,7 @@ def test_memory_is_bounded(small: Corpus) -> None:
 @pytest.mark.stress
 def test_ten_thousand_episodes_of_any_action(sample: Corpus) -> None:
     """Actions without regard to the mask: LLVM never aborts, nothing hangs, nothing is left."""
-    env = AllocationEnv(
-        RegallocEviction(), sample, illegal_action="fallback", memory_limit_bytes=LIMIT_BYTES
-    )
+    env = AllocationEnv(RegallocEviction(), sample, memory_limit_bytes=LIMIT_BYTES)
     env.action_space.seed(0)
     workers, after_warm_up = set(), 0
     for episode in range(10_000):

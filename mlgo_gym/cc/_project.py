@@ -228,7 +228,7 @@ def build_commands(
     model: Path | None,
     traces: Path | None = None,
     project: Path | None = None,
-    settings: Path | None = None,
+    initial_cache: Path | None = None,
 ) -> Sequence[str]:
     """The commands that build a project with a model, or plainly.
 
@@ -237,7 +237,7 @@ def build_commands(
         model: the model; ``None`` is LLVM's own heuristic.
         traces: the folder with the answers that a search found for its modules.
         project: its project file.
-        settings: where the settings of CMake's build are written, for the second one.
+        initial_cache: where the settings of CMake's build are written, for the second one.
 
     Raises:
         OptionsError: they cannot be written.
@@ -264,9 +264,9 @@ def build_commands(
     first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target)]
     if generator := known.get("CMAKE_GENERATOR"):
         first += ["-G", shlex.quote(generator)]
-    if settings is not None:
-        _write_settings(settings, root, entries)
-        first += ["-C", shlex.quote(str(settings.absolute()))]
+    if initial_cache is not None:
+        _write_settings(initial_cache, root, entries)
+        first += ["-C", shlex.quote(str(initial_cache.absolute()))]
     return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
 
 

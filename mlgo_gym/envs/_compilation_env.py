@@ -40,7 +40,8 @@ class CompilationEnv(DecisionEnv):
             objects are LLVM's own, ``instructions`` or ``cost`` of the corpus's workloads
             (`mlgo_gym.lab.programs`), ``estimate`` of the counts in the bitcode
             (`mlgo_gym.lab.programs`), or several with weights, as in
-            ``text:0.5,instructions:0.5``; ``illegal_action``, ``error`` or ``fallback``;
+            ``text:0.5,instructions:0.5``; ``illegal_action``, ``fallback`` or ``error``;
+            ``reward_on_truncation``, of an episode that LLVM does not bring to its end;
             ``decision_limit``, what asks more often is truncated; ``timeout_s``, how
             long LLVM may take for one compilation, in seconds; ``memory_limit_bytes``, a worker
             that has grown above it is replaced between episodes; ``render_mode``, ``ansi`` makes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ class EnvSettings(TypedDict, total=False):
     opt_level: str | None
     reward: str | Measure | None
     illegal_action: str
+    reward_on_truncation: float
     decision_limit: int | None
     timeout_s: float
     memory_limit_bytes: int
@@ -68,14 +70,18 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     send them, are replaced by the feature's upper bound. After the last decision no question is
     pending, and the observation is all zeros.
 
-    Action: what the problem's advice is. Any other is an error, which leaves the decision pending;
-    with ``illegal_action="fallback"`` a number that LLVM does not take stands for the problem's
-    `Problem.fallback_action`, and ``info["illegal_action"]`` is what it was.
+    Action: what the problem's advice is. A number that LLVM does not take stands for the problem's
+    `Problem.fallback_action`, and ``info["illegal_action"]`` is what it was; with
+    ``illegal_action="error"`` it is an error, which leaves the decision pending. What is no number
+    always is.
 
     Reward: 0 until the last decision, then what the measure's score of the compilation saves of
-    the baseline's (`mlgo_gym.rollout.reward_of`); positive is better than the baseline.
+    the baseline's (`mlgo_gym.rollout.reward_of`); positive is better than the baseline. An episode
+    that is truncated ends with ``reward_on_truncation``, -1 by default, which is as bad as code of
+    twice the size: to crash LLVM never pays.
 
-    Info, always: ``module``; ``decision``, the number of answers so far; ``action_mask``, ``int8``,
+    Info, always: ``module``; ``decision``, the number of answers so far; ``illegal_actions``, how
+    many of them stand for others; ``action_mask``, ``int8``,
     where not all actions are always taken. While a decision is pending: ``context``, LLVM's name
     for it; ``default_advice``, what LLVM's own heuristic would answer, where LLVM says so;
     ``besides``, by name, what it sends that the problem does not document, if anything; ``site``,
@@ -83,7 +89,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     ``reset``: ``skipped``, what came up but cannot be used, with the reason; ``settings``; the
     baseline's score. At the end: the score, the baseline's, ``settings``, and hashes. What
     crashes LLVM, outruns its deadline or asks more often than it may ends its episode with
-    ``truncated``, reward 0 and ``info["error"]``.
+    ``truncated``, ``reward_on_truncation`` and ``info["error"]``.
     """
 
     _reset_options: ClassVar[tuple[str, ...]] = ("module",)
@@ -101,7 +107,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         *,
         opt_level: str | None = None,
         reward: str | Measure | None = None,
-        illegal_action: str = "error",
+        illegal_action: str = "fallback",
+        reward_on_truncation: float = -1.0,
         decision_limit: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
@@ -112,6 +119,10 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         if opt_level is not None:
             check_choice("opt_level", opt_level, ALL_LEVELS[1:])  # at O0 nobody is asked
         check_choice("illegal_action", illegal_action, ("error", "fallback"))
+        if not _is_finite(reward_on_truncation):
+            raise OptionsError(
+                f"reward_on_truncation: expected a finite number, found {reward_on_truncation!r}"
+            )
         limit = self._default_decision_limit if decision_limit is None else decision_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")
@@ -128,6 +139,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._owned = chosen if is_own else None
         self._opt_level = opt_level
         self._illegal_action = illegal_action
+        self._illegal_actions = 0
+        self._reward_on_truncation = float(reward_on_truncation)
         self._decision_limit = limit
         self._unusable: dict[str, str] = {}
         self._compilation: Compilation | None = None
@@ -170,6 +183,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         skipped: dict[str, str] = {}
         self._compilation = yield from self._begin(asked, skipped, is_seeded=seed is not None)
         self._last_action = None
+        self._illegal_actions = 0
         record = {"skipped": skipped, "settings": self._compilation.settings}
         return observed(self.problem, self._pending), self._info(
             self._compilation
@@ -199,6 +213,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         try:
             compilation.answer(chosen)
             self._last_action = chosen
+            self._illegal_actions += "illegal_action" in remark
             yield compilation
             self._pending = compilation.next_observation()
             self._check_limit(compilation)
@@ -215,9 +230,11 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             except (ModuleError, WorkloadError) as failure:
                 remark = remark | {"error": str(failure)}
         info = self._info(compilation) | remark | ending
-        has_ended = self._pending is None and "error" not in remark
-        observation = observed(self.problem, self._pending)
-        return observation, reward, has_ended, "error" in remark, info
+        is_truncated = "error" in remark
+        if is_truncated:
+            reward = self._reward_on_truncation
+        has_ended = self._pending is None and not is_truncated
+        return observed(self.problem, self._pending), reward, has_ended, is_truncated, info
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """The actions that LLVM takes now, ``bool [actions]``, as sb3-contrib's MaskablePPO asks.
@@ -331,6 +348,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         info: dict[str, Any] = {
             "module": compilation.module.name,
             "decision": compilation.decisions,
+            "illegal_actions": self._illegal_actions,
         }
         mask = self.problem.action_mask(self._pending)
         if mask is not None:
@@ -346,6 +364,10 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             if besides := self.problem.besides(self._pending):
                 info["besides"] = besides
         return info
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _asked_for(options: Mapping[str, Any], known: Sequence[str], corpus: Corpus) -> ResetRequest:

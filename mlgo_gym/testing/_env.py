@@ -32,9 +32,6 @@ def check_env(make: str | Callable[[], _Env], *, seed: int = 0) -> None:
     turns to the module of its option, and an unknown one is an error that names it. Closing twice
     is safe; later calls are a `mlgo_gym.errors.UsageError` that says closed.
 
-    Gymnasium samples any action of the space. Where LLVM does not take all of them, make the
-    environment with ``illegal_action="fallback"``.
-
     Args:
         make: makes an environment, a new one each time, or is the id of one.
         seed: of episodes and actions.

@@ -330,7 +330,7 @@ def test_how_it_is_built(tmp_path: Path) -> None:
     settings = tmp_path / "settings.cmake"
     made = f"-S /src -B {tmp_path}-tuned -G 'Unix Makefiles'"
     build = tmp_path / "compile_commands.json"
-    assert build_commands(build, model, settings=settings) == [
+    assert build_commands(build, model, initial_cache=settings) == [
         f"{with_model} cmake {made} -C {settings}",
         f"cmake --build {tmp_path}-tuned",
     ]

@@ -27,7 +27,7 @@ def corpus(sample: Corpus) -> Corpus:
 
 @pytest.fixture
 def env(corpus: Corpus) -> Iterator[AllocationEnv]:
-    env = AllocationEnv(RegallocEviction(), corpus, illegal_action="fallback", render_mode="ansi")
+    env = AllocationEnv(RegallocEviction(), corpus, render_mode="ansi")
     yield env
     env.close()
 
@@ -127,7 +127,7 @@ def test_a_failed_first_reset_opens_nothing(env: AllocationEnv) -> None:
 
 def test_rows_optimise_at_once(corpus: Corpus) -> None:
     """No row waits for another's module: all are under way before the first is done."""
-    envs = [AllocationEnv(RegallocEviction(), corpus, illegal_action="fallback") for _ in range(2)]
+    envs = [AllocationEnv(RegallocEviction(), corpus) for _ in range(2)]
     work = [env.resetting(options={"module": "expr_vm.c"}) for env in envs]
     waited_for = [next(steps) for steps in work]
     assert [compilation.task for compilation in waited_for] == [OPTIMIZE, OPTIMIZE]
@@ -143,7 +143,7 @@ def test_a_level_is_compiled_at(corpus: Corpus) -> None:
     """Not only said: baselines and episodes differ."""
     ends = []
     for level in ("O1", "O3"):
-        env = AllocationEnv(RegallocEviction(), corpus, opt_level=level, illegal_action="fallback")
+        env = AllocationEnv(RegallocEviction(), corpus, opt_level=level)
         env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
         ends.append(finished(env))
         env.close()

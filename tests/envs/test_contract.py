@@ -48,7 +48,7 @@ def loaded_size() -> Problem:
 def test_registered_environments_keep_the_contract(sample: Corpus, name: str) -> None:
     by_function = measure_of(problem_named(name)).by_function
     names = ["expr_vm.c", "lru_cache.cpp"] if by_function else ["frame_stream.c", "json_write.c"]
-    settings: dict[str, Any] = {"corpus": sample.only(names), "illegal_action": "fallback"}
+    settings: dict[str, Any] = {"corpus": sample.only(names)}
     check_env(partial(gymnasium.make, f"mlgo_gym/{name}-v0", render_mode="ansi", **settings))
 
 
@@ -58,7 +58,7 @@ def test_environments_of_other_problems_keep_it(
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, str(EXAMPLE)])
     corpus = sample.only(["frame_stream.c", "lru_cache.cpp"])
-    check_env(partial(make_env, derived(), corpus, illegal_action="fallback"))
+    check_env(partial(make_env, derived(), corpus))
 
 
 @pytest.mark.e2e

@@ -35,7 +35,7 @@ ID = "mlgo_gym/InliningForSize-v0"
 
 @pytest.fixture
 def env(small: Corpus) -> Iterator[CompilationEnv]:
-    env = CompilationEnv(InliningForSize(), small, render_mode="ansi")
+    env = CompilationEnv(InliningForSize(), small, illegal_action="error", render_mode="ansi")
     yield env
     env.close()
 
@@ -234,7 +234,7 @@ def test_a_crash_truncates_the_episode(env: CompilationEnv) -> None:
     assert worker is not None
     os.kill(worker, signal.SIGKILL)
     observation, reward, terminated, truncated, info = env.step(1)
-    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert (reward, terminated, truncated) == (-1.0, False, True)
     assert info["error"] == "module 'frame_stream.c': LLVM ended with signal 9 (SIGKILL)"
     assert all(value.tolist() == [0] for value in observation.values())
     with pytest.raises(UsageError, match="^step: expected a pending decision, found none"):
@@ -256,6 +256,27 @@ def test_a_deadline_truncates_the_episode(small: Corpus) -> None:
         "module 'frame_stream.c': LLVM took more than its 120 s after 1 decisions; "
         "timeout_s or --timeout lifts the limit"
     )
+    env.close()
+
+
+def test_a_number_that_llvm_does_not_take_is_answered_and_counted(small: Corpus) -> None:
+    env = CompilationEnv(InliningForSize(), small)
+    assert env.reset(options={"module": "frame_stream.c"})[1]["illegal_actions"] == 0
+    counts = [env.step(action)[-1]["illegal_actions"] for action in (2, 0, 0.5)]
+    assert counts == [1, 1, 2]
+    with pytest.raises(UsageError, match="^inlining_decision: expected 0 or 1, found '1'$"):
+        env.step("1")
+    assert env.reset()[1]["illegal_actions"] == 0
+    env.close()
+
+
+@pytest.mark.parametrize("penalty", [-0.25, 0])
+def test_what_truncation_is_worth(small: Corpus, penalty: float) -> None:
+    env = CompilationEnv(InliningForSize(), small, decision_limit=1, reward_on_truncation=penalty)
+    env.reset(options={"module": "frame_stream.c"})
+    _, reward, terminated, truncated, info = env.step(1)
+    assert (reward, terminated, truncated) == (penalty, False, True)
+    assert "decision_limit lifts the limit" in info["error"]
     env.close()
 
 

@@ -37,7 +37,7 @@ def test_a_name_with_its_settings(small: Corpus) -> None:
 @pytest.mark.e2e
 def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
     corpus = Corpus(sample.folder, ("expr_vm.c",))
-    env = make_env(EvictionForSize(), corpus, illegal_action="fallback", decision_limit=40)
+    env = make_env(EvictionForSize(), corpus, decision_limit=40)
     assert isinstance(env, CompilationEnv)
     observation, info = env.reset(seed=1)
     baseline, ended = info["baseline_text_size_bytes"], False
@@ -51,9 +51,9 @@ def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
 
 
 ALWAYS = {
-    "InliningForSize": ("module", "decision"),
-    "RegallocEviction": ("module", "function", "decision", "action_mask"),
-    "RegallocPriority": ("module", "function", "decision"),
+    "InliningForSize": ("module", "decision", "illegal_actions"),
+    "RegallocEviction": ("module", "function", "decision", "illegal_actions", "action_mask"),
+    "RegallocPriority": ("module", "function", "decision", "illegal_actions"),
 }
 """What the documentation says is always in the info: what may be recorded step by step."""
 
@@ -63,9 +63,7 @@ ALWAYS = {
 def test_what_is_always_in_the_info(sample: Corpus, name: str, limit: int | None) -> None:
     """From ``reset`` to the end, truncated or not, and of one shape and type."""
     corpus = Corpus(sample.folder, ("expr_vm.c",))
-    env = gymnasium.make(
-        f"mlgo_gym/{name}-v0", corpus=corpus, decision_limit=limit, illegal_action="fallback"
-    )
+    env = gymnasium.make(f"mlgo_gym/{name}-v0", corpus=corpus, decision_limit=limit)
     env.action_space.seed(1)
     options = {"module": "expr_vm.c"}
     if "function" in ALWAYS[name]:

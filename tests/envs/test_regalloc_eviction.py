@@ -39,7 +39,7 @@ def two(sample: Corpus) -> Corpus:
 
 @pytest.fixture
 def env(two: Corpus) -> Iterator[AllocationEnv]:
-    env = AllocationEnv(RegallocEviction(), two, render_mode="ansi")
+    env = AllocationEnv(RegallocEviction(), two, illegal_action="error", render_mode="ansi")
     yield env
     env.close()
 
@@ -122,7 +122,7 @@ def test_illegal_actions_are_errors(env: AllocationEnv) -> None:
 
 
 def test_illegal_actions_fall_back(two: Corpus) -> None:
-    env = AllocationEnv(RegallocEviction(), two, illegal_action="fallback", render_mode="ansi")
+    env = AllocationEnv(RegallocEviction(), two, render_mode="ansi")
     env.reset(seed=0)
     illegal = int(np.flatnonzero(~env.action_masks())[0])
     expected = 32 if env.action_masks()[32] else int(np.flatnonzero(env.action_masks())[0])
@@ -137,7 +137,8 @@ def test_illegal_actions_fall_back(two: Corpus) -> None:
 def test_the_decision_limit_truncates(two: Corpus) -> None:
     env = AllocationEnv(RegallocEviction(), two, decision_limit=3)
     env.reset(options={"module": "expr_vm.c", "function": "expr_run"})
-    _, info = finish(env)
+    reward, info = finish(env)
+    assert reward == -1.0
     assert info["error"] == (
         "module 'expr_vm.c:expr_run': took more than its 3 decisions; decision_limit lifts the "
         "limit"
@@ -252,6 +253,10 @@ def test_bad_reset_options(
     ("settings", "message"),
     [
         ({"illegal_action": "x"}, "illegal_action: expected one of error, fallback, found 'x'"),
+        (
+            {"reward_on_truncation": math.nan},
+            "reward_on_truncation: expected a finite number, found nan",
+        ),
         ({"decision_limit": 0}, "decision_limit: expected a whole number above 0, found 0"),
         ({"max_eviction_count": 0}, "max_eviction_count: expected a whole number above 0, found 0"),
         (

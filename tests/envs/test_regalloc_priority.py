@@ -17,7 +17,10 @@ from mlgo_gym.problems._regalloc_priority import RegallocPriority
 @pytest.fixture
 def env(sample: Corpus) -> Iterator[AllocationEnv]:
     env = AllocationEnv(
-        RegallocPriority(), Corpus(sample.folder, ("expr_vm.c",)), render_mode="ansi"
+        RegallocPriority(),
+        Corpus(sample.folder, ("expr_vm.c",)),
+        illegal_action="error",
+        render_mode="ansi",
     )
     yield env
     env.close()
@@ -57,9 +60,7 @@ def test_actions_that_are_none(env: AllocationEnv, action: Any, message: str) ->
 
 
 def test_illegal_actions_fall_back(sample: Corpus) -> None:
-    env = AllocationEnv(
-        RegallocPriority(), Corpus(sample.folder, ("expr_vm.c",)), illegal_action="fallback"
-    )
+    env = AllocationEnv(RegallocPriority(), Corpus(sample.folder, ("expr_vm.c",)))
     env.reset(seed=0)
     *_, info = env.step(-3.0)
     assert info["illegal_action"] == -3.0

@@ -29,7 +29,9 @@ ID = "mlgo_gym/InliningForSize-v0"
 
 @pytest.fixture
 def envs(small: Corpus) -> Iterator[CompilationVectorEnv]:
-    envs = CompilationVectorEnv(InliningForSize(), 3, corpus=small, autoreset_mode="Disabled")
+    envs = CompilationVectorEnv(
+        InliningForSize(), 3, corpus=small, illegal_action="error", autoreset_mode="Disabled"
+    )
     yield envs
     envs.close()
 
@@ -93,7 +95,7 @@ def test_a_crash_or_a_timeout_touches_its_own_row(small: Corpus, kill: signal.Si
     expected, *_ = alone.step(0)
     for row in (0, 2):
         assert {name: array[row] for name, array in observations.items()} == expected
-    assert (rewards.tolist(), terminations.tolist()) == ([0.0] * 3, [False] * 3)
+    assert (rewards.tolist(), terminations.tolist()) == ([0.0, -1.0, 0.0], [False] * 3)
     assert truncations.tolist() == [False, True, False]
     assert infos["_error"].tolist() == [False, True, False]
     assert "module 'frame_stream.c': LLVM " in infos["error"][1]
@@ -278,7 +280,7 @@ def test_register_allocation_equals_a_loop_over_single_environments(
     sample: Corpus, name: str
 ) -> None:
     identity = f"mlgo_gym/{name}-v0"
-    settings: dict[str, Any] = {"corpus": sample, "illegal_action": "fallback"}
+    settings: dict[str, Any] = {"corpus": sample}
     ours = gymnasium.make_vec(
         identity, num_envs=2, vectorization_mode="vector_entry_point", **settings
     )
