@@ -249,9 +249,12 @@ class Corpus:
         """
         folder = local_corpora(folder)
         if not (folder / MANIFEST_NAME).exists():
+            inside = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST_NAME}"))
+            hint = "'mlgo-gym corpus build' makes a corpus"
+            if inside:
+                hint = f"one of the corpora in it is {str(folder / inside[0])!r}"
             raise CorpusError(
-                f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it, found none; "
-                "'mlgo-gym corpus build' makes a corpus"
+                f"corpus {str(folder)!r}: expected {MANIFEST_NAME} in it, found none; {hint}"
             )
         manifest = read_manifest(folder)
         if manifest.has_thinlto and not allow_thinlto:

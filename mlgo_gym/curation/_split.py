@@ -187,7 +187,7 @@ def _check_sides(
         if not side:
             raise CorpusError(
                 f"corpora: expected modules for both sides, found none for {name!r}: the "
-                "recipes keep all for the other; recorded sides can be ignored"
+                "recipes keep all for the other; --ignore-recorded deals them out"
             )
 
 

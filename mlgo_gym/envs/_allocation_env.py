@@ -6,11 +6,11 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final, NoReturn, Unpack
 
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest
+from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
 from mlgo_gym.llvm import ALLOCATE, Compilation, CompileOptions, Steps, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import AllocationCost, AllocationResult, Allocator, OptimizedModule
@@ -83,7 +83,7 @@ class AllocationEnv(DecisionEnv):
         problem: Problem,
         corpus: Corpus | str | Path | None = None,
         *,
-        baseline: PolicyLike | None = None,
+        baseline: PolicyLike | str | None = None,
         **settings: Unpack[EnvSettings],
     ) -> None:
         super().__init__(problem, corpus, **settings)
@@ -92,12 +92,22 @@ class AllocationEnv(DecisionEnv):
                 f"{problem.name}: expected a measure of register allocation, found "
                 f"{type(self.measure).__name__}"
             )
-        self._baseline_policy = baseline
+        self._baseline_policy = baseline_of(problem, baseline)
         self._allocator = Allocator(self.compiler, problem)
         self._known: dict[tuple[str, CompileOptions], _Parts] = {}
         self._modules: deque[str] = deque()
         self._place: _Place | None = None
         self._episode: _Episode | None = None
+
+    def fork(self) -> NoReturn:
+        """Episodes of single functions have no branches yet.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"fork: expected an episode of a module, found one of a function of {self.problem.name}"
+        )
 
     def _begin(
         self, asked: ResetRequest, skipped: dict[str, str], *, is_seeded: bool

@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack
 
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.corpus import Corpus, Module
-from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest
+from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
 from mlgo_gym.llvm import Compilation, CompilationResult, CompileOptions, Steps, options_of
 from mlgo_gym.problems import PolicyLike, Problem
 from mlgo_gym.rollout import check_sites
@@ -32,7 +32,8 @@ class CompilationEnv(DecisionEnv):
         problem: what LLVM asks for; its measure is one of objects.
         corpus: a corpus, its folder, or ``None`` for the sample corpus in this package. Where the
             environment's spec is to be saved as JSON, give the folder as a string.
-        baseline: the policy that the score is relative to; ``None`` is LLVM's own heuristic.
+        baseline: the policy that the score is relative to, or its name, such as ``never``; ``None``
+            is LLVM's own heuristic.
         sites: ``info["site"]`` says where the call is that is decided about.
         settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
@@ -65,7 +66,7 @@ class CompilationEnv(DecisionEnv):
         problem: Problem,
         corpus: Corpus | str | Path | None = None,
         *,
-        baseline: PolicyLike | None = None,
+        baseline: PolicyLike | str | None = None,
         sites: bool = False,
         **settings: Unpack[EnvSettings],
     ) -> None:
@@ -75,7 +76,8 @@ class CompilationEnv(DecisionEnv):
         if not self.measure.makes_objects:
             found = type(self.measure).__name__
             raise OptionsError(f"{problem.name}: expected a measure of objects, found {found}")
-        self._baseline_answers = {problem: baseline} if baseline else {}
+        policy = baseline_of(problem, baseline)
+        self._baseline_answers = {} if policy is None else {problem: policy}
         self._known: dict[tuple[str, CompileOptions], CompilationResult] = {}
         self._compared_with: CompilationResult | None = None
 

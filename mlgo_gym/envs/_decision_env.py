@@ -34,7 +34,7 @@ from mlgo_gym.llvm import (
     run_to_end,
     site_of,
 )
-from mlgo_gym.problems import Action, Problem
+from mlgo_gym.problems import Action, Policy, PolicyLike, Problem
 from mlgo_gym.rollout import Measure, Result, measure_of
 from mlgo_gym.stream import Observation
 
@@ -126,6 +126,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         limit = self._default_decision_limit if decision_limit is None else decision_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise OptionsError(f"decision_limit: expected a whole number above 0, found {limit!r}")
+        if not isinstance(corpus, Corpus | str | Path | None):
+            raise OptionsError(f"corpus: expected a corpus, its folder or None, found {corpus!r}")
         self.corpus: Final = (
             corpus if isinstance(corpus, Corpus) else Corpus.load(corpus or SAMPLE_CORPUS)
         )
@@ -364,6 +366,19 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
             if besides := self.problem.besides(self._pending):
                 info["besides"] = besides
         return info
+
+
+def baseline_of(problem: Problem, given: PolicyLike | str | None) -> PolicyLike | None:
+    """The policy that a score is relative to, which may be given by its name.
+
+    Raises:
+        OptionsError: no policy of the problem has that name, or it is nothing that answers.
+    """
+    if isinstance(given, str):
+        return problem.policy(given)
+    if given is not None and not (isinstance(given, Policy) or callable(given)):
+        raise OptionsError(f"baseline: expected a policy, its name or None, found {given!r}")
+    return given
 
 
 def _is_finite(value: object) -> bool:

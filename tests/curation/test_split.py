@@ -323,7 +323,7 @@ def same_name(folder: Path) -> None:
         (
             all_recorded,
             "corpora: expected modules for both sides, found none for 'train': the recipes keep "
-            "all for the other; recorded sides can be ignored",
+            "all for the other; --ignore-recorded deals them out",
         ),
         (nothing, "corpora: expected at least one folder, found none"),
         (

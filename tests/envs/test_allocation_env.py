@@ -180,3 +180,14 @@ def test_no_more_is_forgotten_than_has_to_be(
     assert len(sizes) == len(names)
     monkeypatch.setattr(_allocation_env, "_REMEMBERED_BYTES", sum(sizes[1:]))
     assert known() == sizes[1:]
+
+
+def test_a_function_has_no_branches(sample: Corpus) -> None:
+    env = AllocationEnv(RegallocEviction(), sample.only(["expr_vm.c"]))
+    env.reset()
+    with pytest.raises(UsageError) as error:
+        env.fork()
+    assert str(error.value) == (
+        "fork: expected an episode of a module, found one of a function of RegallocEviction"
+    )
+    env.close()

@@ -270,6 +270,37 @@ def test_a_number_that_llvm_does_not_take_is_answered_and_counted(small: Corpus)
     env.close()
 
 
+def test_a_baseline_by_its_name(small: Corpus) -> None:
+    env = CompilationEnv(InliningForSize(), small, baseline="never")
+    _, info = env.reset(options={"module": "frame_stream.c"})
+    _, ended = finish(env, 0)
+    assert info["baseline_text_size_bytes"] == ended["text_size_bytes"]
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"baseline": "nobody"}, "policy: expected one of .*, found 'nobody'"),
+        ({"baseline": 3}, "baseline: expected a policy, its name or None, found 3"),
+        (
+            {"corpus": ["a", "b"]},
+            r"corpus: expected a corpus, its folder or None, found \['a', 'b'\]",
+        ),
+    ],
+)
+def test_settings_that_are_none(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionsError, match=f"^{message}$"):
+        CompilationEnv(InliningForSize(), **settings)
+
+
+def test_a_folder_of_corpora(small: Corpus, tmp_path: Path) -> None:
+    shutil.copytree(small.folder, tmp_path / "one")
+    with pytest.raises(CorpusError) as error:
+        CompilationEnv(InliningForSize(), tmp_path)
+    assert str(error.value).endswith(f"one of the corpora in it is {str(tmp_path / 'one')!r}")
+
+
 @pytest.mark.parametrize("penalty", [-0.25, 0])
 def test_what_truncation_is_worth(small: Corpus, penalty: float) -> None:
     env = CompilationEnv(InliningForSize(), small, decision_limit=1, reward_on_truncation=penalty)
