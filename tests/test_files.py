@@ -370,6 +370,7 @@ NEEDS_NO_CARE = {
     ("curation/_building.py", "write_bytes"),
     ("curation/_building.py", "write_text"),
     ("curation/_functions.py", "write_bytes"),
+    ("cc/_localized.py", "write_bytes"),
     ("cc/_prepare.py", "write_bytes"),
     ("cc/_prepare.py", "write_text"),
     ("lab/programs/_attach.py", "write_bytes"),

@@ -218,7 +218,7 @@ def test_an_episode_that_leads_to_what_cannot_be() -> None:
     while not (is_cut or has_ended):
         _, reward, has_ended, is_cut, info = env.step(0)
     env.close()
-    assert (is_cut, reward) == (True, 0.0)
+    assert (is_cut, reward) == (True, -1.0)
     assert info["error"].startswith("module '<ir>': expected at most 135 instructions")
 
 
