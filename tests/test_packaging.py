@@ -56,6 +56,7 @@ def test_the_wheel_holds_the_packages_and_nothing_else(wheel: Path) -> None:
         for name in (
             "data/scripts/mlgo-c++",
             "data/scripts/mlgo-cc",
+            "data/scripts/mlgo-launch",
             "dist-info/METADATA",
             "dist-info/RECORD",
             "dist-info/WHEEL",
@@ -107,8 +108,10 @@ def test_the_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
         "MLGO_INLINING_MODEL": str(ROOT / "tests" / "models" / "inliner"),
         "MLGO_STRICT": "1",
     }
-    for program in ("mlgo-cc", "mlgo-c++"):
-        command = [str(programs / program), "-O2", "-x", "c", "-c", "f.c", "-o", f"{program}.o"]
+    launched = {"mlgo-launch": [settings["MLGO_CLANG"]]}
+    for program in ("mlgo-cc", "mlgo-c++", "mlgo-launch"):
+        arguments = ["-O2", "-x", "c", "-c", "f.c", "-o", f"{program}.o"]
+        command = [str(programs / program), *launched.get(program, []), *arguments]
         subprocess.run(command, cwd=tmp_path, env={**os.environ, **settings}, check=True)
         assert (tmp_path / f"{program}.o").is_file()
 

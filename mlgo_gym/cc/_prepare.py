@@ -71,7 +71,7 @@ from mlgo_gym.problems import MAX_BYTES, PRESETS, InliningForSize, RegallocEvict
 from mlgo_gym.runners import DEFAULT_DEADLINE_S, check_files, settings_of_models
 
 NATIVE: Final = Path(__file__).parent / "native"
-PROGRAMS: Final = ("mlgo-cc", "mlgo-c++")
+PROGRAMS: Final = ("mlgo-cc", "mlgo-c++", "mlgo-launch")
 
 _FOLDERS: Final = ("bin", "kept")
 _SCRATCH: Final = ".new-"

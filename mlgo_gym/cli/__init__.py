@@ -16,6 +16,7 @@ COMMANDS = {
     "_replay": "repeat recorded compilations and verify their objects",
     "_train": "train a policy on corpora",
     "_evaluate": "compare models with LLVM's default over packages",
+    "_models": "list the trained models that ship",
     "_freeze": "compile a model to an object, a C header and a shared library",
     "_compile": "compile bitcode with a model's advice",
     "_serve": "answer compilers over gRPC with a model",

@@ -12,7 +12,7 @@ from typing import Any, Final
 from corpus_tools.scratch import scratch_folder
 from mlgo_gym.base import ModelError
 from mlgo_gym.corpus import shortest_names
-from mlgo_gym.model import CARD_FILE, find_description, freeze, read_card
+from mlgo_gym.model import CARD_FILE, find_description, freeze, read_card, shipped_models
 from mlgo_gym.problems import HASH, InliningForSize, Policy, Problem, problems
 from mlgo_gym.runners._base import RunnerFactory
 from mlgo_gym.runners._load import runner_factory
@@ -51,8 +51,11 @@ class Model:
 
     def __post_init__(self) -> None:
         if not self.path.exists():
+            names = ", ".join(shipped_models())
             raise ModelError(
-                str(self.path), "expected a model directory or a frozen model, found none"
+                str(self.path),
+                "expected a model directory, a frozen model or the name of a shipped one "
+                f"({names}), found none",
             )
         card = read_card(self.path)
         if card is not None and card.problem != self.problem.name:

@@ -80,6 +80,14 @@ CMAKE = BuildSystem(
     "cmake -B build -DCMAKE_BUILD_TYPE=Release "
     '-DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" && cmake --build build',
 )
+LAUNCHER = BuildSystem(
+    "CMake's launcher",
+    CMAKE.tools,
+    CMAKE.files,
+    "cmake -B build -DCMAKE_BUILD_TYPE=Release "
+    '-DCMAKE_C_COMPILER_LAUNCHER="$LAUNCHER" -DCMAKE_CXX_COMPILER_LAUNCHER="$LAUNCHER" '
+    "-DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22 && cmake --build build",
+)
 MESON = BuildSystem(
     "Meson",
     {"meson": "meson", "ninja": "ninja-build"},
@@ -91,7 +99,9 @@ MESON = BuildSystem(
 )
 
 
-@pytest.mark.parametrize("system", [MAKE, AUTOTOOLS, CMAKE, MESON], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "system", [MAKE, AUTOTOOLS, CMAKE, LAUNCHER, MESON], ids=lambda each: each.name
+)
 def test_builds(driver: Driver, tmp_path: Path, system: BuildSystem) -> None:
     for tool, package in system.tools.items():
         require(tool, package)
@@ -133,6 +143,8 @@ def build(
 def environment(driver: Driver, *, is_plain: bool) -> dict[str, str]:
     if is_plain:
         compilers = {"CC": driver.clang, "CXX": driver.clang.replace("clang-", "clang++-")}
+        compilers["LAUNCHER"] = ""
     else:
         compilers = {name: str(driver.command(cxx=name == "CXX")[0]) for name in ("CC", "CXX")}
+        compilers["LAUNCHER"] = str(driver.scripts / "mlgo-launch")
     return {**driver.environment, **compilers}

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym import __version__
+from mlgo_gym.cc._prepare import PROGRAMS
 from mlgo_gym.cc._prepare import main as prepare
 from mlgo_gym.model._card import CARD_FILE
 from mlgo_gym.model._freeze import freeze
@@ -72,6 +73,12 @@ CASES = [
         "the folder is not there",
         lambda folder: {"MLGO_INLINING_MODEL": f"{folder}/none"},
         "model '{folder}/none': cannot be read: No such file or directory",
+    ),
+    Case(
+        "no model is called so",
+        lambda _: {"MLGO_INLINING_MODEL": "inlining-for-speed"},
+        "model 'inlining-for-speed': expected a folder, or one of inlining-for-size, "
+        "inlining-for-size-derived, regalloc-eviction; found neither",
     ),
     Case(
         "made for the other problem, says the card",
@@ -168,7 +175,10 @@ def test_plain_clang_and_one_warning(
 
 def test_an_unknown_option(driver: Driver, work: Path) -> None:
     done = driver.run("-O2", "-c", "f.c", "--mlgo-model=x", cwd=work)
-    words = "unknown option '--mlgo-model=x'; compiled by plain clang"
+    words = (
+        "unknown option '--mlgo-model=x'; --mlgo-help lists those that exist; "
+        "compiled by plain clang"
+    )
     assert (done.returncode, done.stderr.decode()) == (0, f"mlgo-cc: warning: {words}\n")
 
 
@@ -457,13 +467,12 @@ def test_what_has_no_fingerprint(
 
 
 def test_the_scripts_and_the_package_agree_on_the_cache() -> None:
-    for name in ("mlgo-cc", "mlgo-c++"):
-        script = Path(__file__).parents[2] / "scripts" / name
-        assert f"/cc-{__version__}${{mlgo_self%/*}}\n" in script.read_text()
-        assert os.access(script, os.X_OK)
-    texts = [script.with_name(name).read_text() for name in ("mlgo-cc", "mlgo-c++")]
-    one, other = (text.replace("=--driver-mode=g++\n", "=\n") for text in texts)
-    assert other.replace("mlgo-c++", "mlgo-cc") == one
+    scripts = Path(__file__).parents[2] / "scripts"
+    text = (scripts / "mlgo-cc").read_text()
+    assert f"/cc-{__version__}${{mlgo_self%/*}}\n" in text
+    for name in PROGRAMS:
+        assert os.access(scripts / name, os.X_OK)
+        assert (scripts / name).read_text() == text
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,8 @@ def test_only_bad_modules(small_folder: Path, capsys: pytest.CaptureFixture[str]
         ([], "expected --model or --policy, found neither"),
         (
             ["--model", "none"],
-            "model 'none': expected a model directory or a frozen model, found none",
+            "model 'none': expected a model directory, a frozen model or the name of a shipped one "
+            "(inlining-for-size, inlining-for-size-derived, regalloc-eviction), found none",
         ),
         (
             ["--model", "empty"],

@@ -77,7 +77,11 @@ def test_a_bad_module_among_good_ones(
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ("none", "model 'none': expected a model directory or a frozen model, found none"),
+        (
+            "none",
+            "model 'none': expected a model directory, a frozen model or the name of a shipped one "
+            "(inlining-for-size, inlining-for-size-derived, regalloc-eviction), found none",
+        ),
         (
             "lowest_density",
             "model 'lowest_density': expected a model for InliningForSize, found one for "

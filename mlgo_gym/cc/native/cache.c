@@ -121,7 +121,7 @@ bool find_clang(const struct settings *settings, struct clang *clang, struct mes
                settings->clang);
       return false;
     }
-    clang->needs_cxx_mode = settings->is_cxx && !cxx_sibling(clang);
+    clang->needs_cxx_mode = settings->is_cxx && !settings->launched && !cxx_sibling(clang);
   } else if (!first_candidate(settings, clang)) {
     snprintf(message->text, MESSAGE_BYTES,
              "clang: expected clang or clang-19 or newer on PATH, found none; MLGO_CLANG names "

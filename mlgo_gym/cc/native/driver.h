@@ -73,8 +73,11 @@ struct settings {
   const char *kept_log;              /* where it is noted what was kept; or NULL */
   const char *traces;                /* a folder of what search found; or NULL */
   const char *project;               /* a project file; or NULL */
+  const char *launched;              /* the compiler in front of its arguments; or NULL */
+  bool is_launcher;                  /* it must be there */
   bool wants_fingerprint;
   bool wants_key; /* of the module, in a folder of traces */
+  bool wants_help;
   char **arguments; /* clang's, from [1]; NULL-terminated */
   size_t argument_count;
 };
@@ -118,6 +121,9 @@ struct message {
 
 /* settings.c */
 bool read_settings(struct settings *settings, int argc, char **argv, struct message *message);
+void print_help(void);
+/* Writes the names of the models that ship, with commas between them. */
+void name_shipped(char *text, size_t size);
 /* The models whose objects are compared with clang's own; the result is how many. */
 #define MOST_MODELS 64
 size_t models_to_compare(const struct settings *settings, const char **models);

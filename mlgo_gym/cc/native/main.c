@@ -33,7 +33,9 @@ int fall_back(const struct settings *settings, const struct clang *clang,
     say("error", message->text, "");
     return clang->leads_back ? LED_BACK : 1;
   }
-  say("warning", message->text, "; compiled by plain clang");
+  bool is_other = settings->launched && clang->version < MINIMUM_CLANG;
+  say("warning", message->text,
+      is_other ? "; compiled without a model" : "; compiled by plain clang");
   return become_clang(settings, clang);
 }
 
@@ -119,7 +121,16 @@ int main(int argc, char **argv) {
   open_standard_streams();
   signal(SIGCHLD, SIG_DFL); /* ignored, it would leave no status to wait for */
   settings.is_cxx = !strcmp(program, "mlgo-c++");
+  settings.is_launcher = !strcmp(program, "mlgo-launch");
   bool is_usable = read_settings(&settings, argc, argv, &message);
+  if (settings.wants_help) {
+    print_help();
+    return fflush(stdout) != 0;
+  }
+  if (settings.is_launcher && !settings.launched) {
+    say("error", message.text, "");
+    return 1;
+  }
   if (!find_clang(&settings, &clang, &refusal)) {
     say("error", refusal.text, "");
     return 1;

@@ -143,6 +143,18 @@ static bool freeze(const struct settings *settings, enum problem problem, const 
   return false;
 }
 
+static void say_unreadable(const char *model, struct message *message) {
+  char names[MESSAGE_BYTES / 2];
+  int error = errno;
+  name_shipped(names, sizeof names);
+  if (error == ENOENT && !strchr(model, '/'))
+    snprintf(message->text, MESSAGE_BYTES,
+             "model '%.300s': expected a folder, or one of %s; found neither", model, names);
+  else
+    snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
+             strerror(error));
+}
+
 const struct mlgo_policy *load_policy(const struct settings *settings, const struct clang *clang,
                                       enum problem problem, int *file,
                                       struct message *message) {
@@ -151,8 +163,7 @@ const struct mlgo_policy *load_policy(const struct settings *settings, const str
   char name[128], refusal[128];
   size_t size;
   if (!model_key(key, model, vocabulary_of(settings, problem))) {
-    snprintf(message->text, MESSAGE_BYTES, "model '%s': cannot be read: %s", model,
-             strerror(errno));
+    say_unreadable(model, message);
     return NULL;
   }
   key_of_named(named, key, model);

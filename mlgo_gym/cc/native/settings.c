@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +10,28 @@
 #include <unistd.h>
 
 static const struct {
-  const char *option, *variable, *key;
+  const char *option, *variable, *key, *value, *help;
 } NAMES[] = {
-    {"--mlgo-clang=", "MLGO_CLANG", "clang"},
-    {"--mlgo-inlining-model=", "MLGO_INLINING_MODEL", "inlining-model"},
-    {"--mlgo-regalloc-model=", "MLGO_REGALLOC_MODEL", "regalloc-model"},
-    {"--mlgo-ir2vec=", "MLGO_IR2VEC", "ir2vec"},
-    {"--mlgo-size-increase-threshold=", "MLGO_SIZE_INCREASE_THRESHOLD", "size-increase-threshold"},
-    {"--mlgo-timeout=", "MLGO_TIMEOUT", "timeout"},
-    {"--mlgo-strict=", "MLGO_STRICT", "strict"},
-    {"--mlgo-in-process=", "MLGO_IN_PROCESS", "in-process"},
-    {"--mlgo-keep-smaller=", "MLGO_KEEP_SMALLER", "keep-smaller"},
-    {"--mlgo-kept-log=", "MLGO_KEPT_LOG", "kept-log"},
-    {"--mlgo-traces=", "MLGO_TRACES", "traces"},
-    {"--mlgo-project=", "MLGO_PROJECT", "project"},
+    {"--mlgo-clang=", "MLGO_CLANG", "clang", "PATH", "the clang that compiles"},
+    {"--mlgo-inlining-model=", "MLGO_INLINING_MODEL", "inlining-model", "MODEL",
+     "decides what is inlined"},
+    {"--mlgo-regalloc-model=", "MLGO_REGALLOC_MODEL", "regalloc-model", "MODEL",
+     "decides which live range is evicted"},
+    {"--mlgo-ir2vec=", "MLGO_IR2VEC", "ir2vec", "FILE",
+     "the vocabulary of embeddings, in place of that of the model's card"},
+    {"--mlgo-size-increase-threshold=", "MLGO_SIZE_INCREASE_THRESHOLD", "size-increase-threshold",
+     "X", "growth of a module at which LLVM stops asking the model (2)"},
+    {"--mlgo-timeout=", "MLGO_TIMEOUT", "timeout", "SECONDS",
+     "how long another process is waited for (300)"},
+    {"--mlgo-strict=", "MLGO_STRICT", "strict", "1", "make mlgo-cc's own warnings errors"},
+    {"--mlgo-in-process=", "MLGO_IN_PROCESS", "in-process", "0",
+     "answer over FIFOs, not in clang's own process"},
+    {"--mlgo-keep-smaller=", "MLGO_KEEP_SMALLER", "keep-smaller", "1|MODEL,...",
+     "keep the smallest object, clang's own among them"},
+    {"--mlgo-kept-log=", "MLGO_KEPT_LOG", "kept-log", "FILE", "note which object was kept"},
+    {"--mlgo-traces=", "MLGO_TRACES", "traces", "DIR", "repeat the answers that a search found"},
+    {"--mlgo-project=", "MLGO_PROJECT", "project", "FILE",
+     "make functions local that no other object of the project shares"},
 };
 enum {
   CLANG,
@@ -40,6 +49,9 @@ enum {
   COUNT
 };
 
+/* What the script passes on of its own name: aarch64-linux-gnu-clang compiles for that target. */
+#define TARGET "--mlgo-target="
+
 #ifndef MLGO_MODELS
 #error "MLGO_MODELS is the folder of the models that ship with mlgo_gym"
 #endif
@@ -54,6 +66,25 @@ static const char *model_folder(const char *text) {
   bool is_shipped = !access(card, R_OK);
   *strrchr(card, '/') = 0;
   return is_shipped ? card : text;
+}
+
+static int is_shipped(const struct dirent *entry) {
+  char card[4096];
+  snprintf(card, sizeof card, "%s/%s/card.json", MLGO_MODELS, entry->d_name);
+  return !access(card, R_OK);
+}
+
+void name_shipped(char *text, size_t size) {
+  struct dirent **entries;
+  int count = scandir(MLGO_MODELS, &entries, is_shipped, alphasort);
+  text[0] = 0;
+  for (int index = 0; index < count; ++index) {
+    size_t length = strlen(text);
+    snprintf(text + length, size - length, "%s%s", length ? ", " : "", entries[index]->d_name);
+    free(entries[index]);
+  }
+  if (count >= 0)
+    free(entries);
 }
 
 static bool is_key(const char *line, size_t length, size_t *which) {
@@ -148,33 +179,105 @@ static bool check(struct settings *settings, const char **values, struct message
   return true;
 }
 
+/* A value of one of ours; false where it is none of them. */
+static bool take_value(char *argument, const char **values) {
+  if (!strcmp(argument, "--mlgo-keep-smaller")) {
+    values[KEEP_SMALLER] = "1";
+    return true;
+  }
+  for (size_t which = 0; which < COUNT; ++which) {
+    size_t length = strlen(NAMES[which].option);
+    if (!strncmp(argument, NAMES[which].option, length)) {
+      values[which] = argument + length;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A request in place of a compilation; false where it is none. */
+static bool take_request(const char *argument, struct settings *settings) {
+  bool *wanted = !strcmp(argument, "--mlgo-fingerprint")  ? &settings->wants_fingerprint
+                 : !strcmp(argument, "--mlgo-traces-key") ? &settings->wants_key
+                 : !strcmp(argument, "--mlgo-help")       ? &settings->wants_help
+                 : !strcmp(argument, "--mlgo-launch")     ? &settings->is_launcher
+                                                          : NULL;
+  if (wanted)
+    *wanted = true;
+  return wanted != NULL;
+}
+
+/* Whether a name is a compiler's: clang, x86_64-linux-gnu-g++, clang++-22. */
+static bool names_compiler(const char *path) {
+  static const char *const COMPILERS[] = {"clang", "clang++", "gcc", "g++", "cc", "c++"};
+  const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+  size_t length = strlen(base), digits = length;
+  while (digits && strchr("0123456789.", base[digits - 1]))
+    --digits;
+  if (digits && digits < length && base[digits - 1] == '-')
+    length = digits - 1;
+  for (size_t index = 0; index < sizeof COMPILERS / sizeof *COMPILERS; ++index) {
+    size_t size = strlen(COMPILERS[index]);
+    if (length >= size && !strncmp(base + length - size, COMPILERS[index], size) &&
+        (length == size || base[length - size - 1] == '-'))
+      return true;
+  }
+  return false;
+}
+
+/* The compiler that a build system wants started, in front of its own arguments. */
+static bool is_launched(const struct settings *settings, const char *argument) {
+  if (settings->argument_count != 1)
+    return false;
+  return settings->is_launcher ||
+         (argument[0] != '-' && !access(argument, X_OK) && names_compiler(argument));
+}
+
 /* Takes our own options out of clang's arguments. */
 static bool take_options(struct settings *settings, int argc, char **argv, const char **values,
                          struct message *message) {
-  settings->arguments = calloc((size_t)argc + 1, sizeof *settings->arguments);
-  for (int index = 0; index < argc; ++index) {
-    if (index == 0 || strncmp(argv[index], "--mlgo-", 7)) {
+  settings->arguments = calloc((size_t)argc + 2, sizeof *settings->arguments);
+  settings->arguments[settings->argument_count++] = argv[0];
+  for (int index = 1; index < argc; ++index) {
+    const char *launched = settings->launched;
+    if (!strncmp(argv[index], TARGET, strlen(TARGET))) {
+      char *target = argv[index] + strlen("--mlgo-") - 2; /* "--target=..." of it, in place */
+      settings->arguments[settings->argument_count++] = memcpy(target, "--", 2);
+    } else if (!strncmp(argv[index], "--mlgo-", 7)) {
+      if (!take_request(argv[index], settings) && !take_value(argv[index], values) &&
+          !message->text[0])
+        snprintf(message->text, MESSAGE_BYTES,
+                 "unknown option '%.600s'; --mlgo-help lists those that exist", argv[index]);
+    } else if (!launched && is_launched(settings, argv[index])) {
+      settings->is_launcher = true;
+      settings->launched = argv[index];
+    } else
       settings->arguments[settings->argument_count++] = argv[index];
-      continue;
-    }
-    bool is_known = !strcmp(argv[index], "--mlgo-fingerprint");
-    settings->wants_fingerprint |= is_known;
-    if (!strcmp(argv[index], "--mlgo-traces-key"))
-      is_known = settings->wants_key = true;
-    if (!strcmp(argv[index], "--mlgo-keep-smaller")) {
-      values[KEEP_SMALLER] = "1";
-      is_known = true;
-    }
-    for (size_t which = 0; which < COUNT && !is_known; ++which) {
-      size_t length = strlen(NAMES[which].option);
-      is_known = !strncmp(argv[index], NAMES[which].option, length);
-      if (is_known)
-        values[which] = argv[index] + length;
-    }
-    if (!is_known && !message->text[0])
-      snprintf(message->text, MESSAGE_BYTES, "unknown option '%s'", argv[index]);
   }
+  if (settings->is_launcher && !settings->launched && !settings->wants_help && !message->text[0])
+    snprintf(message->text, MESSAGE_BYTES, "expected the compiler to launch, found none");
   return !message->text[0];
+}
+
+void print_help(void) {
+  char names[MESSAGE_BYTES / 2];
+  name_shipped(names, sizeof names);
+  printf("usage: mlgo-cc [OPTION ...] CLANG-ARGUMENT ...\n"
+         "       mlgo-launch [OPTION ...] CLANG CLANG-ARGUMENT ...\n\n"
+         "Compile by clang, with a model's decisions in place of LLVM's own.\n"
+         "An option counts before its variable, that before ~/.config/mlgo-gym/cc.conf,\n"
+         "whose keys are the options' names without '--mlgo-'.\n\n");
+  for (size_t which = 0; which < COUNT; ++which)
+    printf("  %s%s\n      %s\n      variable: %s\n", NAMES[which].option, NAMES[which].value,
+           NAMES[which].help, NAMES[which].variable);
+  printf("  --mlgo-fingerprint\n      print what decides the code besides sources and command line\n"
+         "  --mlgo-traces-key\n      print what stands for this module in a search's answers.txt\n"
+         "  --mlgo-help\n      print this\n\n"
+         "MODEL is a folder, or the name of a shipped model:\n"
+         "%s.\n"
+         "MLGO_CACHE names the folder of compiled models, MLGO_CONFIG another\n"
+         "configuration file.\n",
+         names);
 }
 
 void pass_timeout_on(const struct settings *settings) {
@@ -207,7 +310,7 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
   is_good = is_good && read_configuration(values, message);
   if (is_good)
     message->text[0] = 0; /* a configuration file that is not there */
-  settings->clang = values[CLANG];
+  settings->clang = settings->launched ? settings->launched : values[CLANG];
   settings->is_strict = values[STRICT] && strcmp(values[STRICT], "0");
   settings->is_in_process = !values[IN_PROCESS] || strcmp(values[IN_PROCESS], "0");
   settings->models[INLINING] = model_folder(values[INLINING_MODEL]);
