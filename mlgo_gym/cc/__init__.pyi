@@ -2,12 +2,15 @@
 # For other packages of this project; not documented, and may change.
 
 from ._localized import localize_project as localize_project
+from ._objects import compile_objects as compile_objects
 from ._project import DATABASE as DATABASE
 from ._project import Project as Project
 from ._project import build_commands as build_commands
+from ._project import driver_settings as driver_settings
 from ._project import find_database as find_database
 from ._project import known_build as known_build
 from ._project import open_project as open_project
+from ._project_file import mark_plain as mark_plain
 from ._project_file import write_project as write_project
 from ._symbols import read_facts as read_facts
 from ._traces import Build as Build

@@ -2,7 +2,7 @@
 
 ::
 
-    FOLDER/bin/mlgo-cc, mlgo-c++          the driver, one file under two names
+    FOLDER/bin/mlgo-cc, mlgo-c++, ...     the driver, one file under three names
     FOLDER/kept/PROBLEM-KEY.so, .error    a frozen policy, or why there is none
     FOLDER/kept/inside.so                 the library that clang's process loads
     FOLDER/kept/clang-KEY                 the major version of a clang, and whether it loads that

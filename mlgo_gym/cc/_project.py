@@ -242,16 +242,8 @@ def build_commands(
     Raises:
         OptionsError: they cannot be written.
     """
-    wrapped, given = "", []
-    if project is not None:
-        given.append(f"--mlgo-project={shlex.quote(str(project.absolute()))}")
-    if traces is not None:
-        given.append(f"--mlgo-traces={shlex.quote(str(traces.absolute()))}")
-    if model is not None:
-        named = f"--mlgo-inlining-model={shlex.quote(str(model.absolute()))}"
-        given += ["--mlgo-keep-smaller", named]
-    if given:
-        options = " ".join(given)
+    wrapped = ""
+    if options := shlex.join(driver_settings(model, traces, project)):
         words = {name: f"{name}={shlex.quote(f'{cc} {options}')}" for name, cc in _DRIVERS.items()}
         wrapped = f"{words['CC']} {words['CXX']}"
     root = build and (build if build.is_dir() else build.parent)
@@ -268,6 +260,15 @@ def build_commands(
         _write_settings(initial_cache, root, entries)
         first += ["-C", shlex.quote(str(initial_cache.absolute()))]
     return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
+
+
+def driver_settings(model: Path | None, traces: Path | None, project: Path | None) -> list[str]:
+    """The options by which ``mlgo-cc`` compiles as was tuned; see `build_commands`."""
+    options = [f"--mlgo-project={project.absolute()}"] if project else []
+    options += [f"--mlgo-traces={traces.absolute()}"] if traces else []
+    if model:
+        options += ["--mlgo-keep-smaller", f"--mlgo-inlining-model={model.absolute()}"]
+    return options
 
 
 def _entries(cache: Path) -> list[tuple[str, str, str]]:

@@ -4,6 +4,7 @@
 
     mlgo-gym project 1
     target NAME          for each target, sorted by NAME
+    plain                where its objects are to be clang's own
     exported             where its command line says what is exported
     object PATH          for each of its objects, below the build's folder, sorted
     HASH                 for each function that they share, sorted
@@ -22,11 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mlgo_gym.base import OptionsError, write_atomically
+from mlgo_gym.base import OptionsError, read_bounded, write_atomically
 from mlgo_gym.llvm import name_hash
 
 FIRST_LINE: Final = "mlgo-gym project 1"
 LAST_LINE: Final = "end"
+PLAIN: Final = "plain"
+MAX_BYTES: Final = 1 << 26
 
 _ALIASED: Final = re.compile(r"[CD]\d")
 """Constructors and destructors, of which one may be another name of the other in its object."""
@@ -137,6 +140,25 @@ def write_project(path: Path, facts: Iterable[TargetFacts]) -> None:
         write_atomically(path, text)
     except OSError as error:
         raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def mark_plain(path: Path, targets: Iterable[str]) -> None:
+    """Let the objects of some targets of a project file, and of no others, be clang's own.
+
+    Raises:
+        OptionsError: it cannot be read or written.
+    """
+    marked = {f"target {each}" for each in targets}
+    try:
+        text = read_bounded(path, MAX_BYTES).decode("utf-8", "surrogateescape")
+        lines = [
+            f"{line}\n{PLAIN}" if line in marked else line
+            for line in text.split("\n")
+            if line != PLAIN
+        ]
+        write_atomically(path, "\n".join(lines).encode("utf-8", "surrogateescape"))
+    except OSError as error:
+        raise OptionsError(f"cannot rewrite {str(path)!r}: {error.strerror}") from error
 
 
 def _lines(facts: TargetFacts) -> Iterator[str]:

@@ -15,6 +15,7 @@ import pytest
 
 from mlgo_gym import __version__
 from mlgo_gym.cc._kept import is_kept
+from mlgo_gym.cc._prepare import PROGRAMS
 from tests.conftest import require
 
 ROOT = Path(__file__).parents[2]
@@ -155,7 +156,7 @@ def scraps(driver: Driver) -> list[str]:
     """What is there besides what is kept."""
     folder = folder_of(driver)
     found = [*folder.iterdir(), *folder.glob("*/*")]
-    known = {"bin", "kept", "mlgo-cc", "mlgo-c++"}
+    known = {"bin", "kept", *PROGRAMS}
     return [each.name for each in found if each.name not in known and not is_kept(each)]
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from mlgo_gym.cc._kept import is_kept
+from mlgo_gym.cc._prepare import PROGRAMS
 from mlgo_gym.cc._prepare import main as prepare
 from tests.cc.conftest import (
     MODELS,
@@ -189,7 +190,7 @@ def test_a_cache_of_somebody_else(
 ) -> None:
     """Not even root runs what it finds there."""
     ran = tmp_path / "ran"
-    for name in ("mlgo-cc", "mlgo-c++"):
+    for name in PROGRAMS:
         program = folder_of(own) / "bin" / name
         program.write_text(f"#!/bin/sh\ntouch {ran}\n")
         os.utime(program, (0, 0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import lief
 import pytest
 
-from mlgo_gym.cc._project_file import Symbols, facts_of, project_text
+from mlgo_gym.cc._project_file import Symbols, facts_of, mark_plain, project_text
 from mlgo_gym.corpus import read_elf
 from mlgo_gym.llvm import name_hash
 from tests.cc.conftest import CHANNEL, MODELS, NOTHING, Driver
@@ -93,6 +93,28 @@ def compiled(
     done = driver.run(*options, "-c", "a.cpp", "-o", "a.o", cwd=folder, cxx=True, settings=settings)
     assert (done.returncode, done.stderr) == (0, b"")
     return folder / "a.o"
+
+
+@pytest.mark.parametrize("settings", [NOTHING, CHANNEL, {"MLGO_KEEP_SMALLER": "1"}], ids=str)
+def test_objects_of_a_plain_target_are_clangs_own(
+    driver: Driver, sources: Path, settings: Mapping[str, str]
+) -> None:
+    driver.plain("-O2", "-c", "a.cpp", "-o", "a.o", cwd=sources, cxx=True)
+    expected = (sources / "a.o").read_bytes()
+    path = written(sources, *SHARED)
+    before = path.read_text()
+    how = {"MLGO_INLINING_MODEL": str(MODELS / "never"), "MLGO_STRICT": "1", **settings}
+    how["MLGO_PROJECT"] = str(path)
+    mark_plain(path, ["another"])
+    assert path.read_text() == before
+    if settings != CHANNEL:  # which takes no project file
+        assert compiled(driver, sources, "-O2", settings=how).read_bytes() != expected
+    mark_plain(path, ["t"])
+    assert compiled(driver, sources, "-O2", settings=how).read_bytes() == expected
+    mark_plain(path, ["t"])
+    assert path.read_text() == before.replace("target t\n", "target t\nplain\n")
+    mark_plain(path, [])
+    assert path.read_text() == before
 
 
 def test_facts_are_what_several_objects_of_a_target_have_or_need() -> None:

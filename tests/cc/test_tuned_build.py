@@ -66,7 +66,8 @@ def test_from_a_build_to_a_smaller_one(
     line = (cmake, "-S", ".", "-B", "build", *how, *more)
     subprocess.run(line, cwd=tmp_path, check=True, capture_output=True)
     subprocess.run((cmake, "--build", "build"), cwd=tmp_path, check=True, capture_output=True)
-    times = ("--budget", "2m", "--search", "40s")  # what training does not take is searched, too
+    # What training does not take is searched, too.
+    times = ("--budget", "2m", "--search", "40s", "--verify")
     done = run("tune", "--build", "build", "--output", "out", *times, "--json", *SET, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     record = json.loads(done.stdout)
@@ -86,6 +87,10 @@ def test_from_a_build_to_a_smaller_one(
     for name, sizes in record["targets"].items():
         assert sizes["built"] < sizes["LLVM"] <= sizes["plain"]
         assert after[name].code_bytes < before[name].code_bytes
+        verified = record["verified"][name]
+        assert verified["why"] == ""
+        assert all(size <= verified["plain"][key] for key, size in verified["built"].items())
+    assert "\nplain\n" not in (tmp_path / "out" / "project.txt").read_text()
     said = {
         subprocess.run((tmp_path / name / "app",), check=True, capture_output=True).stdout
         for name in ("build", "build-tuned")

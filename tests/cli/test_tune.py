@@ -212,12 +212,22 @@ def test_a_build_and_a_corpus(tmp_path: Path) -> None:
         (
             ("--search", "10s", "--corpus", "corpus"),
             "expected --search with --build and its compile_commands.json, by whose commands "
-            "answers are found again, found a corpus",
+            "sources are compiled again, found a corpus",
         ),
         (
             ("--search", "10s", "--build", "build"),
             "expected --search with --build and its compile_commands.json, by whose commands "
-            "answers are found again, found its objects alone",
+            "sources are compiled again, found its objects alone",
+        ),
+        (
+            ("--verify", "--corpus", "corpus"),
+            "expected --verify with --build and its compile_commands.json, by whose commands "
+            "sources are compiled again, found a corpus",
+        ),
+        (
+            ("--verify", "--no-project", "--build", "build"),
+            "expected --verify without --no-project: the project file says which targets keep "
+            "LLVM's own answers",
         ),
         (
             ("--search", "30m", "--build", "build"),
@@ -303,7 +313,7 @@ def test_targets_that_do_not_link(clang22: str, tmp_path: Path) -> None:
 
 def test_how_it_is_built(tmp_path: Path) -> None:
     model = tmp_path / "a model"
-    options = f"--mlgo-keep-smaller --mlgo-inlining-model='{model}'"
+    options = f"--mlgo-keep-smaller '--mlgo-inlining-model={model}'"
     drivers = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}
     with_model = " ".join(
         f"{name}={shlex.quote(f'{driver} {options}')}" for name, driver in drivers.items()

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from mlgo_gym.cc._prepare import PROGRAMS
 from tests.faults.__main__ import KINDS, Bench, build_interposer
 from tests.faults.scenarios import DRIVER, SCENARIOS
 
@@ -48,7 +49,7 @@ def test_a_fault_is_had(library: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["EMFILE", "ENOMEM"])
 @pytest.mark.parametrize("number", range(1, 7))
-@pytest.mark.parametrize("program", ["mlgo-cc", "mlgo-c++"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_the_shell_of_a_first_use(
     library: Path, tmp_path: Path, kind: str, number: int, program: str
 ) -> None:
@@ -91,7 +92,7 @@ print(status, fired)
 def test_a_driver_that_is_kept_has_both_names(library: Path, tmp_path: Path) -> None:
     """Wherever there is no room: who finds one of them would not make the other."""
     target = tmp_path / "cc"
-    programs = [target / "bin" / name for name in ("mlgo-cc", "mlgo-c++")]
+    programs = [target / "bin" / name for name in PROGRAMS]
     said = []
     for number in itertools.count(0):  # without a fault at first
         for each in programs:

@@ -87,6 +87,7 @@ struct shared {
   int file; /* or -1 where no project has the object */
   size_t count;
   bool is_exported; /* what is visible outside stays so */
+  bool is_plain;    /* the object is to be clang's own */
 };
 
 /* What is done with a command line. */

@@ -101,7 +101,7 @@ static bool open_project(const struct settings *settings, const struct clang *cl
                          struct plan *plan, struct message *message) {
   if (!find_shared(settings->project, plan->named, &plan->shared, message))
     return false;
-  bool is_good = plan->shared.file < 0 || (settings->is_in_process && clang->has_llvm);
+  bool is_good = plan->shared.file < 0 || plan->shared.is_plain || (settings->is_in_process && clang->has_llvm);
   if (!is_good)
     snprintf(message->text, MESSAGE_BYTES, "project: expected a clang with LLVM in a shared "
              "library, which can be preloaded, found '%.600s'", clang->path);
@@ -153,6 +153,8 @@ int main(int argc, char **argv) {
     return fall_back(&settings, &clang, &message);
   if (has_project && !open_project(&settings, &clang, &plan, &message))
     return fall_back(&settings, &clang, &message);
+  if (plan.shared.is_plain)
+    return become_clang(&settings, &clang);
   bool is_done = false;
   if (settings.traces && !try_traces(&settings, &clang, &plan, &is_done, &message))
     return fall_back(&settings, &clang, &message);

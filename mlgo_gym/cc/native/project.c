@@ -3,6 +3,7 @@
  *
  *   mlgo-gym project 1
  *   target NAME        for each target, sorted by NAME
+ *   plain              where its objects are to be clang's own
  *   exported           where all that is visible outside must stay so
  *   object PATH        for each of its objects, below the build's folder, sorted
  *   HASH               for each function that they share, sorted
@@ -25,6 +26,7 @@
 #define TARGET "target "
 #define OBJECT "object "
 #define EXPORTED "exported\n"
+#define PLAIN "plain\n"
 
 static bool refuse(const char *path, const char *words, struct message *message) {
   snprintf(message->text, MESSAGE_BYTES, "project '%.600s': %s", path, words);
@@ -65,7 +67,7 @@ static bool check_project(const char *path, const char *text, struct message *me
     bool is_target = begins(line, TARGET);
     is_in_target |= is_target;
     if (!is_in_target || !(is_target || begins(line, OBJECT) || begins(line, EXPORTED) ||
-                           hash_in(line, &hash))) {
+                           begins(line, PLAIN) || hash_in(line, &hash))) {
       snprintf(words, sizeof words, "line %d: expected a target, an object or a hash", number);
       return refuse(path, words, message);
     }
@@ -118,7 +120,7 @@ static int compare_hashes(const void *one, const void *other) {
 static uint64_t *hashes_of(const char *text, const char *path, size_t length,
                            struct shared *shared) {
   uint64_t *hashes = malloc((strlen(text) / HASH_DIGITS + 1) * sizeof *hashes);
-  bool has_object = false, is_exported = false;
+  bool has_object = false, is_exported = false, is_plain = false;
   size_t before = 0;
   if (!hashes)
     abort();
@@ -126,10 +128,13 @@ static uint64_t *hashes_of(const char *text, const char *path, size_t length,
     if (begins(line, TARGET) || begins(line, LAST_LINE)) {
       shared->count = has_object ? shared->count : before;
       shared->is_exported |= has_object && is_exported;
+      shared->is_plain |= has_object && is_plain;
       before = shared->count;
-      has_object = is_exported = false;
+      has_object = is_exported = is_plain = false;
     } else if (begins(line, EXPORTED))
       is_exported = true;
+    else if (begins(line, PLAIN))
+      is_plain = true;
     else if (begins(line, OBJECT))
       has_object |= length_at_end(path, line) == length;
     else if (hash_in(line, &hashes[shared->count]))

@@ -310,6 +310,8 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
   is_good = is_good && read_configuration(values, message);
   if (is_good)
     message->text[0] = 0; /* a configuration file that is not there */
+  for (size_t which = 0; which < COUNT; ++which) /* nothing in place of what else is set */
+    values[which] = values[which] && *values[which] ? values[which] : NULL;
   settings->clang = settings->launched ? settings->launched : values[CLANG];
   settings->is_strict = values[STRICT] && strcmp(values[STRICT], "0");
   settings->is_in_process = !values[IN_PROCESS] || strcmp(values[IN_PROCESS], "0");
@@ -321,7 +323,7 @@ bool read_settings(struct settings *settings, int argc, char **argv, struct mess
                              ? values[KEEP_SMALLER]
                              : NULL;
   settings->kept_log = values[KEPT_LOG];
-  settings->traces = values[TRACES] && *values[TRACES] ? values[TRACES] : NULL;
-  settings->project = values[PROJECT] && *values[PROJECT] ? values[PROJECT] : NULL;
+  settings->traces = values[TRACES];
+  settings->project = values[PROJECT];
   return is_good && check(settings, values, message);
 }

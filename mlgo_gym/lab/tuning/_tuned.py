@@ -10,6 +10,7 @@ import numpy as np
 
 from mlgo_gym.corpus import ModuleKey
 from mlgo_gym.evaluation import ModuleScores, Scored, draw, interval
+from mlgo_gym.lab.tuning._verified import VerifiedTarget
 from mlgo_gym.rollout import BASELINE, Code, linked_text_bytes
 
 TUNED: Final = "tuned"
@@ -53,6 +54,7 @@ class Tuned:
         choice: which is taken.
         searched: the code of the modules that a search found answers for, which builds repeat.
         plain: the code of modules without the project file, where there is one.
+        verified: what linking said of each target, where it was asked.
     """
 
     scores: Sequence[ModuleScores]
@@ -65,6 +67,7 @@ class Tuned:
     choice: TuneChoice = _NONE
     searched: Mapping[ModuleKey, Code] = field(default_factory=dict)
     plain: Mapping[ModuleKey, Code] = field(default_factory=dict)
+    verified: Mapping[str, VerifiedTarget] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,6 +135,7 @@ class Tuned:
             "linked_text": {part: _changes(scored) for part, scored in parts.items()},
             "targets": found.target_bytes(),
             "searched": len(found.searched),
+            "verified": {name: each.to_json() for name, each in found.verified.items()},
             "spent_s": {name: round(value, 1) for name, value in self.spent_s.items()},
         }
 

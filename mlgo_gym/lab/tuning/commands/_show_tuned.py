@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mlgo_gym.cli import Cell, Grid, Row, amount, as_page, change, ratio
 from mlgo_gym.corpus import ModuleKey
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from mlgo_gym.cli import Section
     from mlgo_gym.evaluation import Scored
     from mlgo_gym.lab.tuning._tuned import Tuned
+    from mlgo_gym.lab.tuning._verified import VerifiedTarget
+
+_LINKS: Final = {"text": "text", "gc": "--gc-sections", "icf": "and --icf=safe"}
+_LINKED: Final = (
+    "What ld.lld keeps of each target's modules, against clang's own. A target that grows keeps "
+    "LLVM's own answers: the project file says so."
+)
 
 
 def parts_grid(found: Tuned) -> Grid:
@@ -52,6 +59,21 @@ def targets_grid(found: Tuned) -> Grid:
         footer = ["total", "", *_sizes(sums, found)]
     headings = ("target: linked text", "modules", *found.columns)
     return Grid(headings, rows, footer, folds=True)
+
+
+def verified_grid(found: Tuned) -> Grid:
+    """The code of each target, linked from clang's own objects and as it is built."""
+    rows: list[Row] = [
+        [name, *(_linked(each, key) for key in _LINKS), each.why or "smaller or equal"]
+        for name, each in found.verified.items()
+    ]
+    return Grid(("target: linked by lld", *_LINKS.values(), "verified"), rows, folds=True)
+
+
+def _linked(target: VerifiedTarget, key: str) -> Cell | str:
+    if target.plain is None or target.built is None:
+        return ""
+    return ratio(getattr(target.built, key), getattr(target.plain, key))
 
 
 def _sizes(sizes: Mapping[str, int], found: Tuned) -> list[Cell]:
@@ -114,6 +136,8 @@ def page(found: Tuned, title: str, made: Provenance) -> bytes:
         ("Modules", [modules_grid(found)]),
         ("How it was made", [made.command, *made.about]),
     ]
+    if found.verified:
+        sections.insert(2, ("Linked", [_LINKED, verified_grid(found)]))
     if made.left_out:
         sections.append(("Left out", list(made.left_out)))
     return as_page(title, introduction, sections)

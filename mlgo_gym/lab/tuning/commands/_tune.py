@@ -7,6 +7,7 @@ import shlex
 import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from mlgo_gym.base import OptionsError
@@ -51,6 +52,9 @@ def add_options(add: shared.Options) -> None:
     add("--search", "TIME", what)
     what = "write a project file of the build, and tune with it (default: yes)"
     add("--project", "", what, action=argparse.BooleanOptionalAction)
+    what = "link each target plainly and as tuned, and keep LLVM's own answers for one that grows; "
+    what += "with a --build that has a compile_commands.json"
+    add("--verify", "", what)
     what = "learn from linkage, uses and sizes too, which mlgo-cc has where clang shares LLVM's "
     what += "library (default: yes)"
     add("--derived", "", what, action=argparse.BooleanOptionalAction)
@@ -70,9 +74,10 @@ def run(options: argparse.Namespace, output: Output) -> int:
         parts_grid,
         targets_grid,
         times,
+        verified_grid,
     )
 
-    _check_search(options)
+    _check_database(options)
     project = _project(options, output)
     warnings: list[str] = list(project.failures)
     with output.line() as show:
@@ -82,11 +87,13 @@ def run(options: argparse.Namespace, output: Output) -> int:
             options.output, project.packages, setting, project.targets, project.plain, watcher
         )
         found = tuning.run()
-    if project.build:
+    if project.build and options.search:
         found, left_out = _searched(options, project.build, found, setting, output)
         warnings += left_out
     model = _model(options, found)
     traces = options.output / _TRACES if found.searched else None
+    if project.build and options.verify:
+        found = _verified(options, project, found, traces, output)
     commands = build_commands(
         options.build, model, traces, project.file, options.output / _SETTINGS
     )
@@ -96,6 +103,8 @@ def run(options: argparse.Namespace, output: Output) -> int:
     with writing(report) as file:
         file.write(page(found, f"Tuned to {_name(options)}", made))
     output.print(parts_grid(found), targets_grid(found), found.choice.why)
+    if found.verified:
+        output.print(verified_grid(found))
     output.print(f"Chosen: {found.choice.name}", built(found), f"Report: {report}")
     output.print("To build with it:", *(f"  {each}" for each in commands))
     output.json(
@@ -139,7 +148,8 @@ def _project(options: argparse.Namespace, output: Output) -> _Project:
         name: tuple(ModuleKey("", each) for each in modules)
         for name, modules in project.targets.items()
     }
-    build = known_build(options.build, project.corpus) if options.search else None
+    asked = options.search or options.verify
+    build = known_build(options.build, project.corpus) if asked else None
     failures, packages = project.failures, Packages.of(project.corpus)
     if options.project is False:
         return _Project(packages, targets, failures, build)
@@ -169,22 +179,26 @@ def _localized(options: argparse.Namespace, project: Project) -> tuple[Path, Cor
     return file, Corpus.load(folder), failures
 
 
-def _check_search(options: argparse.Namespace) -> None:
-    """See that there are commands, whose modules answers are found for."""
-    if options.search is None:
-        return
+def _check_database(options: argparse.Namespace) -> None:
+    """See that a search or links have the commands of a build."""
     from mlgo_gym.cc import DATABASE, find_database
 
-    if not options.search < options.budget:
+    if options.search and not options.search < options.budget:
         raise OptionsError(
             f"tune: expected --search to be less than --budget ({options.budget:g}s), found "
             f"{options.search:g}s"
         )
-    if options.build is None or find_database(options.build) is None:
+    if options.verify and options.project is False:
+        raise OptionsError(
+            "tune: expected --verify without --no-project: the project file says which targets "
+            "keep LLVM's own answers"
+        )
+    asked = "--search" if options.search else "--verify" if options.verify else ""
+    if asked and (options.build is None or find_database(options.build) is None):
         what = "its objects alone" if options.build else "a corpus"
         raise OptionsError(
-            f"tune: expected --search with --build and its {DATABASE}, by whose commands answers "
-            f"are found again, found {what}"
+            f"tune: expected {asked} with --build and its {DATABASE}, by whose commands sources "
+            f"are compiled again, found {what}"
         )
 
 
@@ -200,6 +214,32 @@ def _searched(
     search = TuneSearch(*how, lambda each, count: output.track(each, "searching", count))
     found, answers = search.run(build, found, options.output / _TRACES)
     return found, [f"{name}: {reason}" for name, reason in answers.items() if reason]
+
+
+def _verified(
+    options: argparse.Namespace,
+    project: _Project,
+    found: Tuned,
+    traces: Path | None,
+    output: Output,
+) -> Tuned:
+    """Return the tuned project with what linking says; the project file has what comes of it."""
+    from mlgo_gym.cc import driver_settings, mark_plain
+    from mlgo_gym.lab.tuning._verified import verify
+
+    if project.build is None or project.file is None:
+        return found
+    start = monotonic()
+    mark_plain(project.file, ())
+    settings = driver_settings(_model(options, found), traces, project.file)
+    with output.line() as show:
+        show("linking each target plainly and as tuned")
+        targets = {name: keys for name, keys in found.targets.items() if name in project.targets}
+        workers = shared.workers_of(options)
+        verified = verify(project.build, targets, settings, **workers)
+    mark_plain(project.file, [name for name, each in verified.items() if each.why])
+    spent_s = {**found.spent_s, "verifying": monotonic() - start}
+    return replace(found, verified=verified, spent_s=spent_s)
 
 
 def _model(options: argparse.Namespace, found: Tuned) -> Path | None:
