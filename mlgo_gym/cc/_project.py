@@ -1,4 +1,4 @@
-"""A project to tune: the modules of its build, what it links of them, and how it is built again.
+"""A project to tune: the modules of its build, and what it links of them.
 
 ::
 
@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,12 +24,11 @@ from corpus_tools.extraction.run import extract_corpus
 from corpus_tools.manifest import MANIFEST_NAME
 from mlgo_gym.base import (
     OptionsError,
-    read_bounded,
     read_json,
     staged_folder,
-    write_atomically,
     write_json,
 )
+from mlgo_gym.cc._build_commands import CMAKE_CACHE
 from mlgo_gym.cc._traces import Build, build_of, open_build
 from mlgo_gym.corpus import Corpus
 
@@ -39,15 +37,6 @@ DATABASE: Final = "compile_commands.json"
 _CORPUS: Final = "corpus"
 _FILE: Final = "project.json"
 _MAX_BYTES: Final = 1 << 26
-_CACHE: Final = "CMakeCache.txt"
-_ENTRY: Final = re.compile(r"^([^#/:=\s][^:=\s]*):([A-Z]+)=(.*)$", re.MULTILINE)
-_SET: Final = frozenset({"BOOL", "STRING", "PATH", "FILEPATH"})
-"""Kinds of entries that people set, or CMake finds for them; others are its own."""
-_TOOL: Final = re.compile(
-    r"CMAKE_(\w+_COMPILER\w*|ADDR2LINE|AR|DLLTOOL|\w*LINKER|NM|OBJ\w+|RANLIB|READELF|STRIP|TAPI)"
-)
-"""Programs that CMake looks for beside the compiler."""
-_EMBEDDING: Final = re.compile(r"-Xclang\s+-fembed-bitcode=\w+|-fembed-bitcode(?:=\w+)?")
 _SHOWN: Final = 3
 
 
@@ -194,7 +183,7 @@ def _normal(places: Mapping[Path, str], known: Iterable[str]) -> dict[Path, str]
 
 def _no_bitcode(build: Path) -> str:
     flags = "-Xclang -fembed-bitcode=all"
-    if (build / _CACHE).exists():
+    if (build / CMAKE_CACHE).exists():
         command = f"cmake -DCMAKE_EXPORT_COMPILE_COMMANDS=ON {shlex.quote(str(build))}"
     else:
         command = f"make clean all CC='clang {flags}' CXX='clang++ {flags}'"
@@ -221,79 +210,3 @@ def _targets(
         if modules:
             targets[link.name] = modules
     return targets, left_out
-
-
-def build_commands(
-    build: Path | None,
-    model: Path | None,
-    traces: Path | None = None,
-    project: Path | None = None,
-    initial_cache: Path | None = None,
-) -> Sequence[str]:
-    """The commands that build a project with a model, or plainly.
-
-    Args:
-        build: the folder of the build that it was tuned by, or its ``compile_commands.json``.
-        model: the model; ``None`` is LLVM's own heuristic.
-        traces: the folder with the answers that a search found for its modules.
-        project: its project file.
-        initial_cache: where the settings of CMake's build are written, for the second one.
-
-    Raises:
-        OptionsError: they cannot be written.
-    """
-    wrapped = ""
-    if options := shlex.join(driver_settings(model, traces, project)):
-        words = {name: f"{name}={shlex.quote(f'{cc} {options}')}" for name, cc in _DRIVERS.items()}
-        wrapped = f"{words['CC']} {words['CXX']}"
-    root = build and (build if build.is_dir() else build.parent)
-    cache = root and root / _CACHE
-    if root is None or cache is None or not cache.is_file():
-        return [f"make {wrapped}".strip()]
-    entries = _entries(cache)
-    known = {name: value for name, _, value in entries}
-    source, target = known.get("CMAKE_HOME_DIRECTORY", "."), f"{root.absolute()}-tuned"
-    first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target)]
-    if generator := known.get("CMAKE_GENERATOR"):
-        first += ["-G", shlex.quote(generator)]
-    if initial_cache is not None:
-        _write_settings(initial_cache, root, entries)
-        first += ["-C", shlex.quote(str(initial_cache.absolute()))]
-    return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
-
-
-def driver_settings(model: Path | None, traces: Path | None, project: Path | None) -> list[str]:
-    """The options by which ``mlgo-cc`` compiles as was tuned; see `build_commands`."""
-    options = [f"--mlgo-project={project.absolute()}"] if project else []
-    options += [f"--mlgo-traces={traces.absolute()}"] if traces else []
-    if model:
-        options += ["--mlgo-keep-smaller", f"--mlgo-inlining-model={model.absolute()}"]
-    return options
-
-
-def _entries(cache: Path) -> list[tuple[str, str, str]]:
-    """The entries of a ``CMakeCache.txt``: name, kind and value."""
-    return _ENTRY.findall(read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace"))
-
-
-def _write_settings(path: Path, build: Path, entries: Iterable[tuple[str, str, str]]) -> None:
-    """Write a script for ``cmake -C`` by which another folder has the settings of a build.
-
-    Left out are the compiler and its tools, what was not found, and places in the build's folder.
-
-    Raises:
-        OptionsError: it cannot be written.
-    """
-    lines = [
-        f"set({name} [==[{_EMBEDDING.sub('', value).strip()}]==] CACHE {kind} [==[]==])\n"
-        for name, kind, value in entries
-        if kind in _SET and not _TOOL.fullmatch(name) and not value.endswith("-NOTFOUND")
-        if str(build.absolute()) not in value and "]==]" not in value
-    ]
-    try:
-        write_atomically(path, "".join(lines).encode())
-    except OSError as error:
-        raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
-
-
-_DRIVERS: Final = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}

@@ -6,14 +6,17 @@ clang, byte for byte; with another model they are others, and the program still 
 
 from __future__ import annotations
 
+import json
+import shlex
 import shutil
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from mlgo_gym.cc import build_commands
 from mlgo_gym.cc._builds import read_build
 from tests.cc.conftest import AS_DEFAULT, MODELS, NOTHING, Driver
 from tests.conftest import require
@@ -113,6 +116,29 @@ def test_builds(driver: Driver, tmp_path: Path, system: BuildSystem) -> None:
     assert same == plain
     assert other.keys() == plain.keys()
     assert other != plain
+
+
+def test_meson_builds_again_with_its_settings(driver: Driver, tmp_path: Path) -> None:
+    """The commands that a tune prints set up another folder by the options of the first one."""
+    for tool, package in MESON.tools.items():
+        require(tool, package)
+    folder = tmp_path / "project"
+    setting = shlex.quote("-Dcpp_args=-O1 -DA='b c'")
+    line = MESON.command.replace("build --", f"build {setting} --")
+    defined = replace(MESON, command=line)
+    build(driver, folder, defined, NOTHING, is_plain=True)
+    for command in build_commands(folder / "build", MODELS / "never"):
+        done = subprocess.run(
+            ["/bin/sh", "-ec", command],
+            cwd=tmp_path, env={**environment(driver, is_plain=False), "MLGO_STRICT": "1"},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+    lines = json.loads((folder / "build-tuned" / "compile_commands.json").read_text())
+    (cxx,) = (each["command"] for each in lines if each["file"].endswith("sum.cpp"))
+    for word in ("--mlgo-keep-smaller", f"--mlgo-inlining-model={MODELS / 'never'}", "-O1", "-DA="):
+        assert word in cxx
+    assert subprocess.run([folder / "build-tuned" / "program"], check=False).returncode == 0
 
 
 def build(

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from mlgo_gym.base._files import write_json
-from mlgo_gym.cc._project import build_commands, open_project
+from mlgo_gym.cc._build_commands import build_commands
+from mlgo_gym.cc._project import open_project
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
@@ -355,3 +356,52 @@ def test_how_it_is_built(tmp_path: Path) -> None:
     lines = [f"set({name} [==[{value}]==] CACHE STRING [==[]==])" for name, value in kept.items()]
     lines.insert(5, "set(WITH_TESTS [==[OFF]==] CACHE BOOL [==[]==])")
     assert settings.read_text().splitlines() == lines
+
+
+def test_how_meson_builds_again(tmp_path: Path) -> None:
+    build = tmp_path / "build"
+    for name in ("meson-private", "meson-info"):
+        (build / name).mkdir(parents=True)
+    line = build / "meson-private" / "cmd_line.txt"
+    line.write_text(
+        "[options]\nbuildtype = minsize\nname = a 'b' $c\nc_args = -Oz\n\n"
+        "[properties]\ncross_file = ['/some where/cross.txt']\n"
+    )
+    about = build / "meson-info" / "meson-info.json"
+    write_json(about, {"directories": {"source": "/src"}})
+    arguments = {"name": "c_args", "value": ["-Oz", "-Xclang", "-fembed-bitcode=all", "-DA=b c"]}
+    options = [arguments, {"name": "cpp_args", "value": []}, {"name": "werror", "value": False}]
+    write_json(build / "meson-info" / "intro-buildoptions.json", options)
+    plain, ninja = build_commands(build, None)[-2:]
+    assert shlex.split(plain) == [
+        "meson", "setup", "/src", f"{build}-tuned", "--cross-file=/some where/cross.txt",
+        "-Dbuildtype=minsize", "-Dname=a 'b' $c", "-Dc_args=['-Oz', '-DA=b c']",
+    ]  # fmt: skip
+    assert ninja == f"ninja -C {build}-tuned"
+    comment, with_model, _ = build_commands(build, tmp_path)
+    assert comment == "# let c and cpp of '/some where/cross.txt' be the commands of CC and CXX"
+    assert with_model.startswith("CC='mlgo-cc --mlgo-keep-smaller ")
+    for path, damaged in ((line, "[op"), (line, "[other]\n"), (about, "[]"), (about, "{")):
+        good = path.read_text()
+        path.write_text(damaged)
+        with pytest.raises(
+            OptionsError, match=r"^build '.*build': expected Meson's options, found "
+        ):
+            build_commands(build, None)
+        path.write_text(good)
+
+
+def test_how_bazel_builds_again(tmp_path: Path) -> None:
+    (tmp_path / "MODULE.bazel").touch()
+    database = tmp_path / "compile_commands.json"
+    assert build_commands(database, None) == ["bazel build //..."]
+    exported, built = build_commands(database, tmp_path / "a model", project=tmp_path / "p.txt")
+    assert exported == (
+        'export MLGO_CACHE="${MLGO_CACHE:-$HOME/.cache/mlgo-gym}" '
+        f"MLGO_PROJECT={tmp_path}/p.txt MLGO_KEEP_SMALLER=1 "
+        f"MLGO_INLINING_MODEL='{tmp_path}/a model'"
+    )
+    assert '--repo_env=CC="$(command -v mlgo-cc)"' in built
+    for name in ("MLGO_CACHE", "MLGO_PROJECT", "MLGO_KEEP_SMALLER", "MLGO_INLINING_MODEL"):
+        assert f" --action_env={name} " in built
+    assert "$(mlgo-cc --mlgo-fingerprint | sha256sum)" in built

@@ -78,6 +78,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     )
 
     _check_database(options)
+    build_commands(options.build, None)  # before minutes of work, what its settings are read from
     project = _project(options, output)
     warnings: list[str] = list(project.failures)
     with output.line() as show:

@@ -1,0 +1,186 @@
+"""The shell commands that build a project again, by its own build system, with ``mlgo-cc``."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from mlgo_gym.base import OptionsError, read_bounded, read_json, write_atomically
+
+CMAKE_CACHE: Final = "CMakeCache.txt"
+
+_MAX_BYTES: Final = 1 << 26
+_DRIVERS: Final = {"CC": "mlgo-cc", "CXX": "mlgo-c++"}
+_ENTRY: Final = re.compile(r"^([^#/:=\s][^:=\s]*):([A-Z]+)=(.*)$", re.MULTILINE)
+_SET: Final = frozenset({"BOOL", "STRING", "PATH", "FILEPATH"})
+"""Kinds of entries that people set, or CMake finds for them; others are its own."""
+_TOOL: Final = re.compile(
+    r"CMAKE_(\w+_COMPILER\w*|ADDR2LINE|AR|DLLTOOL|\w*LINKER|NM|OBJ\w+|RANLIB|READELF|STRIP|TAPI)"
+)
+"""Programs that CMake looks for beside the compiler."""
+_EMBEDDING: Final = re.compile(r"-Xclang\s+-fembed-bitcode=\w+|-fembed-bitcode(?:=\w+)?")
+_MESON_LINE: Final = Path("meson-private", "cmd_line.txt")
+_MESON_INFO: Final = Path("meson-info", "meson-info.json")
+_MESON_OPTIONS: Final = Path("meson-info", "intro-buildoptions.json")
+_MESON_ARGUMENTS: Final = re.compile(r"\w+_(link_)?args")
+"""Options that Meson takes from ``CFLAGS`` and the like as well."""
+_WORKSPACES: Final = ("MODULE.bazel", "WORKSPACE", "WORKSPACE.bazel")
+
+
+def build_commands(
+    build: Path | None,
+    model: Path | None,
+    traces: Path | None = None,
+    project: Path | None = None,
+    initial_cache: Path | None = None,
+) -> Sequence[str]:
+    """The commands that build a project with a model, or plainly.
+
+    They are those of the build system that has made a folder: CMake, Meson, Bazel, or else make.
+    With CMake and Meson, another folder gets the settings of the first one.
+
+    Args:
+        build: the folder of the build that it was tuned by, or its ``compile_commands.json``.
+        model: the model; ``None`` is LLVM's own heuristic.
+        traces: the folder with the answers that a search found for its modules.
+        project: its project file.
+        initial_cache: where the settings of CMake's build are written, for the second one.
+
+    Raises:
+        OptionsError: they cannot be written.
+    """
+    settings = driver_settings(model, traces, project)
+    options = shlex.join(settings)
+    compilers = {name: f"{driver} {options}".strip() for name, driver in _DRIVERS.items()}
+    words = [f"{name}={shlex.quote(text)}" for name, text in compilers.items()]
+    wrapped = " ".join(words) if settings else ""
+    root = build and (build if build.is_dir() else build.parent)
+    if root is None:
+        return [f"make {wrapped}".strip()]
+    if (root / CMAKE_CACHE).is_file():
+        return _cmake_commands(root, wrapped, initial_cache)
+    if (root / _MESON_LINE).is_file() and (root / _MESON_INFO).is_file():
+        return _meson_commands(root, wrapped)
+    if any((root / name).is_file() for name in _WORKSPACES):
+        return _bazel_commands(settings)
+    return [f"make {wrapped}".strip()]
+
+
+def driver_settings(model: Path | None, traces: Path | None, project: Path | None) -> list[str]:
+    """The options by which ``mlgo-cc`` compiles as was tuned; see `build_commands`."""
+    options = [f"--mlgo-project={project.absolute()}"] if project else []
+    options += [f"--mlgo-traces={traces.absolute()}"] if traces else []
+    if model:
+        options += ["--mlgo-keep-smaller", f"--mlgo-inlining-model={model.absolute()}"]
+    return options
+
+
+def _cmake_commands(root: Path, wrapped: str, initial_cache: Path | None) -> list[str]:
+    entries = _entries(root / CMAKE_CACHE)
+    known = {name: value for name, _, value in entries}
+    source, target = known.get("CMAKE_HOME_DIRECTORY", "."), f"{root.absolute()}-tuned"
+    first = ["cmake", "-S", shlex.quote(source), "-B", shlex.quote(target)]
+    if generator := known.get("CMAKE_GENERATOR"):
+        first += ["-G", shlex.quote(generator)]
+    if initial_cache is not None:
+        _write_settings(initial_cache, root, entries)
+        first += ["-C", shlex.quote(str(initial_cache.absolute()))]
+    return [f"{wrapped} {' '.join(first)}".strip(), f"cmake --build {shlex.quote(target)}"]
+
+
+def _entries(cache: Path) -> list[tuple[str, str, str]]:
+    """The entries of a ``CMakeCache.txt``: name, kind and value."""
+    return _ENTRY.findall(read_bounded(cache, _MAX_BYTES).decode("utf-8", "replace"))
+
+
+def _write_settings(path: Path, build: Path, entries: Iterable[tuple[str, str, str]]) -> None:
+    """Write a script for ``cmake -C`` by which another folder has the settings of a build.
+
+    Left out are the compiler and its tools, what was not found, and places in the build's folder.
+
+    Raises:
+        OptionsError: it cannot be written.
+    """
+    lines = [
+        f"set({name} [==[{_EMBEDDING.sub('', value).strip()}]==] CACHE {kind} [==[]==])\n"
+        for name, kind, value in entries
+        if kind in _SET and not _TOOL.fullmatch(name) and not value.endswith("-NOTFOUND")
+        if str(build.absolute()) not in value and "]==]" not in value
+    ]
+    try:
+        write_atomically(path, "".join(lines).encode())
+    except OSError as error:
+        raise OptionsError(f"cannot write {str(path)!r}: {error.strerror}") from error
+
+
+def _meson_commands(root: Path, wrapped: str) -> list[str]:
+    """Set up another folder by the options that the first one was set up with.
+
+    Compilers that a cross file names are the user's to replace, which a comment says.
+    """
+    try:
+        options, files = _meson_line(root / _MESON_LINE)
+        source = read_json(root / _MESON_INFO, _MAX_BYTES)["directories"]["source"]
+        for each in read_json(root / _MESON_OPTIONS, _MAX_BYTES):
+            if _MESON_ARGUMENTS.fullmatch(each["name"]) and each["value"]:
+                options[each["name"]] = str(_unembedded(each["value"]))
+    except (configparser.Error, OSError, ValueError, SyntaxError, TypeError, LookupError) as error:
+        text = " ".join(str(error).split())
+        raise OptionsError(
+            f"build {str(root)!r}: expected Meson's options, found {text}"
+        ) from error
+    target = f"{root.absolute()}-tuned"
+    line = ["meson", "setup", source, target]
+    line += [f"--{kind}={path}" for kind, path in files]
+    line += [f"-D{name}={value}" for name, value in options.items()]
+    commands = [f"{wrapped} {shlex.join(line)}".strip(), f"ninja -C {shlex.quote(target)}"]
+    crossed = [path for kind, path in files if kind == "cross-file"]
+    if crossed and wrapped:
+        commands.insert(
+            0, f"# let c and cpp of {shlex.join(crossed)} be the commands of CC and CXX"
+        )
+    return commands
+
+
+def _meson_line(path: Path) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """The options of ``meson setup`` by name, and its native and cross files."""
+    parser = configparser.ConfigParser(interpolation=None, delimiters=["="])
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read_string(read_bounded(path, _MAX_BYTES).decode("utf-8", "replace"))
+    files = [
+        (kind.replace("_", "-"), str(each))
+        for kind in ("native_file", "cross_file")
+        for each in ast.literal_eval(parser.get("properties", kind, fallback="[]"))
+    ]
+    return dict(parser["options"]), files
+
+
+def _unembedded(arguments: Any) -> Any:
+    """Without the option that puts bitcode into objects."""
+    if not isinstance(arguments, list):
+        return arguments
+    text = shlex.join(map(str, arguments))
+    return shlex.split(_EMBEDDING.sub("", text))
+
+
+def _bazel_commands(settings: Sequence[str]) -> list[str]:
+    """Let Bazel's actions see the settings, whose fingerprint is a part of their keys."""
+    if not settings:
+        return ["bazel build //..."]
+    variables = {"MLGO_CACHE": '"${MLGO_CACHE:-$HOME/.cache/mlgo-gym}"'}
+    for each in settings:
+        name, _, value = each.removeprefix("--").partition("=")
+        variables[name.replace("-", "_").upper()] = shlex.quote(value or "1")
+    exported = " ".join(f"{name}={value}" for name, value in variables.items())
+    passed = " ".join(f"--action_env={name}" for name in variables)
+    key = '--action_env=MLGO_KEY="$(mlgo-cc --mlgo-fingerprint | sha256sum)"'
+    place = '--sandbox_writable_path="$MLGO_CACHE"'
+    return [
+        f"export {exported}",
+        f'bazel build --repo_env=CC="$(command -v mlgo-cc)" {passed} {key} {place} //...',
+    ]
