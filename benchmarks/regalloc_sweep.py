@@ -109,5 +109,5 @@ def episodes(
             action = int(info["action_mask"].argmax())
             _, _, terminated, truncated, info = env.step(action)
             ended = terminated or truncated
-        if "error" in info:
+        if info["error"]:
             raise RuntimeError(info["error"])

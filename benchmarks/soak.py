@@ -49,7 +49,7 @@ def run(episodes: int) -> None:
         while not ended:
             _, _, terminated, truncated, info = env.step(env.action_space.sample())
             ended = terminated or truncated
-        if "error" in info:
+        if info["error"]:
             raise RuntimeError(info["error"])
     growth = parent.memory_info().rss / after_warm_up - 1
     env.close()

@@ -46,7 +46,7 @@ def count(*, metrics_logger: Any, samples: Any, **_: Any) -> None:
     """What an env runner has sampled, by its node, and how much of it LLVM would not have taken."""
     node = ray.get_runtime_context().get_node_id()
     for episode in samples:
-        illegal = sum("illegal_action" in info for info in episode.get_infos())
+        illegal = episode.get_infos()[-1]["illegal_actions"]
         metrics_logger.log_value(("actions", node), len(episode), reduce="sum")
         metrics_logger.log_value("illegal", illegal, reduce="sum")
 

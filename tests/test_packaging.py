@@ -124,7 +124,7 @@ ended = False
 while not ended:
     _, reward, terminated, truncated, info = env.step(0)
     ended = terminated or truncated
-print(json.dumps([reward, info["loaded_size_bytes"], info["baseline_loaded_size_bytes"]]))
+print(json.dumps([reward, *(int(info[f"{kind}loaded_size_bytes"]) for kind in ("", "baseline_"))]))
 """
 
 

@@ -4,4 +4,5 @@ from ._making import make_env as make_env
 from ._observation_space import observed as observed
 from ._wrappers import DefaultAdviceObservation as DefaultAdviceObservation
 from ._wrappers import FloatVectorObservation as FloatVectorObservation
+from ._wrappers import NestedInfo as NestedInfo
 from ._wrappers import SignedLogObservation as SignedLogObservation

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, Unpack
 
+import numpy as np
+
 from mlgo_gym.base import CompilationError, CorpusError, ModuleError, OptionsError, UsageError
 from mlgo_gym.corpus import Corpus, Module
 from mlgo_gym.envs._decision_env import DecisionEnv, EnvSettings, ResetRequest, baseline_of
@@ -211,13 +213,17 @@ class AllocationEnv(DecisionEnv):
     def _baseline(self) -> AllocationResult:
         return self._under_way().baseline
 
-    def _result(self, compilation: Compilation) -> tuple[AllocationResult, dict[str, Any]]:
-        result = self._allocator.result(self._under_way().optimized, compilation.product)
-        (score,) = result.scores.values()
-        return result, {
-            "counts": dict(score.counts),
-            "machine_code_sha256": result.machine_code_sha256,
+    def _result(self, compilation: Compilation) -> AllocationResult:
+        return self._allocator.result(self._under_way().optimized, compilation.product)
+
+    def _record(self, result: AllocationResult | None) -> dict[str, Any]:
+        """Return the score's counts, each under its name, and the code's hash."""
+        (score,) = (result or self._baseline()).scores.values()
+        counts = {
+            f"count_{name}": np.float64(count if result else 0.0)
+            for name, count in score.counts.items()
         }
+        return {**counts, "machine_code_sha256": result.machine_code_sha256 if result else ""}
 
     def _info(self, compilation: Compilation) -> dict[str, Any]:
         episode = self._under_way()

@@ -34,7 +34,7 @@ class CompilationEnv(DecisionEnv):
             environment's spec is to be saved as JSON, give the folder as a string.
         baseline: the policy that the score is relative to, or its name, such as ``never``; ``None``
             is LLVM's own heuristic.
-        sites: ``info["site"]`` says where the call is that is decided about.
+        sites: ``info["site"]`` says where the call is that is decided about, as a line of JSON.
         settings: ``opt_level``, clang's level to compile at (``O1`` to ``O3``, ``Os``, ``Oz``), the
             one of each module's command line if ``None``; ``reward``, what it is for, if not the
             problem's measure: ``text``, ``linked``, what a linker keeps where the corpus's other
@@ -56,7 +56,7 @@ class CompilationEnv(DecisionEnv):
     >>> from mlgo_gym.problems import InliningForSize
     >>> env = CompilationEnv(InliningForSize())
     >>> observation, info = env.reset(options={"module": "digest.c"})
-    >>> observation["cost_estimate"].dtype, info["default_advice"]
+    >>> observation["cost_estimate"].dtype, int(info["default_advice"])
     (dtype('int64'), 1)
     >>> env.close()
     """
@@ -158,9 +158,11 @@ class CompilationEnv(DecisionEnv):
             raise UsageError("reset: expected an episode, found none")
         return self._compared_with
 
-    def _result(self, compilation: Compilation) -> tuple[CompilationResult, dict[str, Any]]:
-        result = compilation.result
-        return result, {"object_sha256": result.object_sha256}
+    def _result(self, compilation: Compilation) -> CompilationResult:
+        return compilation.result
+
+    def _record(self, result: CompilationResult | None) -> dict[str, Any]:
+        return {"object_sha256": "" if result is None else result.object_sha256}
 
     def _where(self, compilation: Compilation) -> str:
         return f"module {compilation.module.name}"

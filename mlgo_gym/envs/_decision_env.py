@@ -71,7 +71,7 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     pending, and the observation is all zeros.
 
     Action: what the problem's advice is. A number that LLVM does not take stands for the problem's
-    `Problem.fallback_action`, and ``info["illegal_action"]`` is what it was; with
+    `Problem.fallback_action`, and ``info["illegal_actions"]`` counts it; with
     ``illegal_action="error"`` it is an error, which leaves the decision pending. What is no number
     always is.
 
@@ -80,16 +80,17 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     that is truncated ends with ``reward_on_truncation``, -1 by default, which is as bad as code of
     twice the size: to crash LLVM never pays.
 
-    Info, always: ``module``; ``decision``, the number of answers so far; ``illegal_actions``, how
-    many of them stand for others; ``action_mask``, ``int8``,
-    where not all actions are always taken. While a decision is pending: ``context``, LLVM's name
-    for it; ``default_advice``, what LLVM's own heuristic would answer, where LLVM says so;
-    ``besides``, by name, what it sends that the problem does not document, if anything; ``site``,
-    if sites are asked for, where the call is that is decided about (`mlgo_gym.llvm.Site`). From
-    ``reset``: ``skipped``, what came up but cannot be used, with the reason; ``settings``; the
-    baseline's score. At the end: the score, the baseline's, ``settings``, and hashes. What
-    crashes LLVM, outruns its deadline or asks more often than it may ends its episode with
-    ``truncated``, ``reward_on_truncation`` and ``info["error"]``.
+    Info: the same keys and types from ``reset`` to the end, flat, so that it can be recorded step
+    by step. ``module``; ``decision``, the number of answers so far; ``illegal_actions``, how many
+    of them stand for others; ``action_mask``, ``int8``, where not all actions are always taken;
+    ``context``, LLVM's name for the pending decision; ``default_advice``, what LLVM's own heuristic
+    would answer, where LLVM says so, -1 where nothing is pending; ``site``, if sites are asked for,
+    where the call is that is decided about, as a line of JSON (`mlgo_gym.llvm.Site.from_json`); the
+    baseline's score; the score and hashes, 0 and empty before the end; ``error``, empty unless the
+    episode was truncated: what crashes LLVM, outruns its deadline or asks more often than it may
+    ends its episode with ``truncated`` and ``reward_on_truncation``. What is longer are properties:
+    `settings`, `skipped` and `besides`; ``get_wrapper_attr`` and, of vector environments,
+    ``get_attr`` find them through wrappers.
     """
 
     _reset_options: ClassVar[tuple[str, ...]] = ("module",)
@@ -140,6 +141,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self.measure: Final = chosen or measure_of(problem)
         self._owned = chosen if is_own else None
         self._opt_level = opt_level
+        self._sites = False
+        self._advice_type = np.float64 if problem.advice.dtype.kind == "f" else np.int64
         self._illegal_action = illegal_action
         self._illegal_actions = 0
         self._reward_on_truncation = float(reward_on_truncation)
@@ -148,7 +151,24 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._compilation: Compilation | None = None
         self._pending: Observation | None = None
         self._last_action: Action | None = None
+        self._skipped: dict[str, str] = {}
+        self._standing: dict[str, Any] = {}
         self._is_closed = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How the episode's module is compiled, and the problem's settings; empty without one."""
+        return {} if self._compilation is None else dict(self._compilation.settings)
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """What came up in the last ``reset`` but cannot be used, with the reason."""
+        return dict(self._skipped)
+
+    @property
+    def besides(self) -> dict[str, np.ndarray[Any, Any]]:
+        """What LLVM sends with the pending decision that the problem does not document, by name."""
+        return {} if self._pending is None else self.problem.besides(self._pending)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -186,10 +206,15 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         self._compilation = yield from self._begin(asked, skipped, is_seeded=seed is not None)
         self._last_action = None
         self._illegal_actions = 0
-        record = {"skipped": skipped, "settings": self._compilation.settings}
-        return observed(self.problem, self._pending), self._info(
-            self._compilation
-        ) | self._compared() | record
+        self._skipped = skipped
+        scores = self._scores(self._baseline())
+        self._standing = {
+            **{f"baseline_{name}": score for name, score in scores.items()},
+            **{name: type(score)(0) for name, score in scores.items()},
+            **self._record(None),
+            "error": "",
+        }
+        return observed(self.problem, self._pending), self._info(self._compilation)
 
     def step(self, action: Any) -> tuple[ObservationDict, float, bool, bool, dict[str, Any]]:
         """Answer the pending decision and go on to the next.
@@ -210,33 +235,26 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         return self._stepping(self._compilation, *self._choose(action, self._pending))
 
     def _stepping(
-        self, compilation: Compilation, chosen: Action, remark: dict[str, Any]
+        self, compilation: Compilation, chosen: Action, is_legal: bool
     ) -> Steps[tuple[ObservationDict, float, bool, bool, dict[str, Any]]]:
+        reward, error, ending = 0.0, "", {}
         try:
             compilation.answer(chosen)
             self._last_action = chosen
-            self._illegal_actions += "illegal_action" in remark
+            self._illegal_actions += not is_legal
             yield compilation
             self._pending = compilation.next_observation()
             self._check_limit(compilation)
-        except (CompilationError, ModuleError) as failure:
-            self._pending = None
-            remark = remark | {"error": str(failure)}
-        reward, ending = 0.0, {}
-        if self._pending is None and "error" not in remark:
-            result, more = self._result(compilation)
-            try:
+            if self._pending is None:
+                result = self._result(compilation)
                 reward = self.measure.rewards(result, self._baseline())[""]
-                ending = {**self.measure.scores(result), "settings": dict(result.settings), **more}
-                ending |= self._compared()
-            except (ModuleError, WorkloadError) as failure:
-                remark = remark | {"error": str(failure)}
-        info = self._info(compilation) | remark | ending
-        is_truncated = "error" in remark
-        if is_truncated:
-            reward = self._reward_on_truncation
-        has_ended = self._pending is None and not is_truncated
-        return observed(self.problem, self._pending), reward, has_ended, is_truncated, info
+                ending = {**self._scores(result), **self._record(result)}
+        except (CompilationError, ModuleError, WorkloadError) as failure:
+            self._pending = None
+            error, reward = str(failure), self._reward_on_truncation
+        info = self._info(compilation) | ending | {"error": error}
+        has_ended = self._pending is None and not error
+        return observed(self.problem, self._pending), reward, has_ended, bool(error), info
 
     def action_masks(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """The actions that LLVM takes now, ``bool [actions]``, as sb3-contrib's MaskablePPO asks.
@@ -292,8 +310,12 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         """Return the result that the episode is compared with."""
 
     @abstractmethod
-    def _result(self, compilation: Compilation) -> tuple[Result, dict[str, Any]]:
-        """Return the result of an episode, and its record for the info besides the score."""
+    def _result(self, compilation: Compilation) -> Result:
+        """Return the result of an episode that has ended."""
+
+    @abstractmethod
+    def _record(self, result: Any) -> dict[str, Any]:
+        """Return what the info says of a result besides the score; of ``None``, neutral values."""
 
     @abstractmethod
     def _where(self, compilation: Compilation) -> str:
@@ -317,12 +339,16 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         except CompilationError:
             return (yield from start())
 
-    def _compared(self) -> dict[str, Any]:
-        scores = self.measure.scores(self._baseline())
-        return {f"baseline_{name}": score for name, score in scores.items()}
+    def _scores(self, result: Result) -> dict[str, np.int64 | np.float64]:
+        """Return the scores as numbers of numpy, as recorders of other libraries take them."""
+        scores = self.measure.scores(result)
+        return {
+            name: np.int64(score) if isinstance(score, int) else np.float64(score)
+            for name, score in scores.items()
+        }
 
-    def _choose(self, action: Any, observation: Observation) -> tuple[Action, dict[str, Any]]:
-        """Return the answer to LLVM, and the record of the choice for the info."""
+    def _choose(self, action: Any, observation: Observation) -> tuple[Action, bool]:
+        """Return the answer to LLVM, and whether it is the action."""
         values = np.asarray(action)
         is_number = values.size == 1 and values.dtype.kind in "fiu"
         chosen: Action = values.item() if is_number else action
@@ -331,8 +357,8 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
         except UsageError:
             if self._illegal_action == "error" or not is_number:
                 raise
-            return self.problem.fallback_action(observation), {"illegal_action": chosen}
-        return chosen, {}
+            return self.problem.fallback_action(observation), False
+        return chosen, True
 
     def _check_open(self, call: str) -> None:
         if self._is_closed:
@@ -349,23 +375,21 @@ class DecisionEnv(gymnasium.Env[ObservationDict, Any]):
     def _info(self, compilation: Compilation) -> dict[str, Any]:
         info: dict[str, Any] = {
             "module": compilation.module.name,
-            "decision": compilation.decisions,
-            "illegal_actions": self._illegal_actions,
+            "decision": np.int64(compilation.decisions),
+            "illegal_actions": np.int64(self._illegal_actions),
         }
         mask = self.problem.action_mask(self._pending)
         if mask is not None:
             info["action_mask"] = mask
-        if self._pending is not None:
-            site = site_of(self._pending)
-            info["context"] = "" if site else self._pending.context
-            if site:
-                info["site"] = site.record()
-            default = self.problem.default_action(self._pending)
-            if default is not None:
-                info["default_advice"] = default
-            if besides := self.problem.besides(self._pending):
-                info["besides"] = besides
-        return info
+        pending = self._pending
+        site = None if pending is None else site_of(pending)
+        info["context"] = "" if pending is None or site else pending.context
+        if self._sites:
+            info["site"] = site.to_json() if site else ""
+        if type(self.problem).default_action is not Problem.default_action:
+            default = None if pending is None else self.problem.default_action(pending)
+            info["default_advice"] = self._advice_type(-1 if default is None else default)
+        return info | self._standing
 
 
 def baseline_of(problem: Problem, given: PolicyLike | str | None) -> PolicyLike | None:

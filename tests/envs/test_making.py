@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import textwrap
@@ -17,6 +18,7 @@ from mlgo_gym.envs._allocation_env import AllocationEnv
 from mlgo_gym.envs._compilation_env import CompilationEnv
 from mlgo_gym.envs._decision_env import DecisionEnv
 from mlgo_gym.envs._making import make_env
+from mlgo_gym.envs._wrappers import NestedInfo
 from mlgo_gym.errors import CompilationError, OptionsError, UsageError
 from mlgo_gym.llvm._waiting import Steps
 from mlgo_gym.problems._inlining_for_size import InliningForSize
@@ -50,36 +52,69 @@ def test_a_problem_is_measured_as_it_says(sample: Corpus) -> None:
     env.close()
 
 
-ALWAYS = {
-    "InliningForSize": ("module", "decision", "illegal_actions"),
-    "RegallocEviction": ("module", "function", "decision", "illegal_actions", "action_mask"),
-    "RegallocPriority": ("module", "function", "decision", "illegal_actions"),
+COMMON = {"module", "decision", "illegal_actions", "context", "error"}
+COUNTS = {f"count_{name}" for name in ("loads", "stores", "loads_and_stores", "copies")}
+COUNTS |= {f"count_{kind}_rematerialisations" for kind in ("cheap", "expensive")}
+ALLOCATION = {*COMMON, *COUNTS, "function", "score", "baseline_score", "machine_code_sha256"}
+SIZES = {"text_size_bytes", "baseline_text_size_bytes"}
+KEYS = {
+    "InliningForSize": {*COMMON, *SIZES, "default_advice", "object_sha256"},
+    "RegallocEviction": {*ALLOCATION, "action_mask"},
+    "RegallocPriority": ALLOCATION,
 }
-"""What the documentation says is always in the info: what may be recorded step by step."""
+"""What the documentation says is in the info."""
 
 
-@pytest.mark.parametrize("name", ALWAYS)
+@pytest.mark.parametrize("name", KEYS)
 @pytest.mark.parametrize("limit", [None, 2])
-def test_what_is_always_in_the_info(sample: Corpus, name: str, limit: int | None) -> None:
-    """From ``reset`` to the end, truncated or not, and of one shape and type."""
+def test_the_info_has_one_structure(sample: Corpus, name: str, limit: int | None) -> None:
+    """From ``reset`` to the end, truncated or not: the same keys, each of one shape and type."""
     corpus = Corpus(sample.folder, ("expr_vm.c",))
     env = gymnasium.make(f"mlgo_gym/{name}-v0", corpus=corpus, decision_limit=limit)
     env.action_space.seed(1)
     options = {"module": "expr_vm.c"}
-    if "function" in ALWAYS[name]:
+    if "function" in KEYS[name]:
         options["function"] = "expr_run"
     infos, ended = [env.reset(options=options)[1]], False
     while not ended:
         *_, terminated, truncated, info = env.step(env.action_space.sample())
         infos.append(info)
         ended = terminated or truncated
-    assert ("error" in infos[-1]) == (limit is not None)
-    kinds = [
-        [(np.asarray(info[key]).dtype.kind, np.shape(info[key])) for key in ALWAYS[name]]
-        for info in infos
-    ]
-    assert all(each == kinds[0] for each in kinds)
-    assert set(ALWAYS[name]) == set.intersection(*(set(info) for info in infos))
+    assert set(infos[0]) == KEYS[name]
+    for info in infos:
+        assert list(info) == list(infos[0])
+        assert list(map(type, info.values())) == list(map(type, infos[0].values()))
+        assert all(isinstance(each, str | np.generic | np.ndarray) for each in info.values())
+        assert np.shape(info.get("action_mask", 0)) == np.shape(infos[0].get("action_mask", 0))
+    assert [bool(info["error"]) for info in infos[:-1]] == [False] * (len(infos) - 1)
+    assert bool(infos[-1]["error"]) == (limit is not None)
+    env.close()
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_the_former_info(sample: Corpus, name: str) -> None:
+    corpus = Corpus(sample.folder, ("expr_vm.c",))
+    env = NestedInfo(gymnasium.make(f"mlgo_gym/{name}-v0", corpus=corpus))
+    _, first = env.reset(options={"module": "expr_vm.c"})
+    assert first["settings"]["problem"] == name
+    assert first["skipped"] == {}
+    assert not {"error", "score", "text_size_bytes", "illegal_action"} & set(first)
+    assert "context" in first
+    *_, has_ended, _, info = env.step(-5)
+    assert info["illegal_action"] == -5
+    while not has_ended:
+        *_, has_ended, _, info = env.step(env.action_space.sample())
+    measured = "score" if "function" in KEYS[name] else "text_size_bytes"
+    assert {measured, f"baseline_{measured}", "settings"} <= set(info)
+    assert not {"error", "context", "default_advice"} & set(info)
+    assert ("counts" in info) == ("function" in KEYS[name])
+    assert not {each for each in info if each.startswith("count_")}
+    json.dumps({name: each for name, each in info.items() if name != "action_mask"})
+    env.close()
+    env = NestedInfo(gymnasium.make(f"mlgo_gym/{name}-v0", corpus=corpus, decision_limit=1))
+    env.reset(options={"module": "expr_vm.c"})
+    *_, truncated, info = env.step(env.action_space.sample())
+    assert truncated == ("error" in info)
     env.close()
 
 
@@ -114,7 +149,7 @@ def test_a_problem_of_another_package(tmp_path: Path) -> None:
         import gymnasium, mlgo_gym
         env = gymnasium.make("mlgo_gym/InliningForLoadedSize-v0", size_increase_threshold=3.0)
         _, info = env.reset(options={"module": "frame_stream.c"})
-        assert info["settings"]["size_increase_threshold"] == 3.0
+        assert env.get_wrapper_attr("settings")["size_increase_threshold"] == 3.0
         baseline, ended = info["baseline_loaded_size_bytes"], False
         while not ended:
             _, reward, ended, _, info = env.step(0)

@@ -238,7 +238,7 @@ def _episode(env: CompilationEnv) -> int:
     has_ended = False
     while not has_ended:
         *_, terminated, truncated, info = env.step(info["default_advice"])
-        if "error" in info:
+        if info["error"]:
             raise TrainingError(info["error"])
         has_ended = terminated or truncated
     return int(info["text_size_bytes"])

@@ -174,14 +174,14 @@ def test_a_model_that_knows_less_goes_on(compiler: Compiler, small: Corpus) -> N
 
 def test_what_comes_besides_is_in_info_and_in_traces(compiler: Compiler, small: Corpus) -> None:
     env = CompilationEnv(Besides(), small)
-    observation, info = env.reset(options={"module": "frame_stream.c"})
+    observation, _ = env.reset(options={"module": "frame_stream.c"})
     assert observation in env.observation_space
-    assert {name: array.shape for name, array in info["besides"].items()} == {
+    assert {name: array.shape for name, array in env.besides.items()} == {
         "callee_embedding": (80,),
         "caller_embedding": (80,),
     }
-    *_, info = env.step(1)
-    assert info["besides"]["callee_embedding"].sum() > 0
+    env.step(1)
+    assert env.besides["callee_embedding"].sum() > 0
     env.close()
     module = small["frame_stream.c"]
     problem = compiler.as_sent(Besides(), module)

@@ -78,7 +78,7 @@ def test_an_environment_says_which(sample: Corpus, compiler: Compiler, module: M
         observation, info = env.reset(seed=1, options={"module": module.name})
         assert "live_range" not in observation
         asked = {number for name, number in ranges(compiler, module) if name == info["context"]}
-        assert int(info["besides"]["live_range"][0]) in asked
+        assert int(env.besides["live_range"][0]) in asked
 
 
 @pytest.mark.parametrize("level", ["Oz", "O3"])

@@ -260,8 +260,9 @@ def test_an_environment_says_where(sample: Corpus) -> None:
     try:
         _, info = env.reset(options={"module": "json_read.c"})
         assert info["context"] == ""
-        assert (info["site"]["caller"], info["site"]["callee"]) == ("accept", "skip_space")
-        assert info["site"]["calls"][0]["function"] == "accept"
+        site = Site.from_json(info["site"])
+        assert (site.caller, site.callee) == ("accept", "skip_space")
+        assert site.calls[0].function == "accept"
         branch = env.fork()  # type: ignore[attr-defined]
         try:
             told, again = (each.step(1)[4]["site"] for each in (branch, env))
