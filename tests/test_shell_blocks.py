@@ -61,7 +61,8 @@ INSTEAD = (
     Instead(r"\bmake (?=demo|hooks|test|lock|clean)", r"\g<0>-n ", "PyPI, and minutes or hours"),
     # Read by the shell, and nothing more.
     Instead(r"^apt-get install", r": \g<0>", "changes the machine"),
-    Instead(r"^\S+/bin/pip install", r": \g<0>", "needs PyPI"),
+    Instead(r"^(\S+/bin/)?pip install", r": \g<0>", "needs PyPI"),
+    Instead(r"^python3 -m venv .*", r": an environment", "the tests have one"),
     Instead(r"^mlgo-gym corpus build lupa", r": \g<0>", "needs PyPI, as the corpus is made anew"),
     Instead(r"^\S+/python -m build", r": \g<0>", "needs PyPI; tests/test_packaging.py does it"),
     Instead(r"^git add", r": \g<0>", "the user's folder is no checkout"),
@@ -214,6 +215,7 @@ NEEDS = {
     "docs/extraction.md": ("cmake", "make"),
     "docs/inlining-for-size.md": ("llvm-ir2vec-22",),
     "README.md": ("cmake", "make"),
+    "docs/tour.md": ("cmake", "make"),
 }
 
 
@@ -229,7 +231,7 @@ def test_what_a_page_says_can_be_done(page: str, made: Path, tmp_path: Path) -> 
     else:
         shutil.copytree(made, folder)
     script = "set -x\n" + scripts(page).replace("{folder}", str(folder))
-    if page == "README.md":  # says "your own build": as docs/extraction.md has it
+    if page == "docs/tour.md":  # says "your own build": as docs/extraction.md has it
         (block,) = (each for each in BLOCKS if "fembed-bitcode" in each.text)
         script = f"cd {folder}\n{block.text.partition('mlgo-extract')[0]}\n{script}"
     done = subprocess.run(
