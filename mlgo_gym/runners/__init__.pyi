@@ -1,3 +1,4 @@
+from ._agent import ModelAgent as ModelAgent
 from ._base import MLModelRunner as MLModelRunner
 from ._batched import BatchedPolicy as BatchedPolicy
 from ._interactive import InteractiveModelRunner as InteractiveModelRunner

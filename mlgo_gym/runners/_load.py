@@ -49,8 +49,8 @@ def runner_factory(
     """Return a function that makes runners of a mode.
 
     Args:
-        model: a folder or file; with ``interactive``, the host's address (``HOST:PORT`` or
-            ``unix:PATH``).
+        model: a folder or file, or the name of a shipped model; with ``interactive``, the host's
+            address (``HOST:PORT`` or ``unix:PATH``).
         mode: one of `MODES`.
         trusted: run the model's files in this process, whoever made them.
         token: with ``interactive``, the host's bearer token.
@@ -60,9 +60,8 @@ def runner_factory(
     Raises:
         OptionsError: there is no such mode, or what is given is no address of a host.
 
-    >>> from mlgo_gym.model import find_model
     >>> from mlgo_gym.problems import InliningForSize
-    >>> make = runner_factory(find_model("inlining-for-size"), "release")
+    >>> make = runner_factory("inlining-for-size", "release")
     >>> with make(InliningForSize.sent(), InliningForSize.advice) as runner:
     ...     int(runner.evaluate()[0]) in (0, 1)
     True
@@ -73,7 +72,9 @@ def runner_factory(
         Address(model)
     settings: dict[str, object] = {"token": token, "credentials": certificate}
     if mode in IN_PROCESS:
-        settings = {"trusted": trusted}
+        from mlgo_gym.model import find_model  # noqa: PLC0415 (slow to import)
+
+        model, settings = find_model(model), {"trusted": trusted}
     return RunnerOfMode(mode, model, settings)
 
 
