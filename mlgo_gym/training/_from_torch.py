@@ -24,11 +24,19 @@ if "torch" in sys.modules and "tensorflow" not in sys.modules:
     with contextlib.suppress(ImportError):
         importlib.import_module("triton._C.libtriton")
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 from mlgo_gym.base import EnvironmentSetupError, OptionsError
+
+try:
+    import keras
+    import tensorflow as tf
+except ModuleNotFoundError as missing:
+    raise EnvironmentSetupError(
+        f"export_torch_mlp: expected the package {missing.name!r}, found none; "
+        "pip install 'mlgo-gym[train]' brings it"
+    ) from missing
+
 from mlgo_gym.problems import Problem
 from mlgo_gym.training._export import save_model
 from mlgo_gym.training._network_code import FORBIDDEN
