@@ -261,8 +261,8 @@ static bool print_models(const struct settings *settings, const struct clang *cl
   printf("keep-smaller\n");
   for (size_t index = 0; index < count && is_good; ++index) {
     struct settings one = *settings;
-    one.models[INLINING] = models[index];
-    is_good = print_policy(&one, clang, INLINING, message);
+    take_model(&one, models[index]);
+    is_good = !one.models[INLINING] || print_policy(&one, clang, INLINING, message);
   }
   return is_good;
 }

@@ -128,6 +128,8 @@ void name_shipped(char *text, size_t size);
 /* The models whose objects are compared with clang's own; the result is how many. */
 #define MOST_MODELS 64
 size_t models_to_compare(const struct settings *settings, const char **models);
+/* Lets one of them answer. */
+void take_model(struct settings *settings, const char *model);
 /* Tells programs that are run how long may be waited. */
 void pass_timeout_on(const struct settings *settings);
 

@@ -171,9 +171,10 @@ static bool check(struct settings *settings, const char **values, struct message
              "size-increase-threshold: expected a number above 0, found '%s'", values[THRESHOLD]);
     return false;
   }
-  if (settings->keep_smaller && !strcmp(settings->keep_smaller, "1") && !values[INLINING_MODEL]) {
+  if (settings->keep_smaller && !strcmp(settings->keep_smaller, "1") &&
+      !values[INLINING_MODEL] && !values[REGALLOC_MODEL]) {
     snprintf(message->text, MESSAGE_BYTES,
-             "keep-smaller: expected an inlining-model to compare with clang's own, found none");
+             "keep-smaller: expected a model to compare with clang's own, found none");
     return false;
   }
   return true;
@@ -286,10 +287,19 @@ void pass_timeout_on(const struct settings *settings) {
   setenv("MLGO_TIMEOUT", timeout, 1);
 }
 
+static bool is_eviction_alone(const struct settings *settings) {
+  return !strcmp(settings->keep_smaller, "1") && !settings->models[INLINING];
+}
+
+void take_model(struct settings *settings, const char *model) {
+  if (!is_eviction_alone(settings)) /* whose model is set */
+    settings->models[INLINING] = model;
+}
+
 size_t models_to_compare(const struct settings *settings, const char **models) {
   size_t count = 0;
   if (!strcmp(settings->keep_smaller, "1")) {
-    models[count++] = settings->models[INLINING];
+    models[count++] = settings->models[is_eviction_alone(settings) ? REGALLOC : INLINING];
     return count;
   }
   char *rest, *words = strdup(settings->keep_smaller);

@@ -63,7 +63,7 @@ static size_t open_models(const struct trials *trials) {
     struct trial *trial = &trials->all[index];
     struct message message = {""};
     trial->settings = *trials->settings;
-    trial->settings.models[INLINING] = trials->models[index];
+    take_model(&trial->settings, trials->models[index]);
     trial->settings.is_strict = true;
     trial->job = (struct job){.clang = trials->clang,
                               .shared = &trials->plan->shared,
