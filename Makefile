@@ -12,8 +12,9 @@ FAST := not (network or e2e or stress)
 VENV := .venv
 BIN := $(VENV)/bin
 DEV_READY := $(VENV)/.ready-dev
+DOCS := .venv-docs
 
-.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore faults check format bench lock hooks protos \
+.PHONY: demo test test-smoke test-random test-slow test-stress mutate fuzz explore faults check docs format bench lock hooks protos \
   sample-corpus recipes-table clean
 
 demo: $(BIN)/python
@@ -58,6 +59,10 @@ explore: $(DEV_READY)
 faults: $(DEV_READY)
 	$(BIN)/python -m tests.faults $(LAST:%=--last %) $(if $(ONLY),--only $(ONLY)) $(if $(KIND),--kind $(KIND))
 
+# The documentation's site, in an environment of its own: build/site/index.html.
+docs: $(DOCS)/.ready
+	$(DOCS)/bin/python -m scripts.docs_site
+
 check: $(DEV_READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -95,6 +100,12 @@ clean:
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("mlgo_gym needs Python 3.11.4 or newer, found " + sys.version.split()[0] + "; name another: make PYTHON=...") if sys.version_info < (3, 11, 4) else None'
 	$(PYTHON) -m venv $(VENV)
+
+$(DOCS)/.ready: docs/requirements.txt
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $< || \
+	  { echo "make docs: expected the packages of $< from an index, found none of them" >&2; exit 1; }
+	touch $@
 
 $(DEV_READY): pyproject.toml $(LOCK) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts.docs_site import contents, relinked
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 PAGES += [ROOT / "models" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,3 +40,15 @@ def test_the_index_lists_every_page() -> None:
     index = ROOT / "docs" / "index.md"
     listed = set(re.findall(r"\]\(([\w.-]+\.md)\)", index.read_text()))
     assert listed == {page.name for page in (ROOT / "docs").glob("*.md")} - {index.name}
+
+
+def test_the_site_has_every_page() -> None:
+    """Its table of contents is made of the index; links lead to the names that pages have there."""
+    table = contents((ROOT / "docs" / "index.md").read_text())
+    pages = {page.stem for page in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert pages - {"search"} | {"searching"} <= set(table.split())
+    page = ROOT / "docs" / "training.md"
+    text = "[a](search.md#x), [b](../CONTRIBUTING.md), [c](../examples/x.py), [d](../tests)"
+    assert relinked(text, page) == (
+        "[a](searching.md#x), [b](contributing.md), [c](examples.md), d"
+    )
