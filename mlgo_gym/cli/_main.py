@@ -38,6 +38,29 @@ _INSIDE = "REPLACED BY KeyboardInterrupt"
 """Of the error that pybind11 makes of an interrupt while TensorFlow raises one of its own."""
 
 
+START = """\
+mlgo-gym: LLVM's machine-learning guided heuristics as environments and tools
+
+Start
+  mlgo-gym demo        train, evaluate and freeze a small policy, in two minutes
+  mlgo-gym doctor      see what is installed, and how to get the rest
+  mlgo-gym models      list the trained models that ship
+
+Train a policy
+  mlgo-gym corpus build lupa jq --output corpora
+  mlgo-gym train advantage --corpus corpora --hold-out jq --output run
+  mlgo-gym evaluate --corpus corpora/jq --model run/model
+
+Make your own program smaller
+  mlgo-gym project --build build --output project.txt
+  mlgo-gym tune --build build --search 20m --output tuned
+  mlgo-cc --mlgo-help
+
+'mlgo-gym --help' lists all commands, 'mlgo-gym COMMAND --help' explains one.
+"""
+"""The text for somebody who names no command."""
+
+
 class CommandParser(argparse.ArgumentParser):
     """The parser of a command's module, or of a package of them, which parsing imports."""
 
@@ -137,14 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         faulthandler.enable()
     receive_statuses()
     try:
-        options = parser().parse_args(arguments)
-        from mlgo_gym.cli._extensions import extended
-        from mlgo_gym.cli._values import fetch_models
-
-        output = Output(as_json=options.json)
-        fetch_models(options)
-        with extended(options, output):
-            return int(options.run(options, output))
+        return _run(sys.argv[1:] if arguments is None else arguments)
     except (MlgoGymError, CorpusToolsError) as error:
         Output(as_json=False).error(str(error))
         return 1
@@ -163,6 +179,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         Output(as_json=False).error("interrupted")
         return _INTERRUPTED
+
+
+def _run(arguments: Sequence[str]) -> int:
+    if not arguments:
+        Output(as_json=False).print(START.rstrip("\n"))
+        return 0
+    options = parser().parse_args(arguments)
+    from mlgo_gym.cli._extensions import extended
+    from mlgo_gym.cli._values import fetch_models
+
+    output = Output(as_json=options.json)
+    fetch_models(options)
+    with extended(options, output):
+        return int(options.run(options, output))
 
 
 def parser() -> CommandParser:

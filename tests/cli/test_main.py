@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from corpus_tools import available_recipes
 from mlgo_gym import __version__
+from mlgo_gym.cli._main import START, parser
 from mlgo_gym.corpus._corpus import SAMPLE_CORPUS, Corpus
 from mlgo_gym.stream._training_log import TrainingLogReader
 from tests.cli.command import PROGRAM, run, run_process
@@ -394,3 +396,11 @@ def test_interrupted(tmp_path: Path) -> None:
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
     assert (status, errors) == (130, "mlgo-gym: error: interrupted\n")
     assert not list(work.iterdir())
+
+
+def test_no_command_is_a_start_page(tmp_path: Path) -> None:
+    done = run(cwd=tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", START)
+    assert max(map(len, START.splitlines())) <= 80
+    for line in re.findall(r"^  (mlgo-gym .*?)(?:   .*)?$", START, re.MULTILINE):
+        parser().parse_args(shlex.split(line)[1:])
