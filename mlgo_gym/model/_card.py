@@ -145,8 +145,8 @@ def _parse(value: Any, source: str) -> ModelCard:
 def shipped_models() -> dict[str, Path]:
     """The models by name.
 
-    >>> sorted(shipped_models())
-    ['inlining-for-size', 'inlining-for-size-derived', 'regalloc-eviction']
+    >>> len(shipped_models()), shipped_models()["inlining-for-size"].name
+    (4, 'inlining-for-size')
     """
     return {card.parent.name: card.parent for card in sorted(SHIPPED.glob(f"*/{CARD_FILE}"))}
 

@@ -78,7 +78,7 @@ CASES = [
         "no model is called so",
         lambda _: {"MLGO_INLINING_MODEL": "inlining-for-speed"},
         "model 'inlining-for-speed': expected a folder, or one of inlining-for-size, "
-        "inlining-for-size-derived, regalloc-eviction; found neither",
+        "inlining-for-size-derived, inlining-for-size-project, regalloc-eviction; found neither",
     ),
     Case(
         "made for the other problem, says the card",

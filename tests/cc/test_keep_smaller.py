@@ -310,7 +310,8 @@ def test_an_error_of_the_source_is_said_once(driver: Driver, work: Path) -> None
         (
             {"MLGO_KEEP_SMALLER": f"nothing,{NEVER}"},
             "model 'nothing': expected a folder, or one of inlining-for-size, "
-            "inlining-for-size-derived, regalloc-eviction; found neither",
+            "inlining-for-size-derived, inlining-for-size-project, regalloc-eviction; "
+            "found neither",
         ),
     ],
 )

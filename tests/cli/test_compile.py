@@ -175,7 +175,8 @@ def test_a_log_of_what_was_kept(
         (
             ["IN.bc", "-o", "OUT", "--model", "none"],
             "model 'none': expected a model directory, a frozen model or the name of a shipped one "
-            "(inlining-for-size, inlining-for-size-derived, regalloc-eviction), found none",
+            "(inlining-for-size, inlining-for-size-derived, inlining-for-size-project, "
+            "regalloc-eviction), found none",
         ),
         (
             ["IN.bc", "-o", "OUT", "--model", "other", "--problem", "inlining-for-size"],

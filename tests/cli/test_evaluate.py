@@ -285,7 +285,8 @@ def test_only_bad_modules(small_folder: Path, capsys: pytest.CaptureFixture[str]
         (
             ["--model", "none"],
             "model 'none': expected a model directory, a frozen model or the name of a shipped one "
-            "(inlining-for-size, inlining-for-size-derived, regalloc-eviction), found none",
+            "(inlining-for-size, inlining-for-size-derived, inlining-for-size-project, "
+            "regalloc-eviction), found none",
         ),
         (
             ["--model", "empty"],

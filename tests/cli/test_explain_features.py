@@ -80,7 +80,8 @@ def test_a_bad_module_among_good_ones(
         (
             "none",
             "model 'none': expected a model directory, a frozen model or the name of a shipped one "
-            "(inlining-for-size, inlining-for-size-derived, regalloc-eviction), found none",
+            "(inlining-for-size, inlining-for-size-derived, inlining-for-size-project, "
+            "regalloc-eviction), found none",
         ),
         (
             "lowest_density",

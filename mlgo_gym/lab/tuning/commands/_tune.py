@@ -31,6 +31,7 @@ DESCRIPTION = (
 EXAMPLE = "mlgo-gym tune --build build --budget 30m --search 20m --output tuned"
 
 _STARTS: Final = ("inlining-for-size-derived", "inlining-for-size")
+_LOCAL_STARTS: Final = ("inlining-for-size-project", "inlining-for-size")
 _REPORT: Final = "report.html"
 _TRACES: Final = "traces"
 _PROJECT_FILE: Final = "project.txt"
@@ -43,7 +44,7 @@ def add_options(add: shared.Options) -> None:
     what = "a build by clang in place of a corpus: its folder, or its compile_commands.json"
     add("--build", "DIR", what)
     what = "a model directory to start from, or the name of one that ships; of several the best "
-    what += f"(default: {' and '.join(_STARTS)})"
+    what += f"(default: {' and '.join(_LOCAL_STARTS)}; of a corpus {' and '.join(_STARTS)})"
     add("--model", "DIR", what, type=find_model, many=True)
     add.output("for the model, the report, and what it takes to go on")
     add.budget("for all of it, over all runs in the folder", "30m")
@@ -256,7 +257,9 @@ def _setting(options: argparse.Namespace) -> TuneSetting:
     from mlgo_gym.runners import problem_of_models
 
     options.derived = options.derived is not False
-    starts = _STARTS if options.derived else _STARTS[1:]
+    has_project = options.build is not None and options.project is not False
+    first, *others = _LOCAL_STARTS if has_project else _STARTS
+    starts = [first, *others] if options.derived else others
     models = options.model or [find_model(name) for name in starts]
     kind = problem_of_models(models)
     if kind is not InliningForSize:
