@@ -23,7 +23,7 @@ MODULES = sorted(
     for package in (mlgo_gym, corpus_tools)
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
 )
-LOOSE = {"cli.options", "errors"}
+LOOSE = {"cli.options", "envs.sb3", "errors"}
 INTERNAL = "# isort: split"
 
 

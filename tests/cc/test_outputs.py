@@ -15,11 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from mlgo_gym.model import shipped_models
 from tests.cc.conftest import MODELS, Driver
 from tests.conftest import lacking, require
 
 NEVER, OLD = str(MODELS / "never"), b"an older object\n"
-NO_MODEL = "model 'no-such-model': cannot be read: No such file or directory"
+NO_MODEL = (
+    f"model 'no-such-model': expected a folder, or one of {', '.join(sorted(shipped_models()))}; "
+    "found neither"
+)
 SOURCE = """
 static int g(int x, int y) { while (x > y) { x = x * y - 7; y += x >> 3; } return x ^ y; }
 int f(int x) { return g(x, 3) + g(4, x) + g(x + 1, x); }

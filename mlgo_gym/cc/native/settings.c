@@ -263,6 +263,8 @@ static bool take_options(struct settings *settings, int argc, char **argv, const
 void print_help(void) {
   char names[MESSAGE_BYTES / 2];
   name_shipped(names, sizeof names);
+  for (char *comma = names; (comma = strchr(comma, ',')); ++comma)
+    *comma = '\n'; /* a line for each, and a space in front */
   printf("usage: mlgo-cc [OPTION ...] CLANG-ARGUMENT ...\n"
          "       mlgo-launch [OPTION ...] CLANG CLANG-ARGUMENT ...\n\n"
          "Compile by clang, with a model's decisions in place of LLVM's own.\n"
@@ -275,7 +277,7 @@ void print_help(void) {
          "  --mlgo-traces-key\n      print what stands for this module in a search's answers.txt\n"
          "  --mlgo-help\n      print this\n\n"
          "MODEL is a folder, or the name of a shipped model:\n"
-         "%s.\n"
+         " %s\n"
          "MLGO_CACHE names the folder of compiled models, MLGO_CONFIG another\n"
          "configuration file.\n",
          names);
