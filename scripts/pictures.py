@@ -44,14 +44,14 @@ def draw_linked_code(cells: Sequence[Sequence[str]], path: Path) -> None:
     figure = Figure(figsize=(8, 4.6), layout="constrained")
     axes = figure.subplots()
     *packages, total = cells
-    column = COLUMNS["project file and model"]
-    cells = [*sorted(packages, key=lambda row: percent(row[column])), total]
+    both = COLUMNS["project file and model"]
+    cells = [*sorted(packages, key=lambda row: percent(row[both])), total]
     names = [row[0] for row in cells]
     for offset, (name, column), colour in zip((-0.2, 0.2), COLUMNS.items(), COLOURS, strict=True):
         places = [place + offset for place in range(len(cells))]
         changes = [percent(row[column]) for row in cells]
         axes.barh(places, changes, 0.38, label=name, color=colour)
-    mean = percent(total[COLUMNS["project file and model"]])
+    mean = percent(total[both])
     axes.annotate(
         f"{mean:+.1f} %", (mean, len(cells) - 0.8), (-4, 0), textcoords="offset points",
         ha="right", va="center", weight="bold",

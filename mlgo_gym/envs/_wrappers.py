@@ -70,14 +70,14 @@ class SignedLogObservation(
         gymnasium.ObservationWrapper.__init__(self, env)
         self.observation_space = dict_space(
             {
-                name: spaces.Box(_signed_log(box.low), _signed_log(box.high), dtype=np.float32)
+                name: spaces.Box(signed_log(box.low), signed_log(box.high), dtype=np.float32)
                 for name, box in boxes_of(env.observation_space).items()
             }
         )
 
     def observation(self, observation: ObservationDict) -> ObservationDict:
         """Transform each feature."""
-        return {name: _signed_log(value) for name, value in observation.items()}
+        return {name: signed_log(value) for name, value in observation.items()}
 
 
 class DefaultAdviceObservation(
@@ -193,6 +193,7 @@ def _with_advice(observation: ObservationDict, info: dict[str, Any]) -> Observat
     return observation | {DEFAULT_ADVICE: np.array([advice], np.int64)}
 
 
-def _signed_log(value: np.ndarray[Any, Any]) -> Vector:
+def signed_log(value: np.ndarray[Any, Any]) -> Vector:
+    """Return ``sign(x) * log(1 + |x|)`` of each number."""
     x = value.astype(np.float64)
     return np.asarray(np.sign(x) * np.log1p(np.abs(x)), np.float32)

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from stable_baselines3.common.vec_env import VecEnv
 
 from mlgo_gym.envs._vector import CompilationVectorEnv
-from mlgo_gym.envs._wrappers import FloatVectorObservation, SignedLogObservation
+from mlgo_gym.envs._wrappers import FloatVectorObservation, SignedLogObservation, signed_log
 from mlgo_gym.problems import Problem
 
 Array = np.ndarray[Any, Any]
@@ -123,8 +123,7 @@ class SB3VecEnv(VecEnv):
 def _flattened(observations: Mapping[str, Array], count: int) -> Array:
     """The features of each row as one vector, as the wrappers of single environments make it."""
     features = [each.reshape(count, -1) for each in observations.values()]
-    x = np.concatenate(features, axis=1, dtype=np.float64)
-    return np.asarray(np.sign(x) * np.log1p(np.abs(x)), np.float32)
+    return signed_log(np.concatenate(features, axis=1))
 
 
 def _row_of(infos: Mapping[str, Sequence[Any]], row: int) -> dict[str, Any]:

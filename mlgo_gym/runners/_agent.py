@@ -12,9 +12,8 @@ import numpy as np
 from mlgo_gym.base import UsageError
 from mlgo_gym.model import find_model
 from mlgo_gym.problems import Action, Problem
+from mlgo_gym.runners._load import RELEASE
 from mlgo_gym.runners._models import load_model, problem_of_models, settings_of_models
-
-_RELEASE: Final = "release"
 
 
 class ModelAgent:
@@ -46,7 +45,7 @@ class ModelAgent:
     2835 instead of 3248 bytes
     """
 
-    def __init__(self, model: str | Path, *, mode: str = _RELEASE, trusted: bool = False) -> None:
+    def __init__(self, model: str | Path, *, mode: str = RELEASE, trusted: bool = False) -> None:
         path = find_model(str(model))
         kind = problem_of_models([path])
         self.problem: Final[Problem] = kind(**settings_of_models([path], kind))

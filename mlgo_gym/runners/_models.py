@@ -15,11 +15,10 @@ from mlgo_gym.corpus import shortest_names
 from mlgo_gym.model import CARD_FILE, find_description, freeze, read_card, shipped_models
 from mlgo_gym.problems import HASH, InliningForSize, Policy, Problem, problems
 from mlgo_gym.runners._base import RunnerFactory
-from mlgo_gym.runners._load import runner_factory
+from mlgo_gym.runners._load import RELEASE, runner_factory
 from mlgo_gym.runners._policy import RunnerPolicy
 
 _FROZEN_NAME: Final = "model"
-_RELEASE: Final = "release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def check_files(model: Path, problem: Problem) -> None:
 
 
 def load_model(
-    path: Path, problem: Problem, mode: str = _RELEASE, name: str = "", *, trusted: bool = False
+    path: Path, problem: Problem, mode: str = RELEASE, name: str = "", *, trusted: bool = False
 ) -> Model:
     """A model, once it is clear that it answers the problem.
 
@@ -190,7 +189,7 @@ def model_policies(
     with contextlib.ExitStack() as stack:
         yield {
             name: native_policy(path, problem, stack, trusted=trusted)
-            if mode == _RELEASE
+            if mode == RELEASE
             else RunnerPolicy(load_model(path, problem, mode, trusted=trusted).runner)
             for path, name in names.items()
         }
@@ -205,7 +204,7 @@ def native_runner(
         return made.runner
     folder = str(stack.enter_context(scratch_folder()))
     freeze(path, folder, name=_FROZEN_NAME)
-    return runner_factory(folder, _RELEASE, trusted=True)  # it was made here, just now
+    return runner_factory(folder, RELEASE, trusted=True)  # it was made here, just now
 
 
 def native_policy(

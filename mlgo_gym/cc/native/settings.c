@@ -56,27 +56,29 @@ enum {
 #error "MLGO_MODELS is the folder of the models that ship with mlgo_gym"
 #endif
 
-/* The folder of a shipped model where a text is its name and nothing of that name is here
- * (`mlgo_gym.model._shipped.find_model`). */
-static const char *model_folder(const char *text) {
-  char *card = NULL;
-  if (!text || strchr(text, '/') || !access(text, F_OK) ||
-      asprintf(&card, "%s/%s/card.json", MLGO_MODELS, text) < 0)
-    return text;
-  bool is_shipped = !access(card, R_OK);
-  *strrchr(card, '/') = 0;
-  return is_shipped ? card : text;
+static bool is_shipped(const char *name) {
+  char card[4096];
+  return snprintf(card, sizeof card, "%s/%s/card.json", MLGO_MODELS, name) < (int)sizeof card &&
+         !access(card, R_OK);
 }
 
-static int is_shipped(const struct dirent *entry) {
-  char card[4096];
-  snprintf(card, sizeof card, "%s/%s/card.json", MLGO_MODELS, entry->d_name);
-  return !access(card, R_OK);
+/* The folder of a shipped model where a text is its name and nothing of that name is here
+ * (`mlgo_gym.model._card.find_model`). */
+static const char *model_folder(const char *text) {
+  char *folder = NULL;
+  if (!text || strchr(text, '/') || !access(text, F_OK) || !is_shipped(text) ||
+      asprintf(&folder, "%s/%s", MLGO_MODELS, text) < 0)
+    return text;
+  return folder;
+}
+
+static int is_model(const struct dirent *entry) {
+  return is_shipped(entry->d_name);
 }
 
 void name_shipped(char *text, size_t size) {
   struct dirent **entries;
-  int count = scandir(MLGO_MODELS, &entries, is_shipped, alphasort);
+  int count = scandir(MLGO_MODELS, &entries, is_model, alphasort);
   text[0] = 0;
   for (int index = 0; index < count; ++index) {
     size_t length = strlen(text);
@@ -228,7 +230,7 @@ static bool names_compiler(const char *path) {
 
 /* The compiler that a build system wants started, in front of its own arguments. */
 static bool is_launched(const struct settings *settings, const char *argument) {
-  if (settings->argument_count != 1)
+  if (settings->launched || settings->argument_count != 1)
     return false;
   return settings->is_launcher ||
          (argument[0] != '-' && !access(argument, X_OK) && names_compiler(argument));
@@ -240,7 +242,6 @@ static bool take_options(struct settings *settings, int argc, char **argv, const
   settings->arguments = calloc((size_t)argc + 2, sizeof *settings->arguments);
   settings->arguments[settings->argument_count++] = argv[0];
   for (int index = 1; index < argc; ++index) {
-    const char *launched = settings->launched;
     if (!strncmp(argv[index], TARGET, strlen(TARGET))) {
       char *target = argv[index] + strlen("--mlgo-") - 2; /* "--target=..." of it, in place */
       settings->arguments[settings->argument_count++] = memcpy(target, "--", 2);
@@ -249,7 +250,7 @@ static bool take_options(struct settings *settings, int argc, char **argv, const
           !message->text[0])
         snprintf(message->text, MESSAGE_BYTES,
                  "unknown option '%.600s'; --mlgo-help lists those that exist", argv[index]);
-    } else if (!launched && is_launched(settings, argv[index])) {
+    } else if (is_launched(settings, argv[index])) {
       settings->is_launcher = true;
       settings->launched = argv[index];
     } else

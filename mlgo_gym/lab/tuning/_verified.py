@@ -53,26 +53,24 @@ def verify(
         jobs: how many compilers run at once.
         timeout_s: how long one may take, in seconds.
     """
-    plain, failures = compile_objects(build, (), jobs=jobs, timeout_s=timeout_s)
-    tuned, more = compile_objects(build, settings, jobs=jobs, timeout_s=timeout_s)
+    plain, plain_failures = compile_objects(build, (), jobs=jobs, timeout_s=timeout_s)
+    tuned, tuned_failures = compile_objects(build, settings, jobs=jobs, timeout_s=timeout_s)
+    failures = plain_failures | tuned_failures
     modules = {target: [key.name for key in keys] for target, keys in targets.items()}
-    before, unknown = _linked(modules, plain, failures | more)
-    reasons = dict(unknown)
-    after: dict[str, LinkedSizes] = {}
+    before, reasons = _linked(modules, plain, failures)
     while True:
         # Objects of a target that keeps LLVM's own are so in other targets, too.
         kept = {name for target in reasons for name in modules[target]}
         mixed = {name: (plain if name in kept else tuned)[name] for name in tuned if name in plain}
-        after, failed = _linked(modules, mixed, failures | more)
-        grown = {
-            target: _growth(before[target], sizes)
+        after, new = _linked(modules, mixed, failures)
+        new |= {
+            target: why
             for target, sizes in after.items()
-            if target not in reasons and _growth(before[target], sizes)
+            if target in before and (why := _growth(before[target], sizes))
         }
-        new = grown | {target: why for target, why in failed.items() if target not in reasons}
-        if not new:
+        if new.keys() <= reasons.keys():
             break
-        reasons |= new
+        reasons = new | reasons
     return {
         target: VerifiedTarget(before.get(target), after.get(target), reasons.get(target, ""))
         for target in sorted(modules)
