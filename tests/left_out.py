@@ -191,6 +191,8 @@ def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 SLOW_EXAMPLES: Final = {
     "mlgo_gym.lab.programs._check.check_workloads",
+    "mlgo_gym.lab.tiers._check.check_recording",
+    "mlgo_gym.lab.tiers._record.record_program",
     "mlgo_gym.runners._models.model_policies",
     "mlgo_gym.training._from_torch.export_torch_mlp",
     "mlgo_gym.training._train.train",

@@ -28,6 +28,7 @@ from mlgo_gym.lab.cluster import _cluster, _executor, _nodes
 from mlgo_gym.lab.cluster import _worker as scale_worker
 from mlgo_gym.lab.insight import _timeline
 from mlgo_gym.lab.programs import _file, _running
+from mlgo_gym.lab.tiers import _host, _recording
 from mlgo_gym.lab.tuning import _triplets, _tune_scores
 from mlgo_gym.llvm import _compiler as llvm_compiler
 from mlgo_gym.llvm import _limits, _request
@@ -70,6 +71,8 @@ BYTES = {
     "its output, and a file that it writes": _running._MOST_OUTPUT_BYTES,
     "a file that it reads": workloads._MOST_INPUT_BYTES,
     "a profile of programs": _file.LARGEST_BYTES,
+    "a recording of tiers": _recording._LARGEST_BYTES,
+    "its arrays": _recording._LARGEST_ARRAYS,
     "what LLVM's tools make of a profile, or of a module with one": profdata.LARGEST_OUTPUT_BYTES,
     "their memory": profdata.MEMORY_BYTES,
     "a tensor, by its spec (less than that)": tensor_spec._MAX_BYTES,
@@ -125,6 +128,8 @@ BYTES = {
     ),
 }
 NUMBERS = {
+    "functions of a program whose tiers are recorded": _recording._MOST_FUNCTIONS,
+    "its events": _host._MOST_EVENTS,
     "decisions that `--timeline` draws": _timeline.MOST_DECISIONS,
     "files and folders of an archive of sources": archive.MAX_MEMBERS,
     "levels of its folders": archive.MAX_LEVELS,

@@ -386,6 +386,10 @@ NEEDS_NO_CARE = {
     ("lab/programs/commands/workload/_run.py", "read_bytes"),
     # Of a corpus's workloads, by a name that was looked at.
     ("lab/programs/_running.py", "open"),
+    # Jobs of a process in the sandbox, in a folder of its own.
+    ("lab/tiers/_host.py", "open"),
+    ("lab/tiers/_record.py", "read_bytes"),
+    ("lab/tiers/_record.py", "write_text"),
     ("model/_saved_model.py", "write_bytes"),
     # The size of this process; a file that only grows.
     ("training/_run.py", "open"),

@@ -1,4 +1,4 @@
-"""The ids of the environments: one for each problem, whoever's it is."""
+"""The ids of the environments: one for each problem, and those that entry points name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import gymnasium
 def register_envs() -> None:
     """Register an environment for each problem, under the name of its entry point's class.
 
-    Nothing of a problem is loaded before an environment of it is made.
+    Entry points of ``mlgo_gym.environments`` add others under their own names. Nothing of either
+    is loaded before an environment of it is made.
     """
     for point in metadata.entry_points(group="mlgo_gym.problems"):
         gymnasium.register(
@@ -19,3 +20,5 @@ def register_envs() -> None:
             vector_entry_point="mlgo_gym.envs._vector:CompilationVectorEnv",
             kwargs={"problem": point.name},
         )
+    for point in metadata.entry_points(group="mlgo_gym.environments"):
+        gymnasium.register(id=f"mlgo_gym/{point.name}", entry_point=point.value)

@@ -83,10 +83,17 @@ from .text._allocation_score import score_function as score_function
 from .text._fingerprint import Body as Body
 from .text._flow import FunctionCounts as FunctionCounts
 from .text._flow import ModuleCounts as ModuleCounts
+from .text._function_split import function_texts as function_texts
+from .text._function_split import variable_declaration as variable_declaration
 from .text._machine_code import block_frequencies as block_frequencies
 from .text._machine_code import machine_functions as machine_functions
 from .text._machine_code import spill_code as spill_code
+from .text._module_text import NAME as NAME
+from .text._module_text import Function as Function
+from .text._module_text import ModuleText as ModuleText
+from .text._module_text import linkage_of as linkage_of
 from .text._module_text import name_in_assembly as name_in_assembly
+from .text._module_text import references as references
 from .text._profile import COLD_CUTOFF as COLD_CUTOFF
 from .text._profile import HOT_CUTOFF as HOT_CUTOFF
 from .text._profile import Profile as Profile

@@ -169,7 +169,8 @@ def test_a_problem_of_another_package(tmp_path: Path) -> None:
 
 
 _IDS = {
-    f"mlgo_gym/{each}-v0" for each in ("InliningForSize", "RegallocEviction", "RegallocPriority")
+    f"mlgo_gym/{each}-v0"
+    for each in ("InliningForSize", "RegallocEviction", "RegallocPriority", "TierUp")
 }
 
 

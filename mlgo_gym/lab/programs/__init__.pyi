@@ -31,3 +31,4 @@ from ._summary import Summary as Summary
 
 from ._addresses import ExecutedFunction as ExecutedFunction
 from ._addresses import executed_code as executed_code
+from ._running import Way as Way

@@ -1,0 +1,9 @@
+from ._check import check_recording as check_recording
+from ._env import SAMPLE_RECORDING as SAMPLE_RECORDING
+from ._env import TierUpEnv as TierUpEnv
+from ._record import record_program as record_program
+from ._recording import Recording as Recording
+from ._replay import Replay as Replay
+from ._schedules import oracle_s as oracle_s
+from ._schedules import played as played
+from ._schedules import schedule_named as schedule_named

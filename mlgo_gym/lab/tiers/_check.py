@@ -1,0 +1,114 @@
+"""Replays held against what really happens: the same decisions under a JIT."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from mlgo_gym.base import WorkloadError
+from mlgo_gym.corpus import Corpus
+from mlgo_gym.lab.tiers._record import JitProgram, check_machine, marks_of
+from mlgo_gym.lab.tiers._recording import Recording
+from mlgo_gym.lab.tiers._replay import Replay
+from mlgo_gym.lab.tiers._schedules import TierPolicy, schedule_named
+
+RANDOM_SHARE: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSchedule:
+    """One schedule of decisions, as replayed and as it happened.
+
+    Attributes:
+        policy: who decided.
+        instructions: of the replay.
+        counted: instructions that the program executed, counted.
+        seconds: of the replay, compilations included.
+        measured: seconds of the processor that it took, compilations included; the least of some.
+    """
+
+    policy: str
+    instructions: int
+    counted: int
+    seconds: float
+    measured: float
+
+
+def check_recording(
+    corpus: Corpus,
+    workload: str,
+    recording: Recording,
+    policies: Sequence[str],
+    *,
+    schedules: int = 10,
+    timings: int = 3,
+    seed: int = 0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Iterator[CheckedSchedule]:
+    """Run schedules of decisions under a JIT, and compare each with its replay.
+
+    Each program must write what its workload says, whatever is compiled when.
+
+    Args:
+        corpus: the recorded program's.
+        workload: its name.
+        recording: of it.
+        policies: names, as `schedule_named` takes them.
+        schedules: how many random schedules are counted besides.
+        timings: how often each is timed; 0 does not time.
+        seed: of the random schedules.
+        progress: called with what is done next.
+
+    Raises:
+        WorkloadError: the recording is of another program, or the program does something else.
+
+    >>> from mlgo_gym import SAMPLE_CORPUS
+    >>> from mlgo_gym.lab.tiers import SAMPLE_RECORDING
+    >>> sample, recording = Corpus.load(SAMPLE_CORPUS), Recording.load(SAMPLE_RECORDING)
+    >>> checks = check_recording(sample, "json", recording, ["O2"], schedules=0, timings=0)
+    >>> [each.counted - each.instructions for each in checks]
+    [0]
+    """
+    check_machine()
+    with JitProgram(corpus, workload) as program:
+        if program.sha256 != recording.program_sha256:
+            raise WorkloadError(
+                f"recording of {recording.program}: expected a program of hash "
+                f"{recording.program_sha256[:12]}, found {program.sha256[:12]}; record it again"
+            )
+        called = [program.functions.index(name) for name in recording.functions]
+        marks = marks_of([[called[f], *rest] for f, *rest in recording.events.tolist()])
+        numbers = random.Random(seed)  # noqa: S311 - not for secrets
+        chosen: list[tuple[str, TierPolicy]] = [(name, schedule_named(name)) for name in policies]
+        chosen += [(f"random {i}", _random(numbers)) for i in range(schedules)]
+        for name, policy in chosen:
+            progress(name)
+            replay, plan = _planned(recording, policy, called)
+            counted = program.counts(marks, plan=plan)["total"]
+            runs = [program.timed(plan=plan) for _ in range(timings)]
+            measured = min((each.seconds + sum(each.costs.values()) for each in runs), default=0.0)
+            yield CheckedSchedule(name, replay.instructions, counted, replay.total_s, measured)
+
+
+def _planned(
+    recording: Recording, policy: TierPolicy, called: Sequence[int]
+) -> tuple[Replay, list[Any]]:
+    """A replay under a policy, and its decisions as a program's host takes them."""
+    replay = Replay(recording)
+    plan = []
+    while not replay.is_over:
+        tier = policy(replay)
+        if tier:
+            plan.append([[called[replay.function], replay.kind, replay.power], tier])
+        replay.decide(tier)
+    return replay, plan
+
+
+def _random(numbers: random.Random) -> TierPolicy:
+    def decide(replay: Replay) -> int:
+        tier = numbers.randrange(1, 4) if numbers.random() < RANDOM_SHARE else 0
+        return tier if replay.is_allowed(tier) else 0
+
+    return decide

@@ -1,0 +1,240 @@
+"""``mlgo_gym/TierUp-v0``: an agent decides when a function is compiled, and at which tier."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from mlgo_gym.base import OptionsError, UsageError
+from mlgo_gym.lab.tiers._recording import BACK_EDGE, TIERS, Recording
+from mlgo_gym.lab.tiers._replay import Replay
+from mlgo_gym.lab.tiers._schedules import TierPolicy, oracle_s, played, schedule_named
+
+SAMPLE_RECORDING: Final = Path(__file__).with_name("sample") / "json.npz"
+"""A recording of the sample corpus's program, which ships."""
+
+FEATURES: Final = (
+    "is_back_edge",
+    "tier",
+    "wanted_tier",
+    "calls",
+    "back_edges",
+    "size",
+    "spent",
+    "since_last",
+    "cost_O1",
+    "cost_O2",
+    "cost_O3",
+    "now",
+    "compiled",
+    "queue",
+)
+"""What `TierUpEnv` observes, in its order.
+
+``is_back_edge``, ``tier``, ``wanted_tier`` and ``queue`` are as `Replay` has them; ``calls``,
+``back_edges`` and ``size`` (of LLVM's IR) are log2(1 + count); the others are seconds of the
+function (``spent``, ``since_last``, ``cost_...``) and of the whole program (``now``, and what has
+been ``compiled``), as log2(1 + microseconds).
+"""
+
+_Observation = NDArray[np.float32]
+
+
+class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
+    """When to compile: a dynamic compiler's decisions over a recorded program.
+
+    An episode is a run of one program. A step is an event of a function: the count of its calls,
+    or of its jumps back while it runs at O0, reaches a power of two. Actions: 0 goes on, 1 to 3
+    compile the function at O1 to O3. An action that is not allowed (`action_masks`) goes on, and is
+    counted. No process runs: the program was recorded once at every tier, and is replayed exactly.
+
+    The reward of a step is minus the seconds until the next, divided by those of the whole run
+    under the baseline; the last step adds 1. So the sum of an episode is the part of the baseline's
+    time that was saved: 0 is as good as the baseline.
+
+    Args:
+        recordings: a recording, its file, a folder of them, or several of those; the sample's, if
+            ``None``.
+        threads: 0 compiles in the program's thread, 1 to 4 in as many of their own.
+        baseline: a policy's name, as `schedule_named` takes it.
+
+    Raises:
+        WorkloadError: a recording cannot be used.
+        OptionsError: there is none, or a setting has a value that it cannot have.
+
+    >>> env = TierUpEnv()
+    >>> observation, info = env.reset(seed=1)
+    >>> observation.shape, str(info["function"])
+    ((14,), 'main')
+    >>> env.close()
+    """
+
+    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium has it
+
+    def __init__(
+        self,
+        recordings: Recording | Path | str | Sequence[Recording | Path | str] | None = None,
+        *,
+        threads: int = 0,
+        baseline: str = "ski-rental",
+    ) -> None:
+        self.recordings: Final = _loaded(SAMPLE_RECORDING if recordings is None else recordings)
+        self._policy: TierPolicy = schedule_named(baseline)
+        self._threads = threads
+        self._replays = {name: Replay(each, threads) for name, each in self.recordings.items()}
+        self._bounds: dict[str, tuple[float, float]] = {}
+        self.action_space = spaces.Discrete(len(TIERS))
+        high = np.full(len(FEATURES), 64, np.float32)
+        self.observation_space = spaces.Box(np.full(len(FEATURES), -1, np.float32), high)
+        self._order: list[str] = []
+        self._replay: Replay | None = None
+        self._name = ""
+        self._refused = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[_Observation, dict[str, Any]]:
+        """Begin a program: the next of a shuffled order, or ``options={"recording": NAME}``.
+
+        Raises:
+            OptionsError: no recording has the name.
+        """
+        super().reset(seed=seed)
+        if seed is not None:
+            self._order = []
+        chosen = (options or {}).get("recording")
+        if chosen is not None and chosen not in self._replays:
+            known = ", ".join(self._replays)
+            raise OptionsError(f"recording: expected one of {known}, found {chosen!r}")
+        if chosen is None:
+            if not self._order:
+                self._order = [str(each) for each in self.np_random.permutation([*self._replays])]
+            chosen = self._order.pop()
+        self._name = chosen
+        self._replay = replay = self._replays[chosen]
+        self._baseline_s, self._oracle_s = self._compared(chosen)
+        replay.reset()
+        self._refused = 0
+        self._last_s = 0.0
+        return self._observation(replay), self._info(replay)
+
+    def step(self, action: Any) -> tuple[_Observation, float, bool, bool, dict[str, Any]]:
+        """Answer the event, and go on to the next.
+
+        Raises:
+            UsageError: there is no episode.
+            OptionsError: the action is none of the space's.
+        """
+        replay = self._replay
+        if replay is None or replay.is_over:
+            raise UsageError("step: expected an episode, found none; call reset")
+        if not 0 <= (tier := int(action)) < len(TIERS):
+            raise OptionsError(f"action: expected 0 to {len(TIERS) - 1}, found {action!r}")
+        if not replay.is_allowed(tier):
+            self._refused += 1
+            tier = 0
+        replay.decide(tier)
+        elapsed, self._last_s = replay.total_s - self._last_s, replay.total_s
+        reward = -elapsed / self._baseline_s + replay.is_over
+        return self._observation(replay), reward, replay.is_over, False, self._info(replay)
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Which actions are allowed now, as sb3-contrib's MaskablePPO asks for it; shape ``(4,)``.
+
+        Raises:
+            UsageError: there is no episode.
+        """
+        if self._replay is None:
+            raise UsageError("action_masks: expected an episode, found none; call reset")
+        return np.array([self._replay.is_allowed(tier) for tier in range(len(TIERS))])
+
+    @property
+    def replay(self) -> Replay:
+        """The run that is played, for policies that look at it.
+
+        Raises:
+            UsageError: there is no episode.
+        """
+        if self._replay is None:
+            raise UsageError("replay: expected an episode, found none; call reset")
+        return self._replay
+
+    def _compared(self, name: str) -> tuple[float, float]:
+        if name not in self._bounds:
+            replay = self._replays[name]
+            baseline = played(replay.recording, self._policy, replay=replay).total_s
+            best = oracle_s(replay.recording, waits=not self._threads)
+            self._bounds[name] = baseline, best
+        return self._bounds[name]
+
+    def _observation(self, replay: Replay) -> _Observation:
+        if replay.is_over:
+            return np.zeros(len(FEATURES), np.float32)
+        function = replay.function
+        spent, last = replay.spent_s[function], replay.last_s[function]
+        replay.last_s[function] = replay.now_s
+        log = math.log2
+        return np.array(
+            (
+                replay.kind == BACK_EDGE,
+                replay.tier[function],
+                replay.wanted[function],
+                log(1 + replay.calls[function]),
+                log(1 + replay.backs[function]),
+                log(1 + replay.sizes[function]),
+                log(1 + 1e6 * spent),
+                log(1 + 1e6 * (replay.now_s - last)),
+                log(1 + 1e6 * replay.cost_s(1)),
+                log(1 + 1e6 * replay.cost_s(2)),
+                log(1 + 1e6 * replay.cost_s(3)),
+                log(1 + 1e6 * replay.now_s),
+                log(1 + 1e6 * replay.compiled_s),
+                min(replay.queue, 64),
+            ),
+            np.float32,
+        )
+
+    def _info(self, replay: Replay) -> dict[str, Any]:
+        return {
+            "recording": self._name,
+            "function": "" if replay.is_over else replay.recording.functions[replay.function],
+            "event": np.int64(replay.event),
+            "seconds": np.float64(replay.total_s if replay.is_over else replay.now_s),
+            "compile_seconds": np.float64(replay.compiled_s),
+            "instructions": np.int64(replay.instructions if replay.is_over else 0),
+            "baseline_seconds": np.float64(self._baseline_s),
+            "oracle_seconds": np.float64(self._oracle_s),
+            "illegal_actions": np.int64(self._refused),
+        }
+
+
+def _loaded(given: Any) -> Mapping[str, Recording]:
+    """Recordings by name, of what an environment is given."""
+    items = [given] if isinstance(given, Recording | Path | str) else list(given)
+    found: dict[str, Recording] = {}
+    for item in items:
+        for each in _each(item):
+            name = each.program
+            if name in found:
+                raise OptionsError(f"recordings: expected each program once, found {name} twice")
+            found[name] = each
+    if not found:
+        raise OptionsError("recordings: expected a recording, found none")
+    return found
+
+
+def _each(item: Recording | Path | str) -> list[Recording]:
+    if isinstance(item, Recording):
+        return [item]
+    path = Path(item)
+    paths = sorted(path.glob("**/*.npz")) if path.is_dir() else [path]
+    if not paths:
+        raise OptionsError(f"recordings: expected files .npz in {path}, found none")
+    return [Recording.load(each) for each in paths]

@@ -1,0 +1,215 @@
+"""Recordings: what a program does at each tier, and what compiling it costs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlgo_gym.base import WorkloadError, read_bounded, write_atomically
+
+TIERS: Final = ("O0", "O1", "O2", "O3")
+CALL, BACK_EDGE = 0, 1
+"""Kinds of events: a function's calls, or its jumps back, have reached a power of two."""
+
+_VERSION: Final = 1
+_LARGEST_BYTES: Final = 1 << 26
+_LARGEST_ARRAYS: Final = 1 << 28
+_MOST_FUNCTIONS: Final = 1 << 14
+_Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """One program with one input, at each tier.
+
+    An *interval* begins with an event and ends with the next. What an activation executes belongs
+    to the interval that it began in, since it stays in the code that it was called in: so the sum
+    over a schedule's intervals is exact.
+
+    Attributes:
+        program: the corpus and the workload, as ``sample/json``.
+        llvm: the version of the LLVM that compiled it.
+        program_sha256: of its units, in hexadecimal digits.
+        functions: the names of those that were called.
+        sizes: instructions of LLVM's IR of each function, before optimisation; shape
+            ``(functions,)``.
+        events: function, kind (`CALL` or `BACK_EDGE`), power of two, and number of the call that
+            it belongs to or follows; in the order of the program; shape ``(events, 4)``.
+        counts: interval, function, and the instructions that activations which began there execute
+            at each tier; shape ``(rows, 6)``.
+        spent: interval, function, and the instructions that it executes in it at O0; shape
+            ``(rows, 3)``.
+        compile_s: seconds of the processor that compiling each function takes; shape
+            ``(4, functions)``. Measured, so two recordings differ in it.
+        seconds_per_instruction: of the program's code, fitted to runs at all tiers.
+        library_s: seconds in libraries, which are not compiled here, fitted likewise.
+    """
+
+    program: str
+    llvm: str
+    program_sha256: str
+    functions: tuple[str, ...]
+    sizes: _Ints = field(repr=False)
+    events: _Ints = field(repr=False)
+    counts: _Ints = field(repr=False)
+    spent: _Ints = field(repr=False)
+    compile_s: NDArray[np.float64] = field(repr=False)
+    seconds_per_instruction: float
+    library_s: float
+
+    def totals(self) -> list[int]:
+        """The instructions of the whole program where all functions are of one tier, by tier."""
+        return [int(each) for each in self.counts[:, 2:].sum(axis=0)]
+
+    def sha256(self) -> str:
+        """The hash of all that is exact: two recordings of a program are equal in it."""
+        exact = hashlib.sha256(
+            json.dumps([self.program_sha256, self.llvm, self.functions]).encode()
+        )
+        for each in (self.sizes, self.events, self.counts, self.spent):
+            exact.update(np.ascontiguousarray(each, "<i8").tobytes())
+        return exact.hexdigest()
+
+    def save(self, path: Path | str) -> None:
+        """Write it to a file, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        about = {
+            "version": _VERSION,
+            **{name: getattr(self, name) for name in _TEXTS},
+            "functions": self.functions,
+            **{name: getattr(self, name) for name in _SECONDS},
+        }
+        file = io.BytesIO()
+        words = np.frombuffer(json.dumps(about).encode(), np.uint8)
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in _ARRAYS}
+        # By columns, and tiers as differences, they are half as large.
+        arrays |= {"counts": _differences(self.counts), "spent": np.asfortranarray(self.spent)}
+        np.savez_compressed(file, about=words, **arrays)
+        write_atomically(Path(path), file.getvalue())
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read one.
+
+        Raises:
+            WorkloadError: it cannot be read, or is no whole recording of this version.
+
+        >>> from mlgo_gym.lab.tiers import SAMPLE_RECORDING
+        >>> Recording.load(SAMPLE_RECORDING).program
+        'sample/json'
+        """
+        try:
+            data = read_bounded(Path(path), _LARGEST_BYTES)
+        except OSError as error:
+            raise _wrong(path, f"cannot be read: {error.strerror}") from error
+        try:
+            found = _arrays_of(data)
+            about = json.loads(found.pop("about").tobytes())
+            if not isinstance(about, Mapping) or about.get("version") != _VERSION:
+                version = about.get("version") if isinstance(about, Mapping) else about
+                raise ValueError(f"expected version {_VERSION}, found {version!r}")
+            _check(about, found)
+        except _DAMAGED as error:
+            expected = "expected what 'mlgo-gym tiers record' writes"
+            raise _wrong(path, f"{expected}, found another or damaged file: {error}") from error
+        values: dict[str, Any] = {name: str(about[name]) for name in _TEXTS}
+        values |= {name: float(about[name]) for name in _SECONDS} | found
+        return cls(functions=tuple(map(str, about["functions"])), **values)
+
+
+_DAMAGED: Final = (
+    *(ValueError, KeyError, TypeError, EOFError, OSError, OverflowError, zipfile.BadZipFile),
+    *(zlib.error, NotImplementedError, RuntimeError),
+)
+"""What NumPy and `zipfile` raise of files that are not whole."""
+_TEXTS: Final = ("program", "llvm", "program_sha256")
+_SECONDS: Final = ("seconds_per_instruction", "library_s")
+_ARRAYS: Final = ("sizes", "events", "counts", "spent", "compile_s")
+assert {each.name for each in fields(Recording)} >= {*_TEXTS, *_ARRAYS}  # noqa: S101
+
+
+def _wrong(path: Path | str, problem: str) -> WorkloadError:
+    return WorkloadError(f"recording {str(path)!r}: {problem}")
+
+
+def _arrays_of(data: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of a file, once what it claims to hold is within bounds."""
+    with zipfile.ZipFile(io.BytesIO(data)) as file:
+        names = {f"{name}.npy" for name in ("about", *_ARRAYS)}
+        if set(file.namelist()) != names:
+            raise ValueError(f"expected {', '.join(sorted(names))}")
+        if sum(each.file_size for each in file.infolist()) > _LARGEST_ARRAYS:
+            raise ValueError(f"expected at most {_LARGEST_ARRAYS} bytes")
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        found = {name: arrays[name] for name in arrays.files}
+    return found | {"counts": _sums(found["counts"])}
+
+
+def _differences(counts: _Ints) -> _Ints:
+    own, tiers = counts[:, :2], counts[:, 2:]
+    return np.asfortranarray(np.hstack((own, tiers[:, :1], np.diff(tiers, axis=1))))
+
+
+def _sums(counts: NDArray[Any]) -> NDArray[Any]:
+    if counts.ndim != 2 or counts.dtype != np.int64:
+        raise ValueError("counts: expected int64 of two dimensions")
+    return np.hstack((counts[:, :2], np.cumsum(counts[:, 2:], axis=1)))
+
+
+def _check(about: Mapping[str, Any], found: Mapping[str, NDArray[Any]]) -> None:
+    functions, events = about["functions"], found["events"]
+    if not isinstance(functions, list) or not 0 < len(functions) <= _MOST_FUNCTIONS:
+        raise ValueError(f"expected 1 to {_MOST_FUNCTIONS} functions")
+    count = len(functions)
+    shapes = {
+        "sizes": (count,),
+        "events": (len(events), 4),
+        "counts": (len(found["counts"]), 6),
+        "spent": (len(found["spent"]), 3),
+        "compile_s": (4, count),
+    }
+    for name, shape in shapes.items():
+        kind = np.float64 if name == "compile_s" else np.int64
+        if found[name].shape != shape or found[name].dtype != kind:
+            raise ValueError(f"{name}: expected {np.dtype(kind).name} of shape {shape}")
+        if not np.isfinite(found[name]).all() or (found[name] < 0).any():
+            raise ValueError(f"{name}: expected numbers from 0 on")
+    _check_events(events, count)
+    for name in ("counts", "spent"):
+        rows = found[name]
+        if len(rows) and (rows[:, 0].max() >= len(events) or rows[:, 1].max() >= count):
+            raise ValueError(f"{name}: expected intervals and functions that there are")
+        if (np.diff(rows[:, 0]) < 0).any():
+            raise ValueError(f"{name}: expected intervals in their order")
+    if not (
+        0 < float(about["seconds_per_instruction"]) < 1 and 0 <= float(about["library_s"]) < 1e6
+    ):
+        raise ValueError("expected seconds per instruction and in libraries")
+
+
+def _check_events(events: _Ints, functions: int) -> None:
+    """Each function's counts go up by one power after the other, its calls first."""
+    if not len(events):
+        raise ValueError("expected an event")
+    following: dict[tuple[int, int], int] = {}
+    for function, kind, power, _ in events.tolist():
+        is_known = function < functions and kind in {CALL, BACK_EDGE}
+        called = kind == CALL or (function, CALL) in following
+        if not is_known or not called or power != following.get((function, kind), 0):
+            raise ValueError("events: expected each power of two once, and in its order")
+        following[function, kind] = power + 1
+    if sum(kind == CALL for _, kind in following) != functions:
+        raise ValueError("events: expected a call of each function")

@@ -1,0 +1,59 @@
+"""``mlgo-gym tiers check``: replays held against the program under a JIT."""
+
+from __future__ import annotations
+
+import argparse
+
+from corpus_tools.command_line import whole
+from mlgo_gym.cli import Output
+from mlgo_gym.cli import options as shared
+
+DESCRIPTION = (
+    "Run a recorded program under LLVM's JIT with the decisions of policies and of random "
+    "schedules, and compare instructions and seconds with the replay. Its output must be right "
+    "each time."
+)
+EXAMPLE = "mlgo-gym tiers check json.npz --workload json"
+
+
+def add_options(add: shared.Options) -> None:
+    add("recording", "FILE", "a recording")
+    add.corpus()
+    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
+    add("--policy", "NAME", "who decides; repeat for more", many=True)
+    add("--schedules", "N", "random schedules besides", 10, type=whole(0))
+    add("--repeats", "N", "how often each is timed; 0 does not time", 3, type=whole(0))
+    add.seed("the random schedules")
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from dataclasses import asdict
+
+    from mlgo_gym.cli import narrow_table
+    from mlgo_gym.lab.tiers import Recording, check_recording
+
+    corpus = shared.one_corpus_of(options)
+    recording = Recording.load(options.recording)
+    heads = ("decisions", "replayed", "counted", "ms", "measured", "")
+    table = narrow_table(heads, right=heads[1:5])
+    checked = []
+    found = check_recording(
+        corpus,
+        options.workload,
+        recording,
+        options.policy or ["O0", "O2", "ski-rental"],
+        schedules=options.schedules,
+        timings=options.repeats,
+        seed=options.seed,
+    )
+    total = (len(options.policy) or 3) + options.schedules
+    for each in output.track(found, "running", total):
+        checked.append(each)
+        measured = f"{each.measured * 1e3:,.1f}" if options.repeats else "-"
+        cells = (f"{each.instructions:,}", f"{each.counted:,}", f"{each.seconds * 1e3:,.1f}")
+        table.add_row(each.policy, *cells, measured, "")
+    output.print(table)
+    worst = max(abs(each.instructions - each.counted) for each in checked)
+    output.print(f"largest difference: {worst:,} instructions")
+    output.json([asdict(each) for each in checked])
+    return 0

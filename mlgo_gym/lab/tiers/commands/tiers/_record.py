@@ -1,0 +1,49 @@
+"""``mlgo-gym tiers record``: a program's events, instructions and compile times at each tier."""
+
+from __future__ import annotations
+
+import argparse
+
+from mlgo_gym.cli import Output, check_folder
+from mlgo_gym.cli import options as shared
+
+DESCRIPTION = (
+    "Split a program into functions, run it in the sandbox under LLVM's JIT at O0 to O3, and write "
+    "its events, the instructions between them and what compiling each function takes. It takes "
+    "10 to 120 seconds."
+)
+EXAMPLE = "mlgo-gym tiers record --workload json --output json.npz"
+
+
+def add_options(add: shared.Options) -> None:
+    add.corpus()
+    add("--workload", "NAME", "which, of the one corpus that is given", required=True)
+    add("--output", "FILE", "the recording, as .npz", required=True)
+
+
+def run(options: argparse.Namespace, output: Output) -> int:
+    from mlgo_gym.lab.tiers import record_program
+
+    corpus = shared.one_corpus_of(options)
+    check_folder("--output", options.output)
+    with output.line() as say:
+        recording = record_program(corpus, options.workload, progress=say)
+    recording.save(options.output)
+    totals = recording.totals()
+    output.print(
+        f"{recording.program}: {len(recording.functions):,} functions, "
+        f"{len(recording.events):,} events; million instructions at O0 to O3: "
+        + ", ".join(f"{each / 1e6:,.1f}" for each in totals)
+    )
+    output.json(
+        {
+            "recording": str(options.output),
+            "program": recording.program,
+            "functions": len(recording.functions),
+            "events": len(recording.events),
+            "instructions": totals,
+            "sha256": recording.sha256(),
+            "seconds_per_instruction": recording.seconds_per_instruction,
+        }
+    )
+    return 0

@@ -1,0 +1,124 @@
+"""Files of recordings: what is read back, and what is refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlgo_gym.errors import WorkloadError
+from mlgo_gym.lab.tiers import SAMPLE_RECORDING
+from mlgo_gym.lab.tiers._recording import Recording
+from tests.lab.tiers.conftest import small
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    small().save(path)
+    found = Recording.load(path)
+    assert found.sha256() == small().sha256()
+    assert found.functions == ("main", "f")
+    assert (found.compile_s == small().compile_s).all()
+    first = path.read_bytes()
+    found.save(path)
+    assert path.read_bytes() == first
+
+
+def test_measured_times_are_not_in_the_hash() -> None:
+    assert small(library_s=1.0).sha256() == small().sha256()
+    assert small(sizes=np.array([20, 11])).sha256() != small().sha256()
+
+
+def changed(index: tuple[int, int], value: int, name: str) -> dict[str, Any]:
+    array = getattr(small(), name).copy()
+    array[index] = value
+    return {name: array}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"sizes": np.array([1])}, "sizes: expected int64 of shape (2,)"),
+        ({"sizes": np.array([1.0, 2.0])}, "sizes: expected int64"),
+        ({"sizes": np.array([1, -2])}, "sizes: expected numbers from 0 on"),
+        ({"compile_s": np.full((4, 2), np.nan)}, "compile_s: expected numbers from 0 on"),
+        ({"functions": ()}, "expected 1 to 16384 functions"),
+        ({"events": np.zeros((0, 4), int)}, "expected an event"),
+        (changed((1, 0), 5, "events"), "events: expected each power of two once"),
+        (changed((1, 2), 1, "events"), "events: expected each power of two once"),
+        (changed((1, 1), 1, "events"), "events: expected each power of two once"),
+        (changed((3, 0), 9, "counts"), "counts: expected intervals and functions"),
+        (changed((7, 0), 9, "spent"), "spent: expected intervals"),
+        (changed((0, 0), 3, "counts"), "counts: expected intervals in their order"),
+        ({"seconds_per_instruction": 0.0}, "expected seconds per instruction"),
+        ({"seconds_per_instruction": float("nan")}, "expected seconds per instruction"),
+    ],
+)
+def test_arrays_that_cannot_be(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
+    path = tmp_path / "a.npz"
+    small(**changes).save(path)
+    with pytest.raises(WorkloadError) as caught:
+        Recording.load(path)
+    assert found in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "'mlgo-gym tiers record'" in str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.999])
+def test_a_file_that_was_cut(tmp_path: Path, share: float) -> None:
+    path = tmp_path / "a.npz"
+    data = SAMPLE_RECORDING.read_bytes()
+    path.write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(WorkloadError, match="found another or damaged file"):
+        Recording.load(path)
+
+
+def test_a_file_of_which_a_byte_was_changed(tmp_path: Path) -> None:
+    """Zip's checksums tell; what is read at all is what was written."""
+    path = tmp_path / "a.npz"
+    data, whole = SAMPLE_RECORDING.read_bytes(), Recording.load(SAMPLE_RECORDING).sha256()
+    for place in range(0, len(data), 499):
+        path.write_bytes(data[:place] + bytes([data[place] ^ 255]) + data[place + 1 :])
+        try:
+            assert Recording.load(path).sha256() == whole
+        except WorkloadError as error:
+            assert str(path) in str(error)
+
+
+def test_another_version(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    small().save(path)
+    with np.load(path) as arrays:
+        kept = dict(arrays)
+    about = json.loads(kept["about"].tobytes()) | {"version": 2}
+    kept["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
+    np.savez(path, **kept)
+    with pytest.raises(WorkloadError, match="expected version 1, found 2"):
+        Recording.load(path)
+
+
+def test_a_file_that_would_run_code(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    small().save(path)
+    with np.load(path) as arrays:
+        kept = dict(arrays) | {"sizes": np.array([print], dtype=object)}
+    np.savez(path, **kept)
+    with pytest.raises(WorkloadError, match="found another or damaged file"):
+        Recording.load(path)
+
+
+def test_a_file_that_claims_too_much(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    small().save(path)
+    file = io.BytesIO(path.read_bytes())
+    with zipfile.ZipFile(file) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
+        for name in source.namelist():
+            data = bytes(1 << 29) if name == "spent.npy" else source.read(name)
+            made.writestr(name, data)
+    with pytest.raises(WorkloadError, match="expected at most 268435456 bytes"):
+        Recording.load(path)
