@@ -32,3 +32,4 @@ from ._summary import Summary as Summary
 from ._addresses import ExecutedFunction as ExecutedFunction
 from ._addresses import executed_code as executed_code
 from ._running import Way as Way
+from ._running import compare_output as compare_output

@@ -72,10 +72,10 @@ def check_recording(
     [0]
     """
     check_machine()
-    with JitProgram(corpus, workload) as program:
+    with JitProgram(corpus, workload, recording.rounds, recording.stdout_sha256) as program:
         if program.sha256 != recording.program_sha256:
             raise WorkloadError(
-                f"recording of {recording.program}: expected a program of hash "
+                f"recording of {recording.name}: expected a program of hash "
                 f"{recording.program_sha256[:12]}, found {program.sha256[:12]}; record it again"
             )
         called = [program.functions.index(name) for name in recording.functions]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -177,29 +176,29 @@ class TierUpEnv(gymnasium.Env[_Observation, np.int64]):
     def _observation(self, replay: Replay) -> _Observation:
         if replay.is_over:
             return np.zeros(len(FEATURES), np.float32)
-        function = replay.function
-        spent, last = replay.spent_s[function], replay.last_s[function]
-        replay.last_s[function] = replay.now_s
-        log = math.log2
-        return np.array(
+        function, now = replay.function, replay.now_s
+        costs = replay.costs[function]
+        seen = np.array(
             (
                 replay.kind == BACK_EDGE,
                 replay.tier[function],
                 replay.wanted[function],
-                log(1 + replay.calls[function]),
-                log(1 + replay.backs[function]),
-                log(1 + replay.sizes[function]),
-                log(1 + 1e6 * spent),
-                log(1 + 1e6 * (replay.now_s - last)),
-                log(1 + 1e6 * replay.cost_s(1)),
-                log(1 + 1e6 * replay.cost_s(2)),
-                log(1 + 1e6 * replay.cost_s(3)),
-                log(1 + 1e6 * replay.now_s),
-                log(1 + 1e6 * replay.compiled_s),
+                replay.calls[function],
+                replay.backs[function],
+                replay.sizes[function],
+                1e6 * replay.spent_s[function],
+                1e6 * (now - replay.last_s[function]),
+                1e6 * costs[1],
+                1e6 * costs[2],
+                1e6 * costs[3],
+                1e6 * now,
+                1e6 * replay.compiled_s,
                 min(replay.queue, 64),
-            ),
-            np.float32,
+            )
         )
+        replay.last_s[function] = now
+        seen[3:13] = np.log2(1 + seen[3:13])
+        return seen.astype(np.float32)
 
     def _info(self, replay: Replay) -> dict[str, Any]:
         return {
@@ -221,7 +220,7 @@ def _loaded(given: Any) -> Mapping[str, Recording]:
     found: dict[str, Recording] = {}
     for item in items:
         for each in _each(item):
-            name = each.program
+            name = each.name
             if name in found:
                 raise OptionsError(f"recordings: expected each program once, found {name} twice")
             found[name] = each

@@ -293,6 +293,7 @@ class _Run:
         self._jit = jit
         self._count = len(jit.functions)
         self._tier = job["tier"]
+        self._rounds = job["rounds"]
         self._events: list[tuple[int, int, int, int]] = []
         self._at_exit: list[int] = []
         self._costs: list[tuple[int, int, float]] = []
@@ -322,6 +323,7 @@ class _Run:
         words = [each.encode() for each in arguments]
         argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)
         self._set("ARGC", len(words))
+        self._set("ROUNDS", self._rounds)
         self._set("ARGV", ctypes.addressof(argv))
         for name, function in (("POST", self._libc.sem_post), ("WAIT", self._libc.sem_wait)):
             self._set(name, ctypes.cast(function, ctypes.c_void_p).value or 0)

@@ -21,7 +21,7 @@ from corpus_tools.scratch import scratch_folder
 from corpus_tools.workloads import compile_workload
 from mlgo_gym.base import OptionsError, WorkloadError
 from mlgo_gym.corpus import SAMPLE_CORPUS, Corpus
-from mlgo_gym.lab.programs import Programs, Way, run_program
+from mlgo_gym.lab.programs import Programs, Way, compare_output, run_program
 from mlgo_gym.lab.tiers._recording import TIERS, Recording
 from mlgo_gym.llvm import embedded_version
 
@@ -71,13 +71,17 @@ class JitProgram(AbstractContextManager["JitProgram"]):
     Args:
         corpus: whose modules it is linked of.
         workload: the name of the one that says how it is run.
+        rounds: how often ``main`` is called, one call after the other.
+        stdout_sha256: what several rounds must write; what the first run does, if empty.
 
     Raises:
         WorkloadError: the workload cannot be used, or the program cannot be split.
         ToolchainError: there is no clang to compile what drives the modules with.
     """
 
-    def __init__(self, corpus: Corpus, workload: str) -> None:
+    def __init__(
+        self, corpus: Corpus, workload: str, rounds: int = 1, stdout_sha256: str = ""
+    ) -> None:
         with Programs(corpus, [workload]) as programs:
             self.workload: Final = programs.workloads[workload]
             modules = [corpus[name].data for name in programs.modules(workload)]
@@ -85,6 +89,8 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         is_sample = corpus.folder == SAMPLE_CORPUS
         package = "sample" if is_sample else corpus.folder.resolve().name
         self.name: Final = f"{package}/{workload}"
+        self._rounds = rounds
+        self.stdout_sha256 = stdout_sha256
         self._stack = ExitStack()
         self._folder = self._stack.enter_context(scratch_folder())
         try:
@@ -153,8 +159,10 @@ class JitProgram(AbstractContextManager["JitProgram"]):
             raise self._wrong(found["problem"])
         return found
 
-    def _run(self, job: Mapping[str, Any], *, counting: bool, events: bool) -> dict[str, Any]:
-        found = self._ask({"counting": counting, "events": events}, self.units, job)
+    def _run(self, job: dict[str, Any], *, counting: bool, events: bool) -> dict[str, Any]:
+        found = self._ask(
+            {"counting": counting, "events": events}, self.units, job | {"rounds": self._rounds}
+        )
         if found["wrong"]:
             raise self._wrong(_OTHER_CALLS.format(found["wrong"]))
         return found
@@ -164,7 +172,11 @@ class JitProgram(AbstractContextManager["JitProgram"]):
         workload = self.workload if runs else replace(self.workload, exit_status=0)
         job = self._folder / "job"
         job.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
-        run = run_program(workload, job, _way(), check_output=runs)
+        run = run_program(workload, job, _way(), check_output=runs and self._rounds == 1)
+        if runs and self._rounds > 1:
+            # What further rounds write is what the first run wrote, at O0.
+            self.stdout_sha256 = self.stdout_sha256 or run.stdout_sha256
+            compare_output(replace(workload, stdout_sha256=self.stdout_sha256), run)
         try:
             found = json.loads(run.log)
         except ValueError as error:
@@ -186,6 +198,7 @@ def record_program(
     corpus: Corpus,
     workload: str,
     *,
+    rounds: int = 1,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Recording:
     """Record a program: its events, its instructions at each tier, and what compiling costs.
@@ -195,6 +208,7 @@ def record_program(
     Args:
         corpus: whose modules it is linked of.
         workload: the name of the one that says how it is run.
+        rounds: how often ``main`` is called, one call after the other, as longer inputs do.
         progress: called with what is done next.
 
     Raises:
@@ -209,7 +223,7 @@ def record_program(
     """
     check_machine()
     progress("splitting it into functions")
-    with JitProgram(corpus, workload) as program:
+    with JitProgram(corpus, workload, rounds) as program:
         progress("looking for events")
         found = program.events()
         marks = marks_of(found["events"])
@@ -234,6 +248,8 @@ def record_program(
         units = program.units["functions"]
         return Recording(
             program=program.name,
+            rounds=rounds,
+            stdout_sha256=program.stdout_sha256 or program.workload.stdout_sha256,
             llvm=embedded_version(),
             program_sha256=program.sha256,
             functions=tuple(program.functions[each] for each in called),

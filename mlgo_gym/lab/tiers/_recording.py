@@ -38,6 +38,8 @@ class Recording:
 
     Attributes:
         program: the corpus and the workload, as ``sample/json``.
+        rounds: how often its ``main`` is called.
+        stdout_sha256: the hash of what it writes, in hexadecimal digits.
         llvm: the version of the LLVM that compiled it.
         program_sha256: of its units, in hexadecimal digits.
         functions: the names of those that were called.
@@ -56,6 +58,8 @@ class Recording:
     """
 
     program: str
+    rounds: int
+    stdout_sha256: str
     llvm: str
     program_sha256: str
     functions: tuple[str, ...]
@@ -67,6 +71,11 @@ class Recording:
     seconds_per_instruction: float
     library_s: float
 
+    @property
+    def name(self) -> str:
+        """The program, and the rounds where there are several: ``sample/json x 30``."""
+        return f"{self.program} x {self.rounds}" if self.rounds > 1 else self.program
+
     def totals(self) -> list[int]:
         """The instructions of the whole program where all functions are of one tier, by tier."""
         return [int(each) for each in self.counts[:, 2:].sum(axis=0)]
@@ -74,7 +83,7 @@ class Recording:
     def sha256(self) -> str:
         """The hash of all that is exact: two recordings of a program are equal in it."""
         exact = hashlib.sha256(
-            json.dumps([self.program_sha256, self.llvm, self.functions]).encode()
+            json.dumps([self.program_sha256, self.rounds, self.llvm, self.functions]).encode()
         )
         for each in (self.sizes, self.events, self.counts, self.spent):
             exact.update(np.ascontiguousarray(each, "<i8").tobytes())
@@ -89,6 +98,7 @@ class Recording:
         about = {
             "version": _VERSION,
             **{name: getattr(self, name) for name in _TEXTS},
+            "rounds": self.rounds,
             "functions": self.functions,
             **{name: getattr(self, name) for name in _SECONDS},
         }
@@ -127,7 +137,9 @@ class Recording:
             raise _wrong(path, f"{expected}, found another or damaged file: {error}") from error
         values: dict[str, Any] = {name: str(about[name]) for name in _TEXTS}
         values |= {name: float(about[name]) for name in _SECONDS} | found
-        return cls(functions=tuple(map(str, about["functions"])), **values)
+        return cls(
+            rounds=int(about["rounds"]), functions=tuple(map(str, about["functions"])), **values
+        )
 
 
 _DAMAGED: Final = (
@@ -135,7 +147,7 @@ _DAMAGED: Final = (
     *(zlib.error, NotImplementedError, RuntimeError),
 )
 """What NumPy and `zipfile` raise of files that are not whole."""
-_TEXTS: Final = ("program", "llvm", "program_sha256")
+_TEXTS: Final = ("program", "stdout_sha256", "llvm", "program_sha256")
 _SECONDS: Final = ("seconds_per_instruction", "library_s")
 _ARRAYS: Final = ("sizes", "events", "counts", "spent", "compile_s")
 assert {each.name for each in fields(Recording)} >= {*_TEXTS, *_ARRAYS}  # noqa: S101

@@ -30,6 +30,7 @@ class Replay:
     Attributes:
         recording: what is played.
         sizes: of functions, in instructions of LLVM's IR.
+        costs: seconds that compiling takes, of each function by tier.
         last_s: `now_s` when an environment last observed each function.
         event: the number of the event that is asked about; that of events, at the end.
         function: whose event it is.
@@ -64,7 +65,7 @@ class Replay:
         self.threads: Final = threads
         self._events: Final[list[list[int]]] = recording.events[:, :3].tolist()
         self.sizes: Final[list[int]] = recording.sizes.tolist()
-        self._costs: Final[list[list[float]]] = recording.compile_s.T.tolist()
+        self.costs: Final[list[list[float]]] = recording.compile_s.T.tolist()
         count, functions = len(self._events), len(recording.functions)
         self._rows: list[list[tuple[int, list[int]]]] = [[] for _ in range(count)]
         for interval, function, *tiers in recording.counts.tolist():
@@ -117,7 +118,7 @@ class Replay:
 
     def cost_s(self, tier: int) -> float:
         """The seconds that compiling the function takes at a tier."""
-        return self._costs[self.function][tier]
+        return self.costs[self.function][tier]
 
     def is_allowed(self, tier: int) -> bool:
         """Whether the function can be compiled at a tier now: it only goes up; 0 is to go on."""
@@ -146,7 +147,7 @@ class Replay:
         self._play()
 
     def _wait_for(self, function: int, tier: int) -> None:
-        cost = self._costs[function][tier]
+        cost = self.costs[function][tier]
         self.compiling_s += cost
         self.compiled_s += cost
         self.now_s += cost
@@ -154,7 +155,7 @@ class Replay:
 
     def _ask_for(self, function: int, tier: int) -> None:
         start = max(heapq.heappop(self._free), self.now_s)
-        end = start + self._costs[function][tier]
+        end = start + self.costs[function][tier]
         heapq.heappush(self._free, end)
         heapq.heappush(self._running, (end, function, tier))
         self.compiled_s += end - start

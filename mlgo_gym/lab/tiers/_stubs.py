@@ -28,6 +28,7 @@ _NAMES: Final = (
         "ARGC",
         "ARGV",
         "STATUS",
+        "ROUNDS",
     ),
 )
 PLACES: Final = {name: 8 * number for number, name in enumerate(_NAMES)}
@@ -76,8 +77,9 @@ def _stubs(count: int, main: int, base: int, counting: bool, events: bool) -> It
             yield f"1:\tmovl\t${number}, %r11d\n\tjmp\ttiers.call"
         yield f"\t.p2align 6\n\t.org\t{STUB * number + STUB // 2}"
         yield f"\tpushq\t${number}\n\tjmp\ttiers.back\n\t.p2align 7"
-    yield f"\tsubq\t$8, %rsp\n\tmovq\t{at['ARGC']}, %rdi\n\tmovq\t{at['ARGV']}, %rsi"
-    yield f"\tcallq\ttiers.stubs + {STUB * main}\n\tmovslq\t%eax, %rdi\n\tjmp\ttiers.ends"
+    yield f"\tsubq\t$8, %rsp\n7:\tmovq\t{at['ARGC']}, %rdi\n\tmovq\t{at['ARGV']}, %rsi"
+    yield f"\tcallq\ttiers.stubs + {STUB * main}\n\tdecq\t{at['ROUNDS']}\n\tjne\t7b"
+    yield "\tmovslq\t%eax, %rdi\n\tjmp\ttiers.ends"
     yield "\t.p2align 7"
     yield "\tsubq\t$8, %rsp\n\tjmp\ttiers.ends\n\t.p2align 7"
     yield f"\tsubq\t$8, %rsp\n\tmovl\t${AT_EXIT}, %esi\n\tcallq\ttiers.ask"

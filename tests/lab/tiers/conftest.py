@@ -33,6 +33,8 @@ def small(**changes: Any) -> Recording:
     spent.append((5, 0, 3))
     values: dict[str, Any] = {
         "program": "a/b",
+        "rounds": 1,
+        "stdout_sha256": "0" * 64,
         "llvm": "22.1.0",
         "program_sha256": "0" * 64,
         "functions": ("main", "f"),

@@ -18,6 +18,8 @@ EXAMPLE = "mlgo-gym tiers record --workload json --output json.npz"
 def add_options(add: shared.Options) -> None:
     add.corpus()
     add("--workload", "NAME", "which, of the one corpus that is given", required=True)
+    what = "call its 'main' so often, one call after the other, as longer inputs do"
+    add("--rounds", "N", what, 1)
     add("--output", "FILE", "the recording, as .npz", required=True)
 
 
@@ -27,11 +29,11 @@ def run(options: argparse.Namespace, output: Output) -> int:
     corpus = shared.one_corpus_of(options)
     check_folder("--output", options.output)
     with output.line() as say:
-        recording = record_program(corpus, options.workload, progress=say)
+        recording = record_program(corpus, options.workload, rounds=options.rounds, progress=say)
     recording.save(options.output)
     totals = recording.totals()
     output.print(
-        f"{recording.program}: {len(recording.functions):,} functions, "
+        f"{recording.name}: {len(recording.functions):,} functions, "
         f"{len(recording.events):,} events; million instructions at O0 to O3: "
         + ", ".join(f"{each / 1e6:,.1f}" for each in totals)
     )
@@ -39,6 +41,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
         {
             "recording": str(options.output),
             "program": recording.program,
+            "rounds": recording.rounds,
             "functions": len(recording.functions),
             "events": len(recording.events),
             "instructions": totals,
