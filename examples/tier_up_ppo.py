@@ -19,7 +19,7 @@ import torch
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 
-from mlgo_gym.lab.tiers import TierUpEnv
+from mlgo_gym.lab.tiers import SAMPLE_RECORDING, TierUpEnv
 
 ENVIRONMENTS = 8
 
@@ -61,9 +61,9 @@ def above_the_best(recording: Path, agent: PPO | None) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--train", nargs="+", type=Path, required=True)
-    parser.add_argument("--test", nargs="+", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=300_000)
+    parser.add_argument("--train", nargs="+", type=Path, default=[SAMPLE_RECORDING])
+    parser.add_argument("--test", nargs="+", type=Path, default=[SAMPLE_RECORDING])
+    parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     agent = trained(options.train, options.steps, options.seed)

@@ -301,6 +301,18 @@ TINY = {
             "a decision costs # us more than none",
         ),
     ),
+    "tiers": Tiny(
+        ("benchmarks.tiers --seconds 0.1",),
+        tuple(
+            f"sample/json, {what}: # steps a second"
+            for what in (
+                "a replay under ski rental",
+                "the environment",
+                "gymnasium.make",
+                "8 in SyncVectorEnv, all together",
+            )
+        ),
+    ),
     "worker_start": Tiny(
         ("benchmarks worker_start --rounds 1",),
         (

@@ -45,6 +45,7 @@ from mlgo_gym.datasets._header import DatasetHeader
 from mlgo_gym.datasets._imports import open_recording
 from mlgo_gym.datasets._writer import DatasetWriter
 from mlgo_gym.errors import CompilationError, InputError, TraceError
+from mlgo_gym.lab.tiers import SAMPLE_RECORDING, Recording, oracle_s, played, schedule_named
 from mlgo_gym.llvm._compiler import Compiler, options_of
 from mlgo_gym.llvm._site import Call, Site
 from mlgo_gym.llvm.command._options import CompileOptions
@@ -404,6 +405,17 @@ def _compile(path: Path) -> None:
                 raise AssertionError(f"{path.name}: a worker took {most_kib} KiB")
 
 
+def _tiers() -> list[bytes]:
+    return [SAMPLE_RECORDING.read_bytes()]
+
+
+def _read_tiers(path: Path) -> None:
+    """What is read can be played."""
+    recording = Recording.load(path)
+    played(recording, schedule_named("ski-rental"), 2)
+    oracle_s(recording)
+
+
 def _read_object(path: Path) -> None:
     found = ObjectFile.parse(read_object(path))
     found.compiler()
@@ -518,6 +530,7 @@ TARGETS = {
     "zip": Target("p-1.zip", _zip, _unpack),
     "static archive": Target("it.a", lambda: [ARCHIVE], _read_archive, whole=500_000),
     "build": Target("it.o", _object, read_build, whole=100_000),
+    "tiers": Target("it.npz", _tiers, _read_tiers, whole=200_000),
     "object": Target("it.o", _object, _read_object, names_it=False, whole=400_000),
     "linked objects": Target("it.o", _objects_to_link, _link, names_it=False, whole=100_000),
     "bitcode": Target("it.bc", _bitcode, _compile, whole=20_000),

@@ -109,6 +109,37 @@ def test_a_recording_tells_what_any_schedule_executes(corpus: MakeCorpus, schedu
         assert abs(each.counted - each.instructions) <= 20 * 20, each.policy
 
 
+COUNTING = """
+#include <stdio.h>
+__attribute__((noinline)) static int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }
+int main(void) {
+  static int rounds;
+  printf("%d\\n", f(10 + rounds++));
+  return 0;
+}
+"""
+
+
+def test_several_rounds(corpus: MakeCorpus) -> None:
+    described = DESCRIPTION.replace(sha256(""), sha256("55\n"))
+    made = corpus(described, ONE, COUNTING)
+    once, thrice = (record_program(made, "w", rounds=rounds) for rounds in (1, 3))
+    assert (once.name, thrice.name) == ("corpus/w", "corpus/w x 3")
+    assert thrice.stdout_sha256 == sha256("55\n89\n144\n")
+    assert thrice.totals()[0] > 4 * once.totals()[0]
+    assert once.sha256() != thrice.sha256()
+    (found,) = check_recording(made, "w", thrice, ["O3"], schedules=0, timings=0)
+    assert found.counted == found.instructions
+
+
+def test_what_several_rounds_write_is_looked_at(corpus: MakeCorpus) -> None:
+    main = COUNTING.replace("f(10 + rounds++)", "rounds++ ? getpid() : 55")
+    described = DESCRIPTION.replace(sha256(""), sha256("55\n"))
+    made = corpus(described, ONE, f"#include <unistd.h>\n{main}")
+    with pytest.raises(WorkloadError, match="expected standard output of SHA-256"):
+        record_program(made, "w", rounds=2)
+
+
 @pytest.mark.e2e
 def test_two_recordings_are_equal_and_are_the_one_that_ships() -> None:
     sample = Corpus.load(SAMPLE_CORPUS)
