@@ -12,6 +12,7 @@ from ._project import known_build as known_build
 from ._project import open_project as open_project
 from ._project_file import mark_plain as mark_plain
 from ._project_file import write_project as write_project
+from ._symbols import ALL as ALL
 from ._symbols import read_facts as read_facts
 from ._traces import Build as Build
 from ._traces import open_build as open_build

@@ -17,7 +17,8 @@ from mlgo_gym.llvm import Compiler, Jobs, SymbolsRequest, each
 _MAX_BYTES = 1 << 30
 
 
-_ALL: Final = "all"
+ALL: Final = "all"
+"""The target that stands for all modules, where a build does not say what it links."""
 """The target of all modules, where a build does not say what it links."""
 
 
@@ -37,7 +38,7 @@ def read_facts(
         else:
             failures.append(f"{name}: {found}")
     facts = facts_of(
-        project.targets or {_ALL: tuple(project.objects)},
+        project.targets or {ALL: tuple(project.objects)},
         known,
         objects=project.objects,
         exported=project.exported,

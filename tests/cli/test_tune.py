@@ -15,10 +15,11 @@ import pytest
 from mlgo_gym.base._files import write_json
 from mlgo_gym.cc._build_commands import build_commands
 from mlgo_gym.cc._project import open_project
+from mlgo_gym.cc._symbols import ALL, read_facts
 from mlgo_gym.corpus._corpus import Corpus
 from mlgo_gym.corpus._packages import Packages
 from mlgo_gym.errors import OptionsError
-from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning
+from mlgo_gym.lab.tuning._tune import TuneSetting, Tuning, _as_one
 from mlgo_gym.lab.tuning.commands._show_tuned import Provenance, page
 from mlgo_gym.llvm._compiler import llvm_version
 from mlgo_gym.model._card import find_model
@@ -310,6 +311,18 @@ def test_targets_that_do_not_link(clang22: str, tmp_path: Path) -> None:
         f"tune {str(tmp_path / 'out')!r}: expected modules of {str(tmp_path)!r}, found those of "
         f"{str(build)!r}"
     )
+
+
+def test_a_build_that_does_not_say_what_it_links_has_one_target(
+    clang22: str, tmp_path: Path
+) -> None:
+    """A project file and the comparison of targets call it by one name."""
+    build = tmp_path / "build"
+    objects_with_bitcode(build, clang22)
+    project = open_project(build, tmp_path / "out", 1, 60.0)
+    (facts,), _ = read_facts(project, 1, 60.0)
+    (target,) = _as_one(Packages.of(project.corpus))
+    assert facts.name == target == ALL
 
 
 def test_how_it_is_built(tmp_path: Path) -> None:

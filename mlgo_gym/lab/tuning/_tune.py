@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mlgo_gym.base import ModelError, OptionsError, TrainingError, read_json, write_json
+from mlgo_gym.cc import ALL
 from mlgo_gym.corpus import ModuleKey, Packages
 from mlgo_gym.evaluation import Setting, in_order
 from mlgo_gym.lab.tuning._tune_scores import MAX_BYTES, Scoring, Track, digest, joined
@@ -56,7 +57,6 @@ _ROUND_PARTS: Final = 1.5
 _FIT_S: Final = 10.0
 """What it takes besides to fit."""
 
-_ALL: Final = "all modules"
 _FILE: Final = "tune.json"
 
 
@@ -307,4 +307,4 @@ def _check_model(model: Path, problem: InliningForSize) -> None:
 
 def _as_one(packages: Packages) -> dict[str, tuple[ModuleKey, ...]]:
     """Return each package as one linked target, where a build does not say it."""
-    return {name or _ALL: keys for name, keys in packages.by_package.items()}
+    return {name or ALL: keys for name, keys in packages.by_package.items()}
