@@ -18,7 +18,6 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 NEEDS = {
     "eviction_maskable_ppo": "sb3_contrib",
     "inlining_sb3_ppo": "stable_baselines3",
-    "tier_up_ppo": "stable_baselines3",
     "torch_mlp_to_model": "torch",
 }
 ELSEWHERE = ("eviction_rllib_ppo", "inlining_rllib_marwil")

@@ -55,6 +55,11 @@ class Recording:
             ``(4, functions)``. Measured, so two recordings differ in it.
         seconds_per_instruction: of the program's code, fitted to runs at all tiers.
         library_s: seconds in libraries, which are not compiled here, fitted likewise.
+
+    >>> from mlgo_gym.lab.tiers import SAMPLE_RECORDING
+    >>> recording = Recording.load(SAMPLE_RECORDING)
+    >>> recording.name, len(recording.functions)
+    ('sample/json', 13)
     """
 
     program: str

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from itertools import combinations
+from statistics import median
+from typing import TYPE_CHECKING, Final
 
 from corpus_tools.command_line import whole
 from mlgo_gym.cli import Output
 from mlgo_gym.cli import options as shared
+
+if TYPE_CHECKING:
+    from mlgo_gym.lab.tiers._check import CheckedSchedule
+
+_APART: Final = 1.05
 
 DESCRIPTION = (
     "Run a recorded program under LLVM's JIT with the decisions of policies and of random "
@@ -55,5 +64,22 @@ def run(options: argparse.Namespace, output: Output) -> int:
     output.print(table)
     worst = max(abs(each.instructions - each.counted) for each in checked)
     output.print(f"largest difference: {worst:,} instructions")
+    if options.repeats:
+        output.print(_compared(checked))
     output.json([asdict(each) for each in checked])
     return 0
+
+
+def _compared(checked: Sequence[CheckedSchedule]) -> str:
+    """How far times are off, and whether pairs that differ by more than 5 % are in order."""
+    off = median(abs(each.seconds / each.measured - 1) for each in checked)
+    pairs = [
+        (a, b) if a.measured > b.measured else (b, a)
+        for a, b in combinations(checked, 2)
+        if max(a.measured, b.measured) > _APART * min(a.measured, b.measured)
+    ]
+    right = sum(slow.seconds > fast.seconds for slow, fast in pairs)
+    return (
+        f"time: median difference {off:.1%}; of {len(pairs)} pairs that are more than 5 % apart "
+        f"{right} are in the right order"
+    )

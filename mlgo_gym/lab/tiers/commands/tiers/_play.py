@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
     names = list(dict.fromkeys(options.policy or POLICIES))
     policies = {name: schedule_named(name, options.seed) for name in names}
     recordings = TierUpEnv(options.recordings or None, threads=options.threads).recordings
-    table = narrow_table(("% above the best", *names, "best ms"), right=(*names, "best ms"))
+    table = narrow_table(("% above the best", *names, "best s"), right=(*names, "best s"))
     records: list[dict[str, Any]] = []
     for program, recording in output.track(recordings.items(), "replaying", len(recordings)):
         best = oracle_s(recording, waits=not options.threads)
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace, output: Output) -> int:
             for name, policy in policies.items()
         }
         cells = [f"{100 * (each / best - 1):,.0f}" for each in seconds.values()]
-        table.add_row(program, *cells, f"{best * 1e3:,.0f}")
+        table.add_row(program, *cells, f"{best:,.2f}")
         records.append({"program": program, "best_seconds": best, "seconds": seconds})
     if len(records) > 1:
         above = [[each["seconds"][n] / each["best_seconds"] for each in records] for n in names]
